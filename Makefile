@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz faults soak bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service faults soak bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,10 @@ SEED ?= 1
 CASES ?= 20000
 fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 (needs go)
 	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES)
+
+SECONDS ?= 60
+fuzz-service: venv ## random reviews, policies, topologies and configurations, for the server and for the verbs: SEED=7 SECONDS=600
+	cd tests && ../$(BIN)/python -m fuzzing --seed $(SEED) --seconds $(SECONDS)
 
 ROWS ?=
 faults: venv ## faults done to the real service, and the table of docs/reliability.md made from them, some 20 minutes: ROWS="stall gone"

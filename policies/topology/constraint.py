@@ -23,9 +23,9 @@ from policies.topology.term import Term, preferred_terms, required_terms
 from policies.topology.topology import Topology
 
 LOWEST = "lowest"
-# What one request may add to node affinity: requirements and values in them. At some 70 bytes each, all of it together
-# with the rest of the object stays below the 1.5 MiB that the API server stores.
-MOST_WRITTEN = 16 * 1024
+# What one request may add to node affinity: requirements and values in them. They may double the user's own terms. At
+# some 70 bytes each, all of it together stays below the 1.5 MiB that the API server stores.
+MOST_WRITTEN = 8 * 1024
 TOO_LARGE = "it would get too large"
 NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"
 # Kinds whose Pods work together. A Job belongs to them if it has several Pods.

@@ -85,18 +85,9 @@ class Caller:
         accept: str = "application/json",
     ) -> Answer:
         """Send one request, as `user` in `groups`, or as the administrator."""
-        connection = self._connection
-        self._leave_ended()
-        connection.putrequest(method, path)
         content = b"" if body is None else json.dumps(body).encode()
-        headers = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
-        headers += [("Impersonate-User", user)] if user else []
-        headers += [("Impersonate-Group", group) for group in groups]
-        for name, value in headers:
-            connection.putheader(name, value)
-        connection.endheaders(content)
-        response = connection.getresponse()
-        found = _decoded(response.read())
+        response, received = self.exchange(method, path, content, content_type, accept, user=user, groups=groups)
+        found = _decoded(received)
         warnings = [text for line in response.headers.get_all("Warning", []) for text in _WARNING.findall(line)]
         return Answer(
             code=response.status,
@@ -104,6 +95,30 @@ class Caller:
             warnings=tuple(re.sub(r"\\(.)", r"\1", text) for text in warnings),
             audit_id=response.headers.get("Audit-Id", ""),
         )
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        *,
+        user: str = "",
+        groups: Sequence[str] = (),
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send bytes of any form, as `user` in `groups`, or as the administrator; return the response and its body."""
+        connection = self._connection
+        self._leave_ended()
+        connection.putrequest(method, path)
+        headers = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
+        headers += [("Impersonate-User", user)] if user else []
+        headers += [("Impersonate-Group", group) for group in groups]
+        for name, value in headers:
+            connection.putheader(name, value)
+        connection.endheaders(content)
+        response = connection.getresponse()
+        return response, response.read()
 
     def _leave_ended(self) -> None:
         """Close a connection that the API server has ended by a restart, or soon ends since it was idle for long."""

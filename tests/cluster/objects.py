@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
 
 _APPLY = "application/apply-patch+yaml"
-_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _BACKGROUND = {"propagationPolicy": "Background"}
 _OPTIONS = {"-n": "namespace", "--namespace": "namespace", "-l": "labelSelector", "--selector": "labelSelector"}
 _MANAGED = "--show-managed-fields"
@@ -165,7 +165,7 @@ class Objects:
         """Learn all resources: the one that comes first has the short name, as with kubectl."""
         self.forget()
         for root in ("/api", "/apis"):
-            answer = self._require(self._caller.send("GET", root, accept=_DISCOVERY), root)
+            answer = self._require(self._caller.send("GET", root, accept=DISCOVERY), root)
             for item in answer["items"]:
                 group = item["metadata"].get("name", "")
                 for version in item["versions"]:

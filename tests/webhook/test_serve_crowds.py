@@ -253,6 +253,6 @@ def _memory_limit() -> int:
     """The limit in the chart as it is rendered by default, in bytes."""
     golden = Path(__file__).parents[1] / "chart" / "golden" / "default.yaml"
     documents = yaml.safe_load_all(golden.read_text(encoding="utf-8"))
-    (deployment,) = [document for document in documents if document["kind"] == "Deployment"]
+    (deployment,) = [d for d in documents if (d["kind"], d["metadata"]["name"]) == ("Deployment", "cks-admission")]
     limit: str = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
     return int(limit.removesuffix("Mi")) * 1024 * 1024

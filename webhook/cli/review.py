@@ -70,7 +70,7 @@ def _reviews(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     for file in files:
         if file == "-":
             stream: BinaryIO = sys.stdin.buffer
-            yield from ((f"line {number}", line) for number, line in enumerate(stream, 1) if line.strip())
+            yield from ((f"line {number}", line.rstrip(b"\n")) for number, line in enumerate(stream, 1) if line.strip())
             continue
         try:
             yield file, Path(file).read_bytes()

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from policies.engine.engine import Answer, Decision
 from policies.engine.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
-from policies.engine.violation import MESSAGE_LENGTH, Violation
+from policies.engine.violation import MESSAGE_LENGTH, Violation, quote
 from policies.kubernetes.label import NAME_LENGTH
 from policies.kubernetes.status import CODES
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
@@ -237,8 +237,9 @@ def _check(request: AdmissionRequest) -> None:
 
 
 def _wrong_kind(api_version: str, kind: str) -> ReviewError:
+    sent = [quote(value) if value else "none" for value in (api_version, kind)]
     return ReviewError(
-        f"Expected apiVersion {API_VERSION} and kind {KIND}, found {api_version or 'none'} and {kind or 'none'}. "
+        f"Expected apiVersion {API_VERSION} and kind {KIND}, found {sent[0]} and {sent[1]}. "
         f"List v1 in the webhook's admissionReviewVersions."
     )
 

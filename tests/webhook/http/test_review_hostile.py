@@ -76,21 +76,21 @@ def test_what_is_no_json_object_is_refused(sent: bytes, text: str) -> None:
     ("sent", "text"),
     [
         pytest.param(b"{}", _WRONG_KIND.format("none", "none"), id="empty-object"),
-        pytest.param(json.dumps(pod()).encode(), _WRONG_KIND.format("v1", "Pod"), id="a-pod"),
+        pytest.param(json.dumps(pod()).encode(), _WRONG_KIND.format('"v1"', '"Pod"'), id="a-pod"),
         pytest.param(
             _with(kind="ConversionReview"),
-            _WRONG_KIND.format("admission.k8s.io/v1", "ConversionReview"),
+            _WRONG_KIND.format('"admission.k8s.io/v1"', '"ConversionReview"'),
             id="other-kind",
         ),
-        pytest.param(_with(kind=""), _WRONG_KIND.format("admission.k8s.io/v1", "none"), id="empty-kind"),
+        pytest.param(_with(kind=""), _WRONG_KIND.format('"admission.k8s.io/v1"', "none"), id="empty-kind"),
         pytest.param(
             _with(apiVersion="admission.k8s.io/v1beta1"),
-            _WRONG_KIND.format("admission.k8s.io/v1beta1", "AdmissionReview"),
+            _WRONG_KIND.format('"admission.k8s.io/v1beta1"', '"AdmissionReview"'),
             id="v1beta1",
         ),
         pytest.param(
             _with(apiVersion="admission.k8s.io/v1beta1", request={"uid": 1}),
-            _WRONG_KIND.format("admission.k8s.io/v1beta1", "AdmissionReview"),
+            _WRONG_KIND.format('"admission.k8s.io/v1beta1"', '"AdmissionReview"'),
             id="v1beta1-and-malformed",
         ),
         pytest.param(_with(request=None), "The AdmissionReview has no request.", id="request-null"),

@@ -1,0 +1,60 @@
+"""No way to write a label gets a reserved one past the guard, and each of them writes an ordinary one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cluster import crds
+from cluster.apicalls import Caller
+from cluster.bypass.kinds import kinds, of
+from cluster.bypass.places import places
+from cluster.bypass.target import ORDINARY, RESERVED, Target
+from cluster.bypass.ways import WAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cluster.controlplane import ControlPlane
+
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reserved-labels.md"
+# Where an ordinary key cannot be written either: the API server does not serve CBOR by default.
+NOT_SERVED = {"create_in_cbor", "put_in_cbor"}
+
+
+@pytest.fixture(scope="module")
+def caller(control_plane: ControlPlane) -> Iterator[Caller]:
+    """A connection to the API server."""
+    crds.install(control_plane, crds.JOB_SET)
+    with Caller(control_plane) as connection:
+        yield connection
+    crds.remove(control_plane, crds.JOB_SET)
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize("way", WAYS, ids=[way.__name__ for way in WAYS])
+def test_no_way_round(caller: Caller, namespace: str, way: Callable[[Target], None]) -> None:
+    """A reserved label is written at no place, where the same request writes an ordinary one at some."""
+    known = kinds(caller)
+    written: dict[str, set[str]] = {ORDINARY: set(), RESERVED: set()}
+    for key, names in written.items():
+        for number, (place, manifest) in enumerate(places(namespace, key).items()):
+            manifest["metadata"]["name"] = f"{way.__name__.replace('_', '-')}-{len(key)}-{number}"
+            target = Target(caller, of(known, manifest), manifest, key)
+            way(target)
+            if key in json.dumps(target.all_stored()):
+                names.add(place)
+            target.delete()
+    assert written[RESERVED] == set()
+    assert bool(written[ORDINARY]) == (way.__name__ not in NOT_SERVED), written
+
+
+def test_ways_are_listed() -> None:
+    """The guide lists every way with what it sends, and no other."""
+    rows = [f"| {way.__name__.replace('_', ' ')} | {' '.join((way.__doc__ or '').split())} |" for way in WAYS]
+    table = GUIDE.read_text(encoding="utf-8").partition("| way | what is sent |\n|---|---|\n")[2]
+    assert table.partition("\n\n")[0].splitlines() == rows

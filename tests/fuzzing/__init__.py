@@ -1,0 +1,1 @@
+"""Random input of every kind, and what must hold for all of it."""

@@ -57,7 +57,7 @@ fuzz-service: venv ## random reviews, policies, topologies and configurations, f
 	cd tests && ../$(BIN)/python -m fuzzing --seed $(SEED) --seconds $(SECONDS)
 
 ROWS ?=
-faults: venv ## faults done to the real service, and the table of docs/reliability.md made from them, some 20 minutes: ROWS="stall gone"
+faults: venv ## faults done to the real service, and the table of docs/reliability.md made from them, some 15 minutes: ROWS="stall gone"
 	cd tests && ../$(BIN)/python -m faults $(if $(ROWS),--row $(ROWS))
 
 HOURS ?= 1

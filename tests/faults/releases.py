@@ -96,6 +96,8 @@ def cold_start(site: Site) -> Result:
         ready = time.monotonic() - began
         wait_for("the policy", lambda: "Never." in release.refusal({}))
         healthy = time.monotonic() - began
+        release.install(policies={"load.yaml": load.POLICIES})  # the other one refuses that its release is removed
+        wait_for("the policy to go", lambda: not release.refusal({}))
         release.uninstall()
     return Result(
         seen=f"while nothing ran, a ConfigMap of a user was refused ({refused.partition(':')[0]}) and a Node joined "

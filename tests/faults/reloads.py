@@ -99,9 +99,10 @@ async def _vanishing(process: Process) -> Result:
     away.rename(policies)
     back = time.monotonic()
     await asyncio.to_thread(wait_for, "the new policy", lambda: process.refuses(documents.sized(500)))
+    said_ready = " ".join(ready.replace(f"{process.config.parent}/", "").split())
     said = sorted({event["event"] for event in _warnings(process)})
     return Result(
-        seen=f"answers p99 {calls.p99 * 1e3:.0f} ms; /readyz: {' '.join(ready.split())}; logged: {', '.join(said)}",
+        seen=f"answers p99 {calls.p99 * 1e3:.0f} ms; /readyz: {said_ready}; logged: {', '.join(said)}",
         lost=calls.summary,
         healthy=time.monotonic() - back,
         broken=broken({"no review lost or misjudged": not calls.lost and not calls.wrong, "it is said": bool(said)}),

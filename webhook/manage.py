@@ -15,6 +15,7 @@ from aiohttp import hdrs, web
 
 from webhook import metrics
 from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
 from webhook.cluster.replicas.waitingpods import WaitingPods
@@ -188,6 +189,8 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     facts, leadership = parts.cluster.facts, parts.replica.leadership
     waiting = WaitingPods(facts.api, lambda: (parts.keeper.ruleset, facts.known), lambda: leadership.leading)
     run(stack, "waiting Pods", waiting.run())
+    writers = LabelWriters(facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
+    run(stack, "label writers", writers.run())
 
 
 class _NoParameters:

@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
+from webhook.heavy.ruletimes import RuleTimes
 from webhook.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -21,6 +22,8 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _LATE = 100  # policies with a series of their own
+_TIMED = 200  # rules and policies with series of their own
+_OTHERS = "others"
 
 
 class Watches(Protocol):
@@ -97,6 +100,14 @@ class Metrics:
             "Reviews whose time was over while this policy was evaluated; for at most 100 policies.",
             ("policy",),
         )
+        self.rule_evaluations = counter(
+            "cks_admission_rule_evaluations_total",
+            "Evaluations of a rule or policy; of at most 200 and `others`.",
+            ("rule",),
+        )
+        self.rule_seconds = counter("cks_admission_rule_seconds_total", "Seconds that these took.", ("rule",))
+        self.rule_times = RuleTimes()
+        self._timed: set[str] = set()
         self._late: dict[str, None] = {}
         self.policies = gauge("cks_admission_policies", "Admission policies in force, by kind.", ("kind",))
         self.policy_reloads = counter(
@@ -134,6 +145,11 @@ class Metrics:
             "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
         )
         self.leader = gauge("cks_admission_leader", "1 while this replica holds the lease; else 0.")
+        self.label_writers = gauge(
+            "cks_admission_label_writers",
+            "Policies and conversions that can write labels past the guard, by kind; verdict: reserved or possible.",
+            ("kind", "verdict"),
+        )
         self.entries_withheld = gauge(
             "cks_admission_registration_entries_withheld",
             "1 while webhook entries that fail closed are not registered, since a replica does not know them; else 0.",
@@ -201,6 +217,21 @@ class Metrics:
             del self._late[policy]
             self.policy_overtime.remove(policy)
 
+    def rules_in_force(self, rules: Container[str]) -> None:
+        """End the series of rules that are no longer in force."""
+        self._flush_times()
+        for rule in [rule for rule in self._timed if rule not in rules]:
+            self._timed.remove(rule)
+            self.rule_evaluations.remove(rule)
+            self.rule_seconds.remove(rule)
+
+    def _flush_times(self) -> None:
+        for name, times, seconds in self.rule_times.take():
+            rule = name if name in self._timed or len(self._timed) < _TIMED else _OTHERS
+            self._timed |= {rule} - {_OTHERS}
+            self.rule_evaluations.labels(rule).inc(times)
+            self.rule_seconds.labels(rule).inc(seconds)
+
     def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
         """Count one reload. kinds: the kind of each loaded policy."""
         counted = collections.Counter(kinds)
@@ -214,6 +245,7 @@ class Metrics:
         for (counter, labels), times in self._uncounted.items():
             counter.labels(*labels).inc(times)
         self._uncounted.clear()
+        self._flush_times()
         if self.watches is not None:
             self.silence.set(self.watches.silence())
             self.watch_age.clear()  # so that the series of kinds that are followed no more end

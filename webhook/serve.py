@@ -139,6 +139,7 @@ def _run_all(
     if registrar is not None:
         run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
     if parts.replica is not None and parts.facts is not None and not parts.settings.manage.apart:
+        from webhook.cluster.replicas.labelwriters import LabelWriters  # noqa: PLC0415 - for clusters only
         from webhook.cluster.replicas.waitingpods import WaitingPods  # noqa: PLC0415 - for clusters only
 
         leadership = parts.replica.leadership
@@ -148,6 +149,8 @@ def _run_all(
             lambda: leadership.leading,
         )
         run(parts.taking_part, "waiting Pods", waiting.run())
+        writers = LabelWriters(parts.facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
+        run(parts.taking_part, "label writers", writers.run())
 
 
 async def _open(
@@ -315,6 +318,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 def _served(parts: _Parts) -> Served:
+    parts.measures.rules_in_force({rule.name for rule in parts.keeper.ruleset.rules})
     if parts.facts is None:
         return Served(parts.keeper.ruleset, _NoCluster(date.min))
     return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)

@@ -117,6 +117,7 @@ def validate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: s
             decisions += _decide(rule, outcome, request, ruleset, facts)
         else:
             decisions.append(Decision(rule.name, "admit"))
+        _lap(facts, rule)
     lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision)]
     more = sum(decision.more for decision in decisions if decision.verdict == "warn")
     return Answer(tuple(decisions), (), limited(lines, more)) if decisions else ADMITTED
@@ -161,9 +162,16 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             skips = _skips(mutation.skipped)
             decisions += skips
             lines += [line for skip in skips for line in _warnings(skip)]
+        _lap(facts, rule)
         operations += mutation.operations
         lines += map(one_line, mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
+
+
+def _lap(facts: Facts, rule: Rule) -> None:
+    """Tell that a rule was evaluated."""
+    if facts.lap is not None:
+        facts.lap(rule.name)
 
 
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:

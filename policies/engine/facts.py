@@ -6,7 +6,7 @@ far. Facts that may have to be read first are looked up by a key: see `policies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,12 +93,13 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The facts that rules may use. entries: values and failures by key that were looked up for one review.
 
     expired: the clock of the review; None for as much time as it takes. skipped: names of policies that are too slow to
-    be evaluated.
+    be evaluated. lap: told the name of each rule after its evaluation.
     """
 
     entries: Mapping[Key[Any], Any] = {}
     expired: Expired | None = None
     skipped: frozenset[str] = frozenset()
+    lap: Callable[[str], None] | None = None
 
     def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:
         """These facts with one more entry."""

@@ -108,6 +108,7 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
             {
                 "CksAdmissionAuthorityExpiresSoon",
                 "CksAdmissionNoLeader",
+                "CksAdmissionReservedLabelWriter",
                 "CksAdmissionRegistrationFails",
                 "CksAdmissionRegistrationContested",
                 "CksAdmissionEntriesWithheld",

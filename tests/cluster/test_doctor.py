@@ -155,6 +155,8 @@ def test_all_is_well(installation: Installation) -> None:
         "  ok   the service's entries: 2 entries fail closed, none of them in cks-admission or for all of kube-system",
         "other webhooks",
         "  ok   MutatingWebhookConfigurations: no other webhook changes what the service changes",
+        "label writers",
+        "  ok   mutating policies and definitions: no policy and no conversion can write labels past the guard",
         "policies",
         "  ok   policies: 0 policies in addition to the built-in rules, none refused",
         "topology",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster import crds, load, manifests
+from cluster.conversion import DEFINITION, gadgets
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import MANAGE, NAME, NAMESPACE, events
 from cluster.rights import Right, granted, used
@@ -97,6 +98,7 @@ def refused(audited: ControlPlane, installed: Release) -> list[str]:
     Not what comes of turning everything off: that takes rights away from Pods whose watches may end just then.
     """
     installed.install()
+    _convert(audited)
     _lose_what_is_shared(audited, installed)
     _name_topologies(audited, installed)
     _ask_the_authorizer(audited, installed)
@@ -121,6 +123,21 @@ def test_no_right_is_too_much(audited: ControlPlane, account: str) -> None:
     unused = {right for right in granted(audited, NAMESPACE, account) if not any(right.covers(use) for use in uses)}
 
     assert sorted(unused) == []
+
+
+def _convert(audited: ControlPlane) -> None:
+    """A definition gets a conversion webhook, which an Event tells."""
+    client = {"url": "https://127.0.0.1:1/convert"}
+    hook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    crds.install(audited, gadgets({"strategy": "Webhook", "webhook": hook}))
+
+    def told() -> bool:
+        events = audited.get("events", "-n", "default")["items"]
+        if not any(each["involvedObject"]["name"] == DEFINITION for each in events):
+            raise NotYet(f"{len(events)} Events")
+        return True
+
+    wait_for("an Event on the definition", told)
 
 
 @pytest.mark.parametrize(("method", "path", "body"), TAKEN_OVER)

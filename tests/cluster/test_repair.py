@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 MUTATING, VALIDATING = "mutatingwebhookconfiguration", "validatingwebhookconfiguration"
 NAME = "cks-admission"
-# What it takes to watch and repair, besides what every service here may do.
+_NEVER = 86400.0
 
 
 @contextmanager
-def running(control_plane: ControlPlane, **registration: Any) -> Iterator[Service]:
-    """Run a service that looks at its registration often, with more settings of that; it is unregistered in the end."""
+def running(control_plane: ControlPlane, *, seconds: float = 1, **registration: Any) -> Iterator[Service]:
+    """Run a service that looks at its registration so often, with more settings of that; unregister it at the end."""
     control_plane.namespace(NAMESPACE)
     service = Service(control_plane)
     settings = yaml.safe_load(service.config.read_text(encoding="utf-8"))
     settings["registration"] |= registration
-    settings["tls"]["checkSeconds"] = 1
+    settings["tls"]["checkSeconds"] = seconds
     service.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     try:
         service.start()
@@ -122,8 +122,8 @@ def test_only_the_bundle_is_written(control_plane: ControlPlane) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(control_plane: ControlPlane) -> Iterator[Service]:
-    """Run a service whose registration the tests spoil."""
-    with running(control_plane) as service:
+    """Run a service whose registration the tests spoil. It does not look by itself: it repairs what it is told of."""
+    with running(control_plane, seconds=_NEVER) as service:
         yield service
 
 
@@ -173,64 +173,71 @@ _ELSEWHERE = {"service": {"name": "evil", "namespace": "default"}, "caBundle": _
 
 
 @pytest.mark.parametrize(
-    ("spoil", "difference", "by"),
+    ("spoil", "differences", "by"),
     [
         pytest.param(
             _patch({"path": "/webhooks/0/failurePolicy", "value": "Ignore"}),
-            "labels.cks-admission.dev: failurePolicy is Ignore, not Fail",
+            ["labels.cks-admission.dev: failurePolicy is Ignore, not Fail"],
             "kubectl-patch",
             id="failure-policy",
         ),
         pytest.param(
             _patch({"path": "/webhooks/0/objectSelector", "value": {"matchLabels": {"judge": "me"}}}),
-            "labels.cks-admission.dev: objectSelector",
+            ["labels.cks-admission.dev: objectSelector"],
             "kubectl-patch",
             id="object-selector",
         ),
         pytest.param(
             _apply_condition,
-            "labels.cks-admission.dev: matchConditions never",
+            ["labels.cks-admission.dev: matchConditions never"],
             "other",
             id="condition-of-another-manager",
         ),
         pytest.param(
             _patch({"path": "/webhooks/0/rules/0/operations", "value": ["CREATE"]}),
-            "labels.cks-admission.dev: rules",
+            ["labels.cks-admission.dev: rules"],
             "kubectl-patch",
             id="rules",
         ),
         pytest.param(
             _patch({"path": "/webhooks/0/clientConfig/caBundle", "value": _FOREIGN_CA}),
-            "labels.cks-admission.dev: clientConfig caBundle",
+            ["labels.cks-admission.dev: clientConfig caBundle"],
             "kubectl-patch",
             id="ca-bundle",
         ),
         pytest.param(
             _patch({"path": "/webhooks/0/clientConfig", "value": _ELSEWHERE}),
-            "labels.cks-admission.dev: clientConfig caBundle, service, url",
+            ["labels.cks-admission.dev: clientConfig caBundle, service, url"],
             "kubectl-patch",
             id="another-service",
         ),
         pytest.param(
-            _patch({"op": "remove", "path": "/webhooks/0"}), "labels.cks-admission.dev: missing", "", id="entry"
+            _patch({"op": "remove", "path": "/webhooks/0"}), ["labels.cks-admission.dev: missing"], "", id="entry"
         ),
-        pytest.param(_delete, "it does not exist", "", id="deleted"),
+        pytest.param(
+            _patch({"path": "/webhooks", "value": []}),
+            [],
+            "",
+            id="emptied",
+        ),
+        pytest.param(_delete, ["it does not exist"], "", id="deleted"),
     ],
 )
 def test_what_is_spoilt_is_repaired(
     control_plane: ControlPlane,
     guarded: Service,
     spoil: Callable[[ControlPlane], Completed],
-    difference: str,
+    differences: list[str],
     by: str,
 ) -> None:
     """Within seconds the entries are as they were, and the log says what was different and whose doing it was."""
     before, repairs = entries(control_plane), len(guarded.events("registration repaired"))
+    expected = differences or [f"{name}: missing" for name in before]
 
     spoil(control_plane)
 
     found = settled(control_plane, guarded, before, repairs)
-    assert [(event["differences"], event["by"]) for event in found] == [([difference], by)]
+    assert [(event["differences"], event["by"]) for event in found] == [(expected, by)]
 
 
 _AKS = [

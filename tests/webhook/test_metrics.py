@@ -173,13 +173,15 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
 
     assert reply.status == 200
     assert reply.headers["content-type"].startswith("text/plain; version=")
-    assert {name: value for name, value in _samples(running.metrics).items() if "duration" not in name} == {
+    assert {name: value for name, value in _samples(running.metrics).items() if "_seconds" not in name} == {
         _request("validate", "CREATE", "false", "false"): 1,
         _request("mutate", "CREATE", "true", "true"): 1,
         _request("mutate", "CREATE", "true", "false"): 1,
         _decision("validate", "labels", "CREATE", "deny"): 1,
         _decision("validate", "tolerations", "CREATE", "warn"): 1,
         _decision("mutate", "tolerations", "CREATE", "patch"): 2,
+        _key("cks_admission_rule_evaluations_total", rule="labels"): 1,
+        _key("cks_admission_rule_evaluations_total", rule="tolerations"): 3,
         _key("cks_admission_patch_operations_total"): 2,
         _key("cks_admission_rejected_calls_total", status="400"): 1,
         _key("cks_admission_rejected_calls_total", status="415"): 1,

@@ -64,7 +64,7 @@ def build(
     catalog: the topologies; None: read them from their files. Raises SettingsError for contradictory settings.
     """
     rules = [
-        _labels_rule(settings, _workloads(settings), control_plane_namespaces),
+        _labels_rule(settings, workload_table(settings), control_plane_namespaces),
         # Before rules that change nearly every Pod: after a change, rules see a copy of the object.
         _topology_rule(settings, topologies(settings) if catalog is None else catalog),
         _topology_deletion_rule(settings),
@@ -93,7 +93,7 @@ def of_policies(
     for name in reserved():
         if name in names:
             raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
-    chosen, workloads = compile_ or compile_policy, _workloads(settings)
+    chosen, workloads = compile_ or compile_policy, workload_table(settings)
     exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
         *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
@@ -126,7 +126,8 @@ def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> li
     return [*unknown, *(str(problem) for written in policies.exceptions for problem in written.unknown(known))]
 
 
-def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:
+def workload_table(settings: Settings) -> Mapping[tuple[str, str], Workload]:
+    """The table of workloads, with those of the settings. Raises SettingsError."""
     rows = (
         workload(
             row.group,
@@ -145,12 +146,18 @@ def _workloads(settings: Settings) -> Mapping[tuple[str, str], Workload]:
         raise SettingsError(f"workloads: {error}") from None
 
 
-def _labels_rule(
-    settings: Settings, workloads: Mapping[tuple[str, str], Workload], control_plane_namespaces: Iterable[str]
-) -> Rule:
+def label_exceptions(settings: Settings) -> list[labels.LabelException]:
+    """The reserved labels that people may set."""
     exceptions = [_label_exception(exception) for exception in settings.labels.exceptions]
     if settings.organization.id:
         exceptions.append(labels.organization(settings.organization.id))
+    return exceptions
+
+
+def _labels_rule(
+    settings: Settings, workloads: Mapping[tuple[str, str], Workload], control_plane_namespaces: Iterable[str]
+) -> Rule:
+    exceptions = label_exceptions(settings)
     more = settings.labels.exempt
     built_in = Exemptions()
     exempt = Exemptions(
@@ -314,7 +321,7 @@ def follows_nodes(settings: Settings) -> bool:
 def topology_options(settings: Settings) -> Options:
     """The options for topology annotations from the settings. Raises SettingsError."""
     chosen = settings.topology
-    rows = (row for row in _workloads(settings).values() if row.templates and row.group_kind not in HISTORIES)
+    rows = (row for row in workload_table(settings).values() if row.templates and row.group_kind not in HISTORIES)
     default = chosen.default
     return Options(
         workloads={row.group_kind: row for row in rows},

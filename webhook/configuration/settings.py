@@ -189,6 +189,11 @@ class LabelsSettings(_Model):
         description="Reserved labels that people may set. A list given here replaces this one.",
     )
     exempt: Exempt = Field(Exempt(), description="More requesters to leave alone.")
+    trusted: Globs = Field(
+        (),
+        description="Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
+        "MutatingAdmissionPolicy/cks-*, CustomResourceDefinition/*.example.org.",
+    )
 
 
 class AcceleratorSettings(_Model):

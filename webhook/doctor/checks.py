@@ -41,6 +41,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *scope.check(own, cluster.others, cluster.namespaces, settings.cluster.namespace),
         *scope.check_outage(own, cluster.components, cluster.namespaces, safety(settings)),
         *otherwebhooks.check(own[KINDS["mutate"]], cluster.others, chosen.name),
+        *otherwebhooks.check_writers(cluster.label_writers, settings),
         *policies.check(desired, workspace.maps, settings),
         *topology.check(settings, desired.catalog, cluster.topologies, cluster.machines),
         *replicas.check(workspace.deployments, workspace.pods, settings),

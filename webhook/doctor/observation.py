@@ -8,6 +8,7 @@ from cryptography.x509 import Certificate
 from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
+from policies.labelwriters.labelwriter import LabelWriter
 from policies.topology.nodes.inventory import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.diagnosis import Read
@@ -87,8 +88,9 @@ class ClusterState(Struct, frozen=True):
 
     version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
     the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
-    cluster's own policies with derived rules, each with its bindings. components: DaemonSets and Deployments in the
-    Nodes' network or with a priority of the system.
+    cluster's own policies with derived rules, each with its bindings. label_writers: what can write labels without the
+    guard being asked, without what the settings trust. components: DaemonSets and Deployments in the Nodes' network or
+    with a priority of the system.
     """
 
     user: Read[UserInfo]
@@ -100,6 +102,7 @@ class ClusterState(Struct, frozen=True):
     natives: Read[Mapping[str, list[JsonObject]]]
     machines: Read[Sequence[Machine]]
     topologies: Read[TopologyObjects]
+    label_writers: Read[Sequence[LabelWriter]]
     components: Read[Sequence[Component]] = ()
 
 

@@ -1,4 +1,4 @@
-"""Checks whether the service sees the changes of other mutating webhooks."""
+"""Checks whether the service sees the changes of others: of mutating webhooks, and of what it is not asked about."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Final, NamedTuple
 
 from policies.engine.match import ResourceRule
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
-from webhook.doctor.diagnosis import Diagnosis, Read, Unread, listed, unseen
+from policies.labelwriters.labelwriter import DEFINITION, LabelWriter
+from webhook.configuration.settings import Settings
+from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, listed, unseen
 from webhook.doctor.registration import entries
 
 CHECK: Final = "other webhooks"
+WRITERS: Final = "label writers"
 _MUTATING: Final = "MutatingWebhookConfiguration"
 
 
@@ -37,6 +40,26 @@ def check(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]], name
     yield from diagnoses
     if not diagnoses:
         yield Diagnosis(CHECK, "ok", f"{_MUTATING}s", "no other webhook changes what the service changes")
+
+
+def check_writers(writers: Read[Sequence[LabelWriter]], settings: Settings) -> Iterator[Diagnosis]:
+    """Diagnoses of policies and conversions that can write labels without the guard being asked."""
+    if settings.labels.action == "off":
+        return
+    if isinstance(writers, Unread):
+        yield unseen(WRITERS, "mutating policies and definitions", writers)
+        return
+    remedy = "remove it, or name it in labels.trusted if it is the cloud's"
+    for writer in writers:
+        if writer.kind != DEFINITION:
+            level: Level = "problem" if writer.verdict == "reserved" else "warning"
+            yield Diagnosis(WRITERS, level, f"{writer.kind} {writer.name}", writer.text, remedy)
+    if converted := [writer.name for writer in writers if writer.kind == DEFINITION]:
+        text = f"conversion webhooks may change the labels of {listed(converted)} after admission"
+        yield Diagnosis(WRITERS, "warning", f"{DEFINITION}s", text, "name those in labels.trusted that are the cloud's")
+    if not writers:
+        text = "no policy and no conversion can write labels past the guard"
+        yield Diagnosis(WRITERS, "ok", "mutating policies and definitions", text)
 
 
 def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:

@@ -31,8 +31,8 @@ class Ticks:
 
     def start(self) -> None:
         """Begin to count, in the main thread. Only one counts in a process, the last one that was started."""
-        signal.signal(signal.SIGVTALRM, self._tick)
-        signal.setitimer(signal.ITIMER_VIRTUAL, TICK, TICK)
+        signal.signal(signal.SIGPROF, self._tick)
+        signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
         atexit.unregister(_stop)
         atexit.register(_stop)
 
@@ -44,7 +44,7 @@ class Ticks:
 
 def _stop() -> None:
     """End the ticks. While Python ends it has no handlers for signals any more, and a tick would kill the process."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 class Slice:

@@ -132,7 +132,7 @@ class Service:
         cast("Connection", http.protocol).known = True
         held.complete()
         started = time.perf_counter()
-        reply, request, answer, _ = await self.judge.review(body, route, served, deadline - MARGIN)
+        reply, request, answer, *_ = await self.judge.review(body, route, served, deadline - MARGIN)
         self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
         logs.log_answer(self.log, route.phase, request, answer)
         logs.log_skips(self.seldom, request, answer)

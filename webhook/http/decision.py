@@ -6,7 +6,8 @@ Rules never wait; this module looks up the values that they miss, and waits for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec.structs import asdict, replace
@@ -21,6 +22,7 @@ from policies.engine.rule import Rule
 from policies.engine.timelimit import OvertimeError, PostponedError
 from webhook.heavy.child import LAST_WORDS, Child, ChildError
 from webhook.heavy.clock import Allowance, Slice, Ticks
+from webhook.heavy.ruletimes import RuleTimes
 from webhook.heavy.slow import SlowPolicies
 from webhook.heavy.turns import NoTurnError, Turns
 from webhook.http.review import ReviewError, encode, head
@@ -39,13 +41,14 @@ class Reviewed(NamedTuple):
     """A judged review: the bytes of the reply, and for logs and metrics the request and its answer.
 
     If a child process has judged it, the request is without its objects, and only the texts of errors are kept.
-    policy: the one for which no time was left.
+    policy: the one for which no time was left. times: the seconds of each rule, if a child process has judged it.
     """
 
     reply: bytes
     request: AdmissionRequest
     answer: Answer
     policy: str = ""
+    times: Mapping[str, float] = MappingProxyType({})
 
 
 class _ToldError(Exception):
@@ -86,9 +89,11 @@ class Judge:
     async def _here(self, request: AdmissionRequest, route: Route, served: Served, deadline: float) -> Answer:
         """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
         time = Slice(self._ticks)
-        facts = replace(served.facts, expired=time, skipped=self._slow.skipped)
+        laps = self._metrics.rule_times
+        facts = replace(served.facts, expired=time, skipped=self._slow.skipped, lap=laps)
         while True:
             time.begin()
+            laps.begin()
             try:
                 return _run(request, route, facts, served)
             except Missing as missing:
@@ -115,6 +120,7 @@ class Judge:
             while True:
                 told = await self._told(body, tenant, route, facts, served, deadline)
                 if isinstance(told, Reviewed):
+                    self._metrics.rule_times.add(told.times)
                     if told.policy:
                         self._slow.overtime(told.policy, dry_run=bool(told.request.dry_run))
                     return told
@@ -161,11 +167,12 @@ def _judged(
     body: bytes, route: Route, facts: Facts, served: Served, seconds: float
 ) -> Reviewed | Key[Any] | tuple[str, int]:
     """The work of a child process."""
-    allowance = Allowance()
+    allowance, laps = Allowance(), RuleTimes()
     try:
         with allowance.running(seconds):
             request = route.decode(body)
-            answer = _run(request, route, replace(facts, expired=allowance), served)
+            laps.begin()
+            answer = _run(request, route, replace(facts, expired=allowance, lap=laps), served)
     except Missing as missing:
         key: Key[Any] = missing.key
         return key
@@ -174,7 +181,7 @@ def _judged(
     fields = {name: value for name, value in asdict(request).items() if not name.endswith("object")}
     fields["name"] = request.display_name
     told = replace(answer, decisions=tuple(map(_told, answer.decisions)))
-    return Reviewed(encode(request.uid, answer), AdmissionRequest(**fields), told, allowance.policy)
+    return Reviewed(encode(request.uid, answer), AdmissionRequest(**fields), told, allowance.policy, laps.seconds)
 
 
 def _told(decision: Decision) -> Decision:

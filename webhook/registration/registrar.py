@@ -19,6 +19,7 @@ from policies.topology.catalog import Catalog
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.replicas import registration as cluster
+from webhook.cluster.watches.tasks import cancelled
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.watches.webhooks import Webhooks
 
+# The shortest pause while somebody undoes the writes.
+_UNDONE_SECONDS = 1.0
 # The seconds between checks of readiness, while a configuration waits until calls reach a replica.
 _READY_SECONDS = 1.0
 
@@ -109,12 +112,35 @@ class Registrar:
             except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a change would stay unseen
                 self._log.exception("registration failed")
             if self._memory.repairs.undone(self._clock.monotonic()):
-                await backoff.wait()
+                await self._pause(backoff)
             else:
                 backoff.reset()
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._reason_to_write()
+
+    async def _pause(self, backoff: Backoff) -> None:
+        """Wait for the next pause, but only shortly once entries are gone: without them, nobody is guarded."""
+        pauses = [asyncio.create_task(backoff.wait()), asyncio.create_task(self._loss())]
+        try:
+            await asyncio.wait(pauses, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancelled(pauses)
+
+    async def _loss(self) -> None:
+        """Wait until entries are gone, and a little longer, so that whoever deletes them does not set the pace."""
+        changed = self._webhooks.changed
+        try:
+            while not self._lost():
+                changed.clear()
+                await changed.wait()
+            await self._clock.sleep(_UNDONE_SECONDS)
+        finally:
+            changed.set()  # for `run`, which has not seen these changes
+
+    def _lost(self) -> bool:
+        current = self._webhooks.state.current
+        return any(target.lost(current.get(kind)) for kind, target in self._memory.written.items())
 
     async def write(self) -> bool:
         """Write what differs. Return whether the API server now knows everything, or nothing should be written.

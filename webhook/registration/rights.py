@@ -49,7 +49,7 @@ def needed(settings: Settings) -> list[Right]:
         *_references(chosen),
         *_policies(chosen),
         *_events(chosen),
-        *(_followed_registration(chosen) if chosen.manage.apart else (*_reports(chosen), *_waiting(chosen))),
+        *(_followed_registration(chosen) if chosen.manage.apart else (*_reports(chosen), *_looks(chosen))),
         *_authorizer(chosen),
         *_registration(chosen),
         *(() if chosen.manage.apart else _shared(chosen)),
@@ -70,7 +70,7 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *_rights(_FOLLOW, "", ["pods"], "replicas say which paths they answer", namespace=namespace),
         *(_registration(chosen) if writes else _followed_registration(chosen)),
         *_shared(chosen),
-        *_waiting(chosen),
+        *_looks(chosen),
     ]
 
 
@@ -163,6 +163,29 @@ def _shared(settings: Settings) -> Iterator[Right]:
         reason = "the replicas agree by this Lease who of them writes"
         yield Right("create", group, "leases", namespace=namespace, reason=reason)
         yield from _rights(("get", "update"), group, ["leases"], reason, name=lease, namespace=namespace)
+
+
+def _looks(settings: Settings) -> Iterator[Right]:
+    """The rights of the process with the Lease to look around, each once."""
+    rights = {(right.verb, right.resource): right for right in (*_label_writers(settings), *_waiting(settings))}
+    yield from rights.values()
+
+
+def _label_writers(settings: Settings) -> Iterator[Right]:
+    """The rights to look for what can write labels past the guard."""
+    chosen = settings.registration
+    if settings.labels.action == "off" or not (settings.tls.secret or chosen.apply or chosen.ca_only):
+        return
+    reason = "people are told which policies and conversions can write reserved labels past the guard"
+    wanted = (
+        ("list", ADMISSION, "mutatingadmissionpolicies"),
+        ("list", ADMISSION, "mutatingadmissionpolicybindings"),
+        ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
+        ("get", "apiextensions.k8s.io", "customresourcedefinitions"),
+        ("create", "", "events"),
+    )
+    for verb, group, resource in wanted:
+        yield Right(verb, group, resource, reason=reason, vital=False)
 
 
 def _waiting(settings: Settings) -> Iterator[Right]:

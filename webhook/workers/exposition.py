@@ -33,6 +33,7 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_certificate_expiry_timestamp_seconds": _soonest,
     "cks_admission_authority_expiry_timestamp_seconds": _soonest,
     "cks_admission_leader": max,
+    "cks_admission_label_writers": max,
     "cks_admission_registration_entries_withheld": max,
     "cks_admission_configuration_refused": max,
     "cks_admission_watch_age_seconds": max,

@@ -71,7 +71,14 @@ async def installed(**sections: Any) -> AsyncIterator[Installation]:
         }
         _write("cks.yaml", written)
         _write("kube.config", kubeconfig(api.url))
-        groups = ("admissionregistration.k8s.io", "apps", "batch", "coordination.k8s.io", "resource.k8s.io")
+        groups = (
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "apps",
+            "batch",
+            "coordination.k8s.io",
+            "resource.k8s.io",
+        )
         api.groups["/version"] = {"gitVersion": "v1.36.3"}
         listed = [{"name": group, "versions": [{"version": "v1"}]} for group in (*groups, "authorization.k8s.io")]
         api.groups["/apis"] = {"groups": listed}

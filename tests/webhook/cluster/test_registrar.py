@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, VALIDATING, Json, status
 from support.api.times import Times
@@ -100,11 +101,17 @@ async def followed(api: Connection, times: Times) -> AsyncIterator[Webhooks]:
 
 
 async def registrar(
-    api: Connection, known: Known, webhooks: Webhooks, times: Times, chosen: Settings | None = None
+    api: Connection,
+    known: Known,
+    webhooks: Webhooks,
+    times: Times,
+    chosen: Settings | None = None,
+    sleep: Callable[[float], Awaitable[object]] | None = None,
 ) -> Registrar:
     """A registrar of what is known, in a process that has been ready for long if it is ready."""
     known.settings = chosen or known.settings
-    made = Registrar(api, known.inputs, webhooks, known.metrics, times.clock)
+    clock = times.clock if sleep is None else replace(times.clock, sleep=sleep)
+    made = Registrar(api, known.inputs, webhooks, known.metrics, clock)
     policies, known.policies = known.policies, None
     await made.write()
     times.pass_by(REACHED_SECONDS)
@@ -420,6 +427,39 @@ async def test_somebody_who_undoes_it_is_named_and_waited_for(
     )
     assert (during, error["event"], error["reason"]) == ([reason], "registration is undone", reason)
     assert times.pauses[:3] == [0.8, 1.6, 3.2]
+
+
+@pytest.mark.parametrize("empty", [pytest.param(False, id="deleted"), pytest.param(True, id="emptied")])
+async def test_what_is_gone_is_put_back_soon_even_from_who_undoes_it(
+    server: WebhookApi, api: Connection, times: Times, known: Known, *, empty: bool
+) -> None:
+    """However long the pauses have become, they end a second after entries are gone."""
+    long, pauses = asyncio.Event(), []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if seconds > 1:
+            await long.wait()
+
+    async with followed(api, times) as webhooks:
+        writer = await registrar(api, known, webhooks, times, sleep=sleep)
+        running = asyncio.create_task(writer.run(3600))
+        for number in range(1, 8):
+            await until(lambda: server.get(VALIDATING, NAME))
+            changed = server.configuration(_VALIDATING)
+            _ignore(changed)
+            server.put(VALIDATING, changed)
+            await until(lambda number=number: known.counted().get("repaired") == number)  # type: ignore[misc]
+        await until(lambda: pauses == [0.8, 1.6])
+        if empty:
+            server.put(VALIDATING, {**server.configuration(_VALIDATING), "webhooks": []})
+        else:
+            server.delete(VALIDATING, NAME)
+        await until(lambda: known.counted().get("repaired") == 8)
+        running.cancel()
+
+    assert pauses[:3] == [0.8, 1.6, 1.0]
+    assert server.configuration(_VALIDATING)["webhooks"]
 
 
 def _rendered(kind: str, bundle: str | None = None) -> Json:

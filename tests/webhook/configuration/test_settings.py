@@ -73,6 +73,7 @@ _DEFAULTS: Json = {
             {"key": "qos.coreweave.com/graceful-interruptible", "kinds": ("Pod",), "values": ()},
         ),
         "exempt": {"users": (), "groups": (), "serviceAccounts": (), "controlPlaneNamespaces": ()},
+        "trusted": (),
     },
     "tolerations": {
         "action": "warn",
@@ -164,6 +165,7 @@ labels:
   exceptions:
   - {key: x.coreweave.cloud/y, kinds: [Node, NodePool.compute.coreweave.com], values: [a, b]}
   exempt: {users: [op-*], groups: [ops], serviceAccounts: [ns/*], controlPlaneNamespaces: [cloud]}
+  trusted: [MutatingAdmissionPolicy/cks-*]
 tolerations:
   action: "off"
   namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: DoesNotExist}]}
@@ -289,6 +291,7 @@ _OTHER_READ: Json = {
             "serviceAccounts": ("ns/*",),
             "controlPlaneNamespaces": ("cloud",),
         },
+        "trusted": ("MutatingAdmissionPolicy/cks-*",),
     },
     "tolerations": {
         "action": "off",

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from webhook.doctor.otherwebhooks import check
+from policies.labelwriters.labelwriter import LabelWriter
+from webhook.doctor.otherwebhooks import check, check_writers
 
-from .findings import FORBIDDEN, told
+from .findings import FORBIDDEN, settings, told
 
 _MUTATING = "MutatingWebhookConfiguration"
 
@@ -91,3 +92,43 @@ def test_what_may_not_be_looked_at() -> None:
     """Without the right nothing is known of others."""
     unseen: Any = told(check(_own(), FORBIDDEN, "cks-admission"))
     assert unseen[0][:2] == ("unknown", "other webhook configurations")
+
+
+_REMEDY = "remove it, or name it in labels.trusted if it is the cloud's"
+
+
+def test_what_can_write_labels() -> None:
+    """A policy that names reserved labels is a problem, one that may write some a doubt; definitions share a line."""
+    writers = [
+        LabelWriter("MutatingAdmissionPolicy", "a", "reserved", "it writes reserved labels: x"),
+        LabelWriter("MutatingAdmissionPolicy", "b", "possible", "it may"),
+        *(LabelWriter("CustomResourceDefinition", name, "possible", "its webhook may") for name in ("c", "d")),
+    ]
+
+    assert told(check_writers(writers, settings())) == [
+        ("problem", "MutatingAdmissionPolicy a", "it writes reserved labels: x", _REMEDY),
+        ("warning", "MutatingAdmissionPolicy b", "it may", _REMEDY),
+        (
+            "warning",
+            "CustomResourceDefinitions",
+            "conversion webhooks may change the labels of c, d after admission",
+            "name those in labels.trusted that are the cloud's",
+        ),
+    ]
+
+
+def test_nothing_can_write_labels() -> None:
+    """That is told, unless the guard is off; what could not be read is told, too."""
+    text = "no policy and no conversion can write labels past the guard"
+    where = "mutating policies and definitions"
+
+    assert told(check_writers([], settings())) == [("ok", where, text, "")]
+    assert told(check_writers([], settings(labels={"action": "off"}))) == []
+    assert told(check_writers(FORBIDDEN, settings())) == [
+        (
+            "unknown",
+            where,
+            "not checked: the current account may not list things",
+            "use an account that may list things",
+        )
+    ]

@@ -23,7 +23,7 @@ def ticks() -> Iterator[Ticks]:
     ticks = Ticks()
     ticks.start()
     yield ticks
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def test_time_that_is_not_used_does_not_count(ticks: Ticks) -> None:

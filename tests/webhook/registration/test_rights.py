@@ -39,6 +39,11 @@ _WAITING = {"list pods", "create events"}
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
     f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
 }
+_LABEL_WRITERS = {
+    *(f"list mutatingadmissionpolic{end}.admissionregistration.k8s.io" for end in ("ies", "ybindings")),
+    *(f"{verb} customresourcedefinitions.apiextensions.k8s.io" for verb in ("list", "get")),
+    "create events",
+}
 _AUTHORIZER = {"create subjectaccessreviews.authorization.k8s.io"}
 
 
@@ -115,6 +120,7 @@ def _needed(**sections: Any) -> list[str]:
                 ),
                 "get clusterroles.rbac.authorization.k8s.io cks",
                 *_LEASE,
+                *_LABEL_WRITERS,
                 *_WAITING,
             },
             id="registration",
@@ -124,6 +130,7 @@ def _needed(**sections: Any) -> list[str]:
             {
                 *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
+                *_LABEL_WRITERS,
                 *_WAITING,
             },
             id="caBundle alone",
@@ -134,9 +141,19 @@ def _needed(**sections: Any) -> list[str]:
                 "create secrets @cloud",
                 *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
                 *_LEASE,
+                *_LABEL_WRITERS,
                 *_WAITING,
             },
             id="a CA in a Secret",
+        ),
+        pytest.param(
+            {"registration": {"caOnly": True, "name": "hooks"}, "labels": {"action": "off"}},
+            {
+                *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
+                *_LEASE,
+                *_WAITING,
+            },
+            id="no guard",
         ),
     ],
 )

@@ -86,6 +86,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     one.certificate_expiry.set(2000)
     other.certificate_expiry.set(1000)
     other.leader.set(1)
+    other.label_writers.labels("CustomResourceDefinition", "possible").set(2)
     one.configuration_refused.set(1)
     one.silence.set(7)
     starting.workers.set(2)
@@ -103,6 +104,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
         "cks_admission_certificate_expiry_timestamp_seconds": 1000,
         "cks_admission_authority_expiry_timestamp_seconds": 0,
         "cks_admission_leader": 1,
+        "cks_admission_label_writers CustomResourceDefinition possible": 2,
         "cks_admission_registration_entries_withheld": 0,
         "cks_admission_configuration_refused": 1,
         "cks_admission_api_server_silence_seconds": 7,

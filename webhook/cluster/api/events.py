@@ -17,13 +17,16 @@ from webhook.cluster.api.errors import ApiError
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
+CLUSTER_NAMESPACE = "default"
+"""The namespace of Events about objects without one."""
+
 _LONGEST = 1024  # Kubernetes' limit for an Event's note
 _LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
 _SECONDS = 15.0
 
 
 class Subject(Struct, frozen=True, rename="camel"):
-    """The object of an Event, in a namespace."""
+    """The object of an Event. namespace: empty for an object without one, whose Events are in `default`."""
 
     api_version: str
     kind: str
@@ -44,12 +47,14 @@ class Events:
 
         occasion: what the name of the Event depends on, so that all replicas together write one.
         """
+        # Kubernetes allows no other namespace: pkg/apis/core/validation/events.go.
+        namespace = about.namespace or CLUSTER_NAMESPACE
         digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
         now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:_LONGEST_NAME]}.{digest}", "namespace": about.namespace},
+            "metadata": {"name": f"{about.name[:_LONGEST_NAME]}.{digest}", "namespace": namespace},
             "involvedObject": {
                 "apiVersion": about.api_version,
                 "kind": about.kind,
@@ -65,7 +70,7 @@ class Events:
             "lastTimestamp": now,
             "count": 1,
         }
-        path = f"/api/v1/namespaces/{quote(about.namespace, safe='')}/events"
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
         try:
             await fetch(self._api, Call("POST", path, body=body, seconds=_SECONDS))
         except ApiError as error:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from policies.engine.request import JsonObject, UserInfo, mapping
+from policies.labelwriters.labelwriter import LabelWriter
 from policies.topology.nodes.inventory import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.references import ACCEPT
-from webhook.cluster.inspection import components, inventory, reads
+from webhook.cluster.inspection import components, inventory, labelwriters, reads
 from webhook.cluster.inspection.handshake import certificates
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
@@ -92,6 +93,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         )
         nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
         topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
+        writers = tasks.create_task(reads.tried(_label_writers(api, settings), labelwriters.RIGHT))
         running = tasks.create_task(reads.tried(components.read(api), "list daemonsets and deployments"))
     return ClusterState(
         user.result(),
@@ -103,6 +105,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         natives.result(),
         nodes.result(),
         topologies.result(),
+        writers.result(),
         running.result(),
     )
 
@@ -206,6 +209,12 @@ async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     if settings.topology.action == "off":
         return TopologyObjects()
     return await inventory.topologies(api)
+
+
+async def _label_writers(api: ApiClient, settings: Settings) -> Sequence[LabelWriter]:
+    if settings.labels.action == "off":
+        return ()
+    return [sighting.writer for sighting in await labelwriters.LabelWriterReader(api).read(settings)]
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:

@@ -55,11 +55,18 @@ async def several(
 ) -> list[JsonObject]:
     """The objects of a list; empty if the kind does not exist. query: selectors. Raises ClusterError."""
     try:
-        return [decoded(raw, path) async for page in pages(api, path, query, _PAGE, accept) for raw in page.items or ()]
+        return await listed(api, path, query, accept)
     except ApiError as error:
         if error.status == 404:
             return []
         raise
+
+
+async def listed(
+    api: ApiClient, path: str, query: tuple[tuple[str, str], ...] = (), accept: str = "application/json"
+) -> list[JsonObject]:
+    """The objects of a list. Raises ClusterError; an ApiError with status 404 if the kind does not exist."""
+    return [decoded(raw, path) async for page in pages(api, path, query, _PAGE, accept) for raw in page.items or ()]
 
 
 async def send(api: ApiClient, call: Call) -> JsonObject:

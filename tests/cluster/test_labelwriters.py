@@ -1,0 +1,169 @@
+"""Ways around the guard that nobody can close: they are shown to exist, and to be told."""
+
+from __future__ import annotations
+
+import urllib.request
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from cluster import crds, workloads
+from cluster.conversion import DEFINITION, converting, gadgets
+from cluster.polling import NotYet
+from cluster.service import Service, registered
+from cluster.test_doctor import Installation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
+
+LABEL = "foo.coreweave.cloud/bar"
+POLICY = "writes-labels"
+_TEXTS = {
+    "MutatingAdmissionPolicy": f"it writes reserved labels: {LABEL}",
+    "CustomResourceDefinition": "its conversion webhook, {url}, may change the labels of its objects after admission",
+}
+
+
+class Written(NamedTuple):
+    """A service, and what alice wrote: a policy for a Namespace, and a definition with a conversion."""
+
+    control_plane: ControlPlane
+    service: Service
+    namespace: str
+    url: str
+
+
+def _policy(namespace: str) -> list[Manifest]:
+    """A policy that adds a reserved label to Pods, and its binding."""
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": POLICY}}
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    expression = f'Object{{metadata: Object.metadata{{labels: {{"{LABEL}": "mutated"}}}}}}'
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        },
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+    }
+    return [
+        {**head, "kind": "MutatingAdmissionPolicy", "spec": spec},
+        {**head, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": POLICY}},
+    ]
+
+
+@pytest.fixture(scope="module")
+def written(control_plane: ControlPlane) -> Iterator[Written]:
+    """Let alice write both, and run a service of its own, which finds them at its first look."""
+    namespace = "label-writers"
+    control_plane.namespace(namespace)
+    policy = _policy(namespace)
+    with converting(LABEL) as conversion:
+        definition = gadgets(conversion)
+        control_plane.objects.apply(policy, user="alice")
+        control_plane.objects.apply(definition, user="alice")
+        crds.install(control_plane, definition)
+        try:
+            with registered(control_plane) as service:
+                url = conversion["webhook"]["clientConfig"]["url"]
+                yield Written(control_plane, service, namespace, url)
+        finally:
+            control_plane.objects.delete_manifests(policy)
+            crds.remove(control_plane, definition)
+
+
+def test_a_policy_writes_past_the_guard(written: Written) -> None:
+    """A Pod of alice's own is refused with the label that her policy adds; the one of her Job's controller has it."""
+    control_plane, namespace = written.control_plane, written.namespace
+
+    def refused() -> str:
+        answer = control_plane.objects.applied(workloads.pod(namespace, "own"), user="alice", dry_run=True)
+        if answer.code < 300:
+            raise NotYet("the policy is not in force yet")
+        return str(answer.body["message"])
+
+    message = control_plane.wait_for("the policy to be in force", refused)
+    control_plane.objects.apply(workloads.job(namespace), user="alice")
+
+    def labels() -> dict[str, str]:
+        pods = control_plane.get("pods", "-n", namespace)["items"]
+        if not pods:
+            raise NotYet("no Pod")
+        return dict(pods[0]["metadata"]["labels"])
+
+    assert f"metadata.labels: {LABEL}" in message
+    assert control_plane.wait_for("the Job's Pod", labels)[LABEL] == "mutated"
+
+
+def test_a_conversion_writes_past_the_guard(written: Written) -> None:
+    """An object of alice's own gets the label when it is stored, after she was allowed to write it without."""
+    gadget = {
+        "apiVersion": "labels.test/v1",
+        "kind": "Gadget",
+        "metadata": {"name": "own", "namespace": written.namespace},
+    }
+
+    written.control_plane.objects.apply(gadget, user="alice")
+
+    stored = written.control_plane.get("gadgets.v2.labels.test/own", "-n", written.namespace)
+    assert stored["metadata"]["labels"] == {LABEL: "converted"}
+
+
+def test_both_are_told(written: Written) -> None:
+    """Each has an Event that people see on it; the metric counts them, and the log names them."""
+    control_plane, service = written.control_plane, written.service
+    texts = {kind: text.format(url=written.url) for kind, text in _TEXTS.items()}
+
+    def told() -> dict[str, tuple[str, str]]:
+        events = control_plane.get("events", "-n", "default")["items"]
+        about = {
+            each["involvedObject"]["kind"]: (each["involvedObject"]["name"], each["message"].partition(". cks-")[0])
+            for each in events
+            if each["reason"] in ("WritesReservedLabels", "MayWriteLabels")
+        }
+        if len(about) < len(texts):
+            raise NotYet(f"{about}")
+        return about
+
+    about = control_plane.wait_for("the Events", told)
+    described = control_plane.kubectl("describe", "mutatingadmissionpolicy", POLICY, check=True).stdout
+    with urllib.request.urlopen(f"{service.health}/metrics", timeout=60) as answer:  # noqa: S310 - it is http
+        metrics = answer.read().decode().splitlines()
+    (event,) = service.events("labels can be written past the guard")
+
+    assert about == {
+        "MutatingAdmissionPolicy": (POLICY, _sentence(texts["MutatingAdmissionPolicy"])),
+        "CustomResourceDefinition": (DEFINITION, _sentence(texts["CustomResourceDefinition"])),
+    }
+    assert "WritesReservedLabels" in described
+    assert [line for line in metrics if line.startswith("cks_admission_label_writers{")] == [
+        'cks_admission_label_writers{kind="MutatingAdmissionPolicy",verdict="reserved"} 1.0',
+        'cks_admission_label_writers{kind="CustomResourceDefinition",verdict="possible"} 1.0',
+    ]
+    names = {"MutatingAdmissionPolicy": POLICY, "CustomResourceDefinition": DEFINITION}
+    assert event["writers"] == [f"{kind} {names[kind]}: {text}" for kind, text in texts.items()]
+
+
+def test_doctor_names_both(written: Written) -> None:
+    """A policy that names reserved labels is a problem; a conversion, which may do anything, is a warning."""
+    remedy = "remove it, or name it in labels.trusted if it is the cloud's"
+
+    faults = Installation(written.control_plane, written.service).faults("--no-probe")
+
+    assert faults["label writers"] == [
+        ("problem", f"MutatingAdmissionPolicy {POLICY}", _TEXTS["MutatingAdmissionPolicy"], remedy),
+        (
+            "warning",
+            "CustomResourceDefinitions",
+            f"conversion webhooks may change the labels of {DEFINITION} after admission",
+            "name those in labels.trusted that are the cloud's",
+        ),
+    ]
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,118 @@
+"""Looks for policies and conversions that can write labels past the guard, and says so to who may take them away.
+
+The API server asks no webhook about mutating policies, so nothing can refuse them. It lists instead of watching: once
+a minute is soon enough for people, and of definitions, which are large, the metadata suffices.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import structlog
+
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.events import Events
+from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.metrics import Metrics
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+SECONDS: Final = 60.0
+FIRST_SECONDS: Final = 5.0
+"""The pause until this process leads."""
+
+MOST_EVENTS: Final = 50
+"""Events in one look at most; the next look goes on."""
+
+_SHOWN: Final = 5
+_REASONS: Final = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
+_REMEDY: Final = "cks-admission is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
+
+
+class LabelWriters:
+    """Looks once a minute while this process leads, unless the guard is off. settings: returns the current ones."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        settings: Callable[[], Settings],
+        leading: Callable[[], bool],
+        metrics: Metrics,
+        clock: Clock | None = None,
+    ) -> None:
+        self._reader = LabelWriterReader(api)
+        self._settings = settings
+        self._leading = leading
+        self._metrics = metrics
+        self._clock = clock or Clock()
+        self._events = Events(api, self._clock)
+        self._told: frozenset[tuple[str, str, str]] = frozenset()
+        self._known: frozenset[Sighting] = frozenset()
+        self._problem = ""
+        self._log = structlog.get_logger()
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled. A failure is logged once, until there is another."""
+        while True:
+            looks = self._leading() and self._settings().labels.action != "off"
+            if looks:
+                await self._tried()
+            else:
+                self._forget()
+            await self._clock.sleep(SECONDS if looks else FIRST_SECONDS)
+
+    async def look(self) -> None:
+        """Count what can write labels, log what is new, and write Events. Raises ClusterError and SettingsError."""
+        sightings = await self._reader.read(self._settings())
+        self._count(sightings)
+        self._say(sightings)
+        await self._tell(sightings)
+
+    async def _tried(self) -> None:
+        try:
+            await self.look()
+        except (ClusterError, SettingsError) as error:
+            if str(error) != self._problem:
+                self._log.warning("label writers not looked for", reason=str(error))
+            self._problem = str(error)
+        else:
+            self._problem = ""
+
+    def _forget(self) -> None:
+        self._metrics.label_writers.clear()
+        self._known = frozenset()
+
+    def _count(self, sightings: Sequence[Sighting]) -> None:
+        self._metrics.label_writers.clear()
+        counted = Counter((sighting.about.kind, sighting.writer.verdict) for sighting in sightings)
+        for labels, number in counted.items():
+            self._metrics.label_writers.labels(*labels).set(number)
+
+    def _say(self, sightings: Sequence[Sighting]) -> None:
+        """Log what was not there at the last look, in one line."""
+        news = [sighting for sighting in sightings if sighting not in self._known]
+        self._known = frozenset(sightings)
+        if news:
+            shown = [f"{about.kind} {about.name}: {writer.text}" for about, writer in news[:_SHOWN]]
+            self._log.warning("labels can be written past the guard", writers=shown, more=len(news) - len(shown))
+
+    async def _tell(self, sightings: Sequence[Sighting]) -> None:
+        """Write an Event on each object, once in an hour: by default, Kubernetes keeps Events for an hour."""
+        hour = self._events.hour()
+        told = set()
+        written = 0
+        for about, writer in sightings:
+            saying = about.uid, writer.text, hour
+            if saying not in self._told and written == MOST_EVENTS:
+                continue
+            if saying not in self._told:
+                written += 1
+                message = f"{writer.text[0].upper()}{writer.text[1:]}. {_REMEDY}"
+                await self._events.write(about, _REASONS[writer.verdict], message, occasion=f"{hour}\n{writer.text}")
+            told.add(saying)
+        self._told = frozenset(told)

@@ -45,7 +45,7 @@ def stopped_replica(site: Site) -> Result:
 
     Nothing gets past the guard or a policy; writes that meet it fail in time, and after the probe all is well.
     """
-    with _released(site) as release, Load(site.control_plane) as writing:
+    with _released(site) as release, Load(site.vacant) as writing:
         victim = release.kubelet.ready()[0]
         with writing.phase("SIGSTOP") as phase:
             writing.settle(2)
@@ -76,7 +76,7 @@ def cold_start(site: Site) -> Result:
 
     A new Node joins, the Pods of the service are made, placed and started, and the policy judges again.
     """
-    control_plane = site.control_plane
+    control_plane = site.vacant
     release = Release(control_plane, **_TWO)
     with release:
         release.install(policies={"load.yaml": load.POLICIES})
@@ -118,7 +118,7 @@ def version_skew(site: Site) -> Result:
 
     No write is refused for want of the entry's path, and once the entry is in force none slips through.
     """
-    control_plane = site.control_plane
+    control_plane = site.vacant
     with _released(site) as release, Load(control_plane) as writing:
         asked = tiers.Tiers(control_plane)
         with asked.going_on(), writing.phase("roll-out and roll-back") as phase:
@@ -149,7 +149,7 @@ def version_skew(site: Site) -> Result:
 @contextmanager
 def _released(site: Site) -> Iterator[Release]:
     """A release of two replicas with the policy of `load`, once the API server asks it."""
-    with Release(site.control_plane) as release, release.released(**_TWO, config={"registration": dict(_DEFAULTS)}):
+    with Release(site.vacant) as release, release.released(**_TWO, config={"registration": dict(_DEFAULTS)}):
         yield release
 
 

@@ -50,17 +50,24 @@ class Site:
 
     @cached_property
     def control_plane(self) -> ControlPlane:
-        """A control plane, started at its first use, with the Namespaces of the service and of the load."""
-        running = self._stack.enter_context(ControlPlane(toolchain.ensure(CONTROL_PLANE)))
-        for name in (NAMESPACE, load.NAMESPACE):
-            running.namespace(name)
-        return running
+        """A control plane for processes that use `account`, started at its first use."""
+        return self._started(NAMESPACE)
+
+    @cached_property
+    def vacant(self) -> ControlPlane:
+        """Another one for releases of the chart, which make roles of the same names; with the Namespace of the load."""
+        return self._started(load.NAMESPACE)
 
     @cached_property
     def account(self) -> Path:
         """The kubeconfig of the service's account there."""
         self.control_plane.objects.apply(ROLE)
         return self.control_plane.service_account(NAMESPACE, "cks-admission", role="cks-admission")
+
+    def _started(self, namespace: str) -> ControlPlane:
+        running = self._stack.enter_context(ControlPlane(toolchain.ensure(CONTROL_PLANE)))
+        running.namespace(namespace)
+        return running
 
     def cluster(self, kubeconfig: Path | None = None) -> Mapping[str, object]:
         """The section `cluster` of a service that watches this control plane. kubeconfig: by default its account's."""

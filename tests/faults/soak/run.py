@@ -39,7 +39,7 @@ class Soak:
     """A release with its load. rate: reviews a second, half of what it could do for a few seconds."""
 
     def __init__(self, site: Site, release: Release) -> None:
-        self._cluster = site.control_plane
+        self._cluster = site.vacant
         self._release = release
         port = int(release.url.rpartition(":")[2])
         self.target = Address(port, context())
@@ -102,7 +102,7 @@ class Soak:
 @contextmanager
 def soaking(site: Site) -> Iterator[Soak]:
     """A release to soak, once the API server asks it."""
-    with Release(site.control_plane, replicas=REPLICAS) as release:
+    with Release(site.vacant, replicas=REPLICAS) as release:
         release.install(policies={"load.yaml": load.POLICIES})
         release.wait_until_asked()
         wait_for("a holder of the Lease", release.holder)

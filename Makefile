@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service faults soak bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -55,6 +55,14 @@ fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of o
 SECONDS ?= 60
 fuzz-service: venv ## random reviews, policies, topologies and configurations, for the server and for the verbs: SEED=7 SECONDS=600
 	cd tests && ../$(BIN)/python -m fuzzing --seed $(SEED) --seconds $(SECONDS)
+
+ROWS ?=
+faults: venv ## faults done to the real service, and the table of docs/reliability.md made from them, some 15 minutes: ROWS="stall gone"
+	cd tests && ../$(BIN)/python -m faults $(if $(ROWS),--row $(ROWS))
+
+HOURS ?= 1
+soak: venv ## a release at half of its capacity with reloads, rotations and leader changes, and its plot: HOURS=1
+	cd tests && PYTHONPATH=.. ../$(BIN)/python -m faults.soak --hours $(HOURS)
 
 bench: venv ## speed and memory as ratios against a bare aiohttp echo, CEL against kube-apiserver, and what it pays (needs go)
 	$(BIN)/python -m benchmarks

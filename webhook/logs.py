@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
@@ -19,6 +19,7 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook.seldom import Seldom
+from webhook.sink import sink
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
@@ -29,15 +30,21 @@ def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
     """Set up the process's logs. `auto` is text on a terminal, JSON elsewhere."""
     as_text = form == "text" or (form == "auto" and stream.isatty())
     renderer: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty()) if as_text else _json
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+
+    def tell(lost: int) -> str:
+        line = stamp(None, "warning", {"level": "warning", "event": "log lines lost", "lines": lost})
+        return str(renderer(None, "warning", line))
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            stamp,
             structlog.processors.format_exc_info,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", sink(stream, tell))),
         cache_logger_on_first_use=True,
     )
     # Libraries log through the standard library. Only their warnings and errors are of interest.

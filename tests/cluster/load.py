@@ -90,6 +90,10 @@ class Phase:
     failures: list[str] = field(default_factory=list)
     unanswered: int = 0
     seconds: float = 0.0
+    slowest: float = 0.0
+    """The longest time that a write took, in seconds."""
+    trouble: float = 0.0
+    """When the last write ended that failed, or of which nobody was asked, by the monotonic clock."""
 
     def total(self, verdict: Verdict) -> int:
         """How many writes had this verdict."""
@@ -199,10 +203,14 @@ class Load:
         with self._lock:
             phase = self._phase
             phase.unanswered += 1
+        began = time.monotonic()
         answer = caller.send("PATCH", path, body, content_type=_APPLY, **_USER)
         verdict = write.judge(answer)
         with self._lock:
             phase.unanswered -= 1
             phase.counts[write.name, verdict] += 1
+            phase.slowest = max(phase.slowest, time.monotonic() - began)
+            if verdict in ("failed", "unasked"):
+                phase.trouble = time.monotonic()
             if verdict == "failed":
                 phase.failures.append(f"{write.name}: {answer.code} {answer.body.get('message', '')}")

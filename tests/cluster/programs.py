@@ -28,6 +28,11 @@ class Program:
     """How long a cold build took on two cores."""
 
 
+def kubernetes_version() -> str:
+    """Return the version of Kubernetes, without the v."""
+    return _pinned("kubernetes", "k8s.io/kubernetes")
+
+
 def _pinned(module: str, path: str) -> str:
     """Return the version of `path` that a tools module requires, without the v: the one place where it is written."""
     text = (SOURCES / module / "go.mod").read_text(encoding="utf-8")
@@ -39,7 +44,7 @@ def _pinned(module: str, path: str) -> str:
 
 def _kubernetes_stamps() -> tuple[tuple[str, str], ...]:
     """Without these the programs call themselves v0.0.0-master, and every check of a version fails."""
-    version = _pinned("kubernetes", "k8s.io/kubernetes")
+    version = kubernetes_version()
     major, minor, _ = version.split(".", 2)
     values = (("gitVersion", f"v{version}"), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean"))
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")

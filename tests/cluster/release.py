@@ -113,9 +113,10 @@ class Release:
         self.uninstall()
 
     def uninstall(self) -> None:
-        """Run `helm uninstall`, and wait until the Pods have ended."""
+        """Run `helm uninstall`, and wait until the Pods have ended and are gone."""
         self.helm("uninstall", NAME, "--wait", "--timeout", "240s")
-        wait_for("the Pods to end", lambda: not self.kubelet.named())
+        pods = self.control_plane.objects
+        wait_for("the Pods to end", lambda: not self.kubelet.named() and not pods.get("pods", "-n", NAMESPACE)["items"])
 
     def wait(self) -> list[Running]:
         """Wait until the roll-out is complete, and return the replicas' Pods, which are all ready."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 from structlog.processors import TimeStamper
 from structlog.testing import capture_logs
 
 from cluster import toolchain
 from cluster.apicalls import Caller
+from cluster.cable import Cable
 from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
 from cluster.sidebyside import Json, until
@@ -175,48 +175,6 @@ metadata: {name: narrow-of-%(account)s, namespace: %(namespace)s}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: narrow}
 subjects: [{kind: ServiceAccount, name: narrow, namespace: %(account)s}]
 """
-
-
-class Cable:
-    """A connection to the API server that can be cut: what is open breaks, and nothing new gets through."""
-
-    def __init__(self, control_plane: ControlPlane) -> None:
-        host, _, port = control_plane.server.removeprefix("https://").partition(":")
-        self._target = host, int(port)
-        self._content = yaml.safe_load(control_plane.kubeconfig("admin").read_text(encoding="utf-8"))
-        self._open: set[asyncio.StreamWriter] = set()
-        self.cut = False
-
-    async def plugged(self, path: Path, stack: AsyncExitStack) -> Path:
-        """Listen, and write a kubeconfig of the administrator that leads here."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        stack.callback(self.sever)
-        stack.callback(server.close)
-        self._content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await asyncio.to_thread(path.write_text, yaml.safe_dump(self._content), encoding="utf-8")
-        return path
-
-    def sever(self) -> None:
-        """Break what is open."""
-        for writer in self._open:
-            writer.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.cut:
-            writer.transport.abort()
-            return
-        far_reader, far_writer = await asyncio.open_connection(*self._target)
-        self._open |= {writer, far_writer}
-        await asyncio.gather(_copied(reader, far_writer), _copied(far_reader, writer))
-        self._open -= {writer, far_writer}
-
-
-async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while part := await reader.read(65536):
-            writer.write(part)
-            await writer.drain()
-    writer.close()
 
 
 async def test_a_replica_that_is_cut_off_for_an_hour(own: ControlPlane, tmp_path: Path) -> None:

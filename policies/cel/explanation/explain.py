@@ -95,10 +95,14 @@ class _Explainer:
         programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
         self._texts = {name: program.source.text for name, program in programs.items()}
         self._variables = {name: _tree(program.source, composition) for name, program in programs.items()}
-        self._places = Places(self.evaluate, self._variables)
         self._element = ""
         objects = (run.names.get(name) for name in ("object", "oldObject"))
         self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
+
+    @property
+    def _places(self) -> Places:
+        """Made at each use: kept, it would close a circle that only the garbage collector frees."""
+        return Places(self.evaluate, self._variables)
 
     def evaluate(self, node: Node, scope: Scope) -> Outcome:
         """The outcome of a part of the expression. Raises BudgetError if that costs too much."""

@@ -1,5 +1,6 @@
 """Explanations: which part of an expression decided, where it reads, and what it found there."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -222,3 +223,18 @@ def test_an_explanation_is_bounded() -> None:
 def test_an_explanation_that_costs_too_much_ends() -> None:
     """The reasons that were found within the limit are given, and no error."""
     assert _reasons("object.spec.containers.all(c, c.name == 'app') && true", {}, limit=5) == ()
+
+
+def test_an_explanation_is_freed_at_once() -> None:
+    """An explanation leaves nothing for the garbage collector, which rests while policies are loaded."""
+    gc.collect()
+    gc.disable()
+    try:
+        assert _reasons("object.spec.containers.all(c, has(c.resources.limits))", {}) != ()
+        left = gc.collect()
+        assert _reasons("object.spec.containers.all(c, has(c.resources.limits))", {}) != ()
+        again = gc.collect()
+    finally:
+        gc.enable()
+
+    assert (left, again) == (left, 0)  # the first time, functions and tables are made

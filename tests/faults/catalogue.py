@@ -1,0 +1,30 @@
+"""All faults, in the order of the table."""
+
+from __future__ import annotations
+
+from faults import crowds, evaluations, losses, references, releases, reloads, watches
+from faults.row import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    evaluations.stall,
+    crowds.large_reviews,
+    crowds.slow_connections,
+    crowds.out_of_descriptors,
+    crowds.full_disk,
+    crowds.unread_logs,
+    reloads.policy_edits,
+    reloads.policy_directory,
+    losses.dying_worker,
+    losses.clock_ahead,
+    losses.certificate_from_the_future,
+    references.parameters_150,
+    references.parameters_1000,
+    references.slow_access_reviews,
+    references.failing_access_reviews,
+    watches.cut_off,
+    watches.gone,
+    watches.restarted_api_server,
+    releases.stopped_replica,
+    releases.version_skew,
+    releases.cold_start,
+)

@@ -1,0 +1,119 @@
+"""Faults of processes and their machines: one that dies, and one whose clock is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+from faults.calls import Calls, calling, probing
+from faults.clock import Clock
+from faults.process import Process
+from faults.resources import family
+from faults.reviews import GUARD
+from faults.row import Result, broken
+from faults.site import Site
+
+_WORKERS = 2
+_CALLERS = 8
+_THREE_DAYS = 3 * 86400.0
+
+
+def dying_worker(site: Site) -> Result:
+    """One of two workers is killed under 200 reviews a second.
+
+    At most the calls that it had open are lost, the other worker goes on, and another one takes its place.
+    """
+    with Process(site.directory(), listen={"workers": _WORKERS}) as process:
+        process.wait_until_ready()
+        return asyncio.run(_dying(process))
+
+
+async def _dying(process: Process) -> Result:
+    before = _workers(process)
+    async with calling(process, GUARD, 200, callers=_CALLERS) as calls, probing(process) as alive:
+        await asyncio.sleep(2)
+        killed = time.monotonic()
+        os.kill(before[0], signal.SIGKILL)
+        while len(set(_workers(process)) - set(before)) < 1 or not process.readiness().startswith("ok"):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        replaced = time.monotonic()
+        await asyncio.sleep(3)
+    return Result(
+        seen=f"answers p99 {calls.p99 * 1e3:.0f} ms, the slowest {calls.slowest * 1e3:.0f} ms; ready with another "
+        f"worker after {replaced - killed:.1f} s",
+        lost=calls.summary,
+        healthy=max(calls.healthy_after(killed), replaced - killed),
+        broken=broken(
+            {
+                "no more lost than there were connections": calls.lost.total() <= _CALLERS,
+                "no wrong verdict": not calls.wrong,
+                "/livez answers": not alive.lost,
+            }
+        ),
+    )
+
+
+def clock_ahead(site: Site) -> Result:
+    """The clock of a replica is put forward by three days while it runs, and the replica is started again.
+
+    Callers, whose clock is right, trust its certificate all the time, and no call is lost.
+    """
+    directory = site.directory()
+    clock = Clock(directory)
+    with Process(directory, environment=clock.environment) as process:
+        process.wait_until_ready()
+        calls = asyncio.run(_ahead(process, clock))
+    with Process(directory, environment=clock.environment) as again:
+        again.wait_until_ready()
+        kept = asyncio.run(_asked(again))
+    return Result(
+        seen="new connections are made as ever, with the certificate from before",
+        lost=f"while the clock changed {calls.summary}; after the start {kept.summary}",
+        healthy=0.0,
+        broken=broken(
+            {
+                "no call lost while the clock changes": not calls.lost and not calls.wrong,
+                "none after the start": not kept.lost and not kept.wrong,
+            }
+        ),
+    )
+
+
+def certificate_from_the_future(site: Site) -> Result:
+    """The clock is three days ahead where the CA and the first certificate are made.
+
+    Callers, whose clock is right, trust the certificate.
+    """
+    directory = site.directory()
+    clock = Clock(directory)
+    clock.shift(wall=_THREE_DAYS)
+    with Process(directory, environment=clock.environment) as process:
+        process.wait_until_ready()
+        made = asyncio.run(_asked(process))
+    return Result(
+        seen="new connections are made" if made.seconds else "no connection comes about until the clocks agree",
+        lost=made.summary,
+        healthy=float("inf") if made.lost else 0.0,
+        broken=broken({"callers trust the certificate": not made.lost}),
+    )
+
+
+async def _ahead(process: Process, clock: Clock) -> Calls:
+    async with calling(process, GUARD, 20, keep=False) as calls:
+        await asyncio.sleep(2)
+        clock.shift(wall=_THREE_DAYS)
+        await asyncio.sleep(6)  # several looks at the certificate
+    return calls
+
+
+async def _asked(process: Process) -> Calls:
+    async with calling(process, GUARD, 20, keep=False) as calls:
+        await asyncio.sleep(2)
+    return calls
+
+
+def _workers(process: Process) -> list[int]:
+    """The ids of the workers: the children of the process."""
+    return family(process.pid)[1:]

@@ -1,0 +1,53 @@
+"""A row of the table: a fault, what it must not do, and what it did."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from faults.site import Site
+
+
+class Result(NamedTuple):
+    """What a fault did.
+
+    healthy: the seconds until everything was as before, from the beginning of a fault that stays, from the end of one
+    that goes; 0 where nothing was ever otherwise, infinite where it did not get well. broken: what was
+    promised and did not hold.
+    """
+
+    seen: str
+    lost: str
+    healthy: float
+    broken: tuple[str, ...] = ()
+
+
+Fault = Callable[[Site], Result]
+"""Does the fault and says what happened. The docstring has two paragraphs: the fault, and what is promised."""
+
+
+class Row(NamedTuple):
+    """A fault with its result. when: the date of its run, as text."""
+
+    name: str
+    fault: str
+    promise: str
+    result: Result
+    when: str
+
+
+def name(fault: Fault) -> str:
+    """The name of a fault, as in `--row` and in the table."""
+    return fault.__name__.replace("_", "-")
+
+
+def words(fault: Fault) -> tuple[str, str]:
+    """What the fault is, and what is promised."""
+    first, _, second = (inspect.getdoc(fault) or "").partition("\n\n")
+    return " ".join(first.split()), " ".join(second.split())
+
+
+def broken(promises: Mapping[str, bool]) -> tuple[str, ...]:
+    """Those that did not hold, of promises with whether they held."""
+    return tuple(promise for promise, held in promises.items() if not held)

@@ -1,0 +1,1 @@
+"""A soak: hours at half of capacity with reloads, rotations and leader changes, and what they cost."""

@@ -1,0 +1,79 @@
+"""The table of faults, and one fault that is quickly done."""
+
+from __future__ import annotations
+
+import pytest
+
+from faults import crowds, page, table
+from faults.catalogue import FAULTS
+from faults.row import Result, Row, name, words
+from faults.site import Site, Sizes
+from faults.soak import picture
+from faults.soak.sample import Sample
+
+_PAGE = """# Title
+
+<!-- faults: begin -->
+Last run: earlier.
+
+| `old`: An old one. | Nothing. | a | b | at once | yes | 2026-01-01 |
+| `gone`: One that is no more. | Nothing. | a | b | at once | yes | 2026-01-01 |
+<!-- faults: end -->
+
+The rest.
+"""
+
+
+def test_a_run_replaces_its_rows_alone() -> None:
+    """The rows of a run take their places, a promise that did not hold is shown, and the others stay as they are."""
+    result = Result("a | b\nc", "nothing", 1.25, ("no loss", "no delay"))
+    row = Row("new", "A new one.", "All of it.", result, "2026-02-02")
+
+    assert (
+        table.replaced(_PAGE, [row], ["new", "old"], "today, with version 1")
+        == """# Title
+
+<!-- faults: begin -->
+Last run: today, with version 1.
+
+| fault | promise | what people saw | what was lost | healthy after | held | run |
+|---|---|---|---|---|---|---|
+| `new`: A new one. | All of it. | a \\| b c | nothing | 1.2 s | **no**: no loss; no delay | 2026-02-02 |
+| `old`: An old one. | Nothing. | a | b | at once | yes | 2026-01-01 |
+<!-- faults: end -->
+
+The rest.
+"""
+    )
+
+
+def test_a_page_without_a_block_is_refused() -> None:
+    """A run that has nowhere to write says which marks are missing."""
+    with pytest.raises(page.NoBlockError, match="no block between <!-- faults: begin --> and <!-- faults: end -->"):
+        table.replaced("# Title", [], [], "")
+
+
+def test_the_page_has_a_row_for_every_fault() -> None:
+    """Each fault has a name of its own, says what it is and what is promised, and stands in the documentation."""
+    names = [name(fault) for fault in FAULTS]
+
+    assert len(set(names)) == len(names)
+    assert [fault for fault in FAULTS if not all(words(fault))] == []
+    written = page.block(page.PAGE.read_text(encoding="utf-8"), "faults")
+    assert [each for each in names if not any(line.startswith(f"| `{each}`: ") for line in written)] == []
+
+
+def test_logs_that_cannot_be_written_stop_nobody() -> None:
+    """With a full disk from the start the service answers every call rightly."""
+    with Site(Sizes(seconds=1)) as site:
+        assert crowds.full_disk(site).broken == ()
+
+
+def test_a_picture_of_a_soak_has_a_line_for_each_series() -> None:
+    """Two replicas have two lines for memory and two for descriptors, and latency has one."""
+    samples = [Sample(5.0 * n, 100.0, 1.0, 2.0, 3.0, 0, 0, (80.0, 81.0), (30, 31)) for n in range(1, 4)]
+
+    drawn = picture.draw(samples, "two replicas")
+
+    assert drawn.count("<polyline") == 5
+    assert "two replicas" in drawn

@@ -373,7 +373,12 @@ def test_a_cold_start(served: Cluster, directory: Path) -> None:
     def deleted() -> bool:
         return cluster.kubectl("delete", "clusterrole", role, user="admin").returncode == 0
 
+    def unregistered() -> bool:
+        registered = cluster.get("validatingwebhookconfiguration", "cks-admission")["webhooks"]
+        return "policies.cks-admission.dev" not in {entry["name"] for entry in registered}
+
     cluster.wait_for("the policy to be gone", deleted)
+    cluster.wait_for("its entry to be gone", unregistered)  # or it would go after the policy has come back
     (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
     _await_refusal(served.service, workloads.config_map(TEAM, "canary"))
     with _Killed(served):

@@ -118,11 +118,17 @@ def test_no_right_is_missing(refused: list[str]) -> None:
 
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_no_right_is_too_much(audited: ControlPlane, account: str) -> None:
-    """Replicas and manage used every verb on every resource that the chart's roles give them."""
+    """Replicas and manage used every verb on every resource that the chart's roles give them.
+
+    Replicas also create Events about policies that went over their time three times in a minute, which takes too long
+    to bring about here; tests/webhook/heavy/test_slow.py says when.
+    """
     uses, _ = used(audited, NAMESPACE, account)
     unused = {right for right in granted(audited, NAMESPACE, account) if not any(right.covers(use) for use in uses)}
 
-    assert sorted(unused) == []
+    assert [(right.verb, right.resource) for right in sorted(unused)] == (
+        [("create", "events")] if account == NAME else []
+    )
 
 
 def _convert(audited: ControlPlane) -> None:

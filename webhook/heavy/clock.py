@@ -6,10 +6,12 @@ Evaluations look at their clock now and then. Signals end those that do not get 
 from __future__ import annotations
 
 import atexit
+import gc
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
+from types import FrameType
 
 from policies.engine.timelimit import PostponedError, TimeLimitError
 
@@ -36,10 +38,15 @@ class Ticks:
         atexit.unregister(_stop)
         atexit.register(_stop)
 
-    def _tick(self, *_: object) -> None:
+    def _tick(self, _signal: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.current is not None:
+        if self.current is not None and not _is_callback(frame):
             self.current()
+
+
+def _is_callback(frame: FrameType | None) -> bool:
+    """Whether a callback of the garbage collector runs: what it raises is printed and lost."""
+    return frame is not None and any(getattr(one, "__code__", None) is frame.f_code for one in gc.callbacks)
 
 
 def _stop() -> None:

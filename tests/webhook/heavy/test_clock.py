@@ -1,5 +1,6 @@
 """The clocks of reviews."""
 
+import gc
 import signal
 import time
 from collections.abc import Iterator
@@ -47,6 +48,30 @@ def test_work_that_never_looks_is_interrupted(ticks: Ticks) -> None:
     _spin(0.1)
 
     assert ticks.count > before
+
+
+def test_a_callback_of_the_garbage_collector_is_not_interrupted(ticks: Ticks) -> None:
+    """What it raises would be lost, so the slice ends right after it."""
+    over = []
+
+    def spin(phase: str, _info: object) -> None:
+        until = time.thread_time() + 0.1
+        while time.thread_time() < until:
+            pass
+        over.append(phase)
+
+    clock = Slice(ticks)
+    gc.callbacks.append(spin)
+    clock.begin()
+    try:
+        with pytest.raises(PostponedError):
+            gc.collect()
+            _spin(60)
+    finally:
+        gc.callbacks.remove(spin)
+        clock.end()
+
+    assert over[0] == "start"
 
 
 def test_the_slice_is_for_all_evaluations_of_a_review() -> None:

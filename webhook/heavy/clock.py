@@ -40,13 +40,18 @@ class Ticks:
 
     def _tick(self, _signal: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.current is not None and not _is_callback(frame):
+        if self.current is not None and not _is_lost(frame):
             self.current()
 
 
-def _is_callback(frame: FrameType | None) -> bool:
-    """Whether a callback of the garbage collector runs: what it raises is printed and lost."""
-    return frame is not None and any(getattr(one, "__code__", None) is frame.f_code for one in gc.callbacks)
+def _is_lost(frame: FrameType | None) -> bool:
+    """Whether what is raised in a frame is only printed: in finalizers, and in callbacks of the garbage collector."""
+    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _stop() -> None:

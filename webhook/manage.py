@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import web
 
-from webhook import metrics
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.pods import ReplicaPods
@@ -80,7 +79,7 @@ async def manage(read: Callable[[], Settings], path: Path | None = None) -> None
         measures.watches = ages
         readiness = _readiness(parts, registrar)
         readiness.add_note("watches", ages.problems)
-        health = web.AppRunner(_Health(readiness, measures).app(), access_log=None)
+        health = web.AppRunner(probes.of_process(readiness, measures), access_log=None)
         await ports.listen(health, parts.settings.health.host, parts.settings.health.port)
         stack.push_async_callback(health.cleanup)
         _run_all(stack, parts, registrar, upkeep)
@@ -198,26 +197,3 @@ class _NoParameters:
 
     async def follow(self, keys: Iterable[ParametersKey]) -> None:
         """Do nothing."""
-
-
-class _Health:
-    """The handlers of the health port."""
-
-    def __init__(self, readiness: Readiness, measures: Metrics) -> None:
-        self._readiness = readiness
-        self._measures = measures
-
-    def app(self) -> web.Application:
-        """`/livez`, `/readyz` with its reasons, `/metrics`."""
-        return probes.application(self._livez, self._readyz, self._metrics)
-
-    async def _livez(self, _http: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def _readyz(self, _http: web.Request) -> web.Response:
-        reasons = self._readiness.unready()
-        said = ["not ready" if reasons else "ok", *(f"- {line}" for line in (*reasons, *self._readiness.notes()))]
-        return web.Response(status=503 if reasons else 200, text="\n".join(said) + "\n")
-
-    async def _metrics(self, _http: web.Request) -> web.Response:
-        return web.Response(body=self._measures.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})

@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
 from policies.engine.violation import FIELD_LENGTH, shortened
-from webhook import logs, metrics
+from webhook import logs
 from webhook.configuration.listen import Listen
 from webhook.heavy.slow import SlowPolicies
 from webhook.http import probes
@@ -94,7 +94,7 @@ class Service:
 
     def health_app(self) -> web.Application:
         """`/livez`, `/readyz` with its reasons, `/metrics`, `/paths`."""
-        return probes.application(self.livez, self.readyz, self.expose_metrics, self.list_paths)
+        return probes.of_process(self.state, self.metrics, self.list_paths)
 
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""
@@ -156,20 +156,6 @@ class Service:
         # The refusal quotes a header, which may contain invalid UTF-8.
         body = f"{text}\n".encode(errors="replace")
         return web.Response(status=status, body=body, headers={**_TEXT_HEADERS, **(headers or {})})
-
-    async def livez(self, _http: web.Request) -> web.Response:
-        """Answer, which shows that the process is alive."""
-        return web.Response(text="ok\n")
-
-    async def readyz(self, _http: web.Request) -> web.Response:
-        """Whether reviews may be sent here, and the reasons if not."""
-        reasons = self.state.unready()
-        lines = "".join(f"- {line}\n" for line in (*reasons, *self.state.notes()))
-        return web.Response(status=503 if reasons else 200, text=("not ready\n" if reasons else "ok\n") + lines)
-
-    async def expose_metrics(self, _http: web.Request) -> web.Response:
-        """The metrics, for Prometheus."""
-        return web.Response(body=self.metrics.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
 
 
 def _unrouted(path: str, routes: Iterable[str]) -> ReviewError:

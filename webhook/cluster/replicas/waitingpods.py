@@ -6,11 +6,8 @@ server's cache, and has only Pods without a Node.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from datetime import UTC
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import quote
 
 import structlog
 
@@ -18,10 +15,9 @@ from policies import waiting
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, mapping
 from policies.engine.ruleset import RuleSet
-from policies.kubernetes.name import SUBDOMAIN_LENGTH
-from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.events import Events, Subject
 from webhook.cluster.api.pages import pages
 from webhook.cluster.inspection.reads import decoded
 
@@ -34,7 +30,6 @@ SECONDS = 60.0
 _PAGE = 500  # the cache ignores it and sends all
 _EVENTS = 50
 """Events in one look at most; the next look goes on."""
-_LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
 
 Judgement = tuple[RuleSet, Facts]
 
@@ -53,6 +48,7 @@ class WaitingPods:
         self._judgement = judgement
         self._leading = leading
         self._clock = clock or Clock()
+        self._events = Events(api, self._clock)
         self._told: frozenset[str] = frozenset()
         self._problem = ""
         self._log = structlog.get_logger()
@@ -92,35 +88,13 @@ class WaitingPods:
             self._problem = ""
 
     async def _tell(self, pod: JsonObject, lacked: Sequence[str]) -> None:
-        """Create the Event. Its name depends on Pod and content, so that there is one whoever leads."""
-        try:
-            await fetch(self._api, self._event(pod, lacked))
-        except ApiError as error:
-            if error.status != 409:  # it is there already
-                raise
-
-    def _event(self, pod: JsonObject, lacked: Sequence[str]) -> Call:
+        """Write the Event, one for a Pod and what it lacks, whoever leads."""
         metadata = mapping(pod, "metadata")
         name, namespace, uid = (str(metadata.get(key, "")) for key in ("name", "namespace", "uid"))
-        now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        digest = hashlib.sha256("\n".join((uid, *lacked)).encode()).hexdigest()[:16]
-        return Call(
-            "POST",
-            f"/api/v1/namespaces/{quote(namespace, safe='')}/events",
-            body={
-                "apiVersion": "v1",
-                "kind": "Event",
-                "metadata": {"name": f"{name[:_LONGEST_NAME]}.{digest}", "namespace": namespace},
-                "involvedObject": {
-                    "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid,
-                },
-                "type": "Warning",
-                "reason": "AdmittedUnchanged",
-                "message": f"It was admitted while cks-admission did not answer, without {' and '.join(lacked)}. "
-                "Delete it, so that its controller creates it again, or create it again.",
-                "source": {"component": "cks-admission"},
-                "firstTimestamp": now,
-                "lastTimestamp": now,
-                "count": 1,
-            },
-        )  # fmt: skip
+        await self._events.write(
+            Subject("v1", "Pod", namespace, name, uid),
+            "AdmittedUnchanged",
+            f"It was admitted while cks-admission did not answer, without {' and '.join(lacked)}. "
+            "Delete it, so that its controller creates it again, or create it again.",
+            occasion="\n".join(lacked),
+        )

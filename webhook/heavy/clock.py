@@ -24,7 +24,7 @@ SLICE = 2
 class Ticks:
     """Counts processor time by a timer of the kernel, so that looking at it costs nothing.
 
-    current: the slice that runs, which each tick may end.
+    current: the slice that runs, which each tick may end; None once one has.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,10 @@ class Ticks:
 
     def _tick(self, _signal: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.current is not None and not _is_lost(frame):
-            self.current()
+        if self.current is not None and self.current.is_over and not _is_lost(frame):
+            # Where this is raised, the slice's own end may not run any more, and the next tick would end other work.
+            self.current = None
+            raise PostponedError
 
 
 def _is_lost(frame: FrameType | None) -> bool:
@@ -79,9 +81,14 @@ class Slice:
         self._ticks.current = None
         self._left = self._end - self._ticks.count
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the time has passed."""
+        return self._ticks.count >= self._end
+
     def __call__(self) -> bool:
         """Look at the clock. Raises PostponedError after the time."""
-        if self._ticks.count >= self._end:
+        if self.is_over:
             raise PostponedError
         return False
 

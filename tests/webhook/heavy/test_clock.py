@@ -50,6 +50,18 @@ def test_work_that_never_looks_is_interrupted(ticks: Ticks) -> None:
     assert ticks.count > before
 
 
+def test_a_slice_is_ended_once(ticks: Ticks) -> None:
+    """The interruption may come so late that the slice's own end does not run; what runs then is left alone."""
+    clock = Slice(ticks)
+    clock.begin()
+    with pytest.raises(PostponedError):
+        _spin(60)
+    before = ticks.count
+    _spin(0.1)
+
+    assert ticks.count > before
+
+
 class _Finalized:
     """Spins when it goes."""
 

@@ -36,8 +36,18 @@ async def _a_whole_head_without_a_body(wire: Wire) -> None:
     await wire.send(head("/validate/labels", 5_000_000))
 
 
+async def _whole_calls(wire: Wire) -> None:
+    """Two calls, the second one without its body."""
+    await wire.call(b"{}", "/validate/labels")
+    await _a_byte_of_a_body(wire)
+
+
+async def _one_whole_call(wire: Wire) -> None:
+    await wire.call(b"{}", "/validate/labels")
+
+
 async def _tried(behave: Behaviour, wire: Wire) -> None:
-    with suppress(ConnectionError):  # it had to make way for another
+    with suppress(ConnectionError, asyncio.IncompleteReadError):  # it had to make way for another
         await behave(wire)
 
 
@@ -78,6 +88,8 @@ async def _serves(service: Service) -> None:
         pytest.param(_nothing, True, id="only-tls"),
         pytest.param(_a_part_of_a_head, True, id="a-part-of-a-head"),
         pytest.param(_a_whole_head_without_a_body, True, id="a-head"),
+        pytest.param(_one_whole_call, True, id="a-whole-call-and-then-nothing"),
+        pytest.param(_whole_calls, True, id="a-whole-call-and-a-part"),
     ],
 )
 async def test_callers_that_stand_around_keep_nobody_out(
@@ -92,6 +104,9 @@ async def test_callers_that_stand_around_keep_nobody_out(
             for _ in range(5):
                 await _serves(service)
             assert await _metric(service, "cks_admission_connections ") <= 400
+            assert await _metric(service, 'cks_admission_no_room_total{limit="address"}') >= (
+                _COUNT - 400 if tls else 0
+            )
         await _serves(service)
 
 

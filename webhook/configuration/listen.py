@@ -29,7 +29,7 @@ class Listen(Model):
         3.0, gt=0, le=30, description="How long a body may take to arrive, within the time-out of its caller."
     )
     max_connections: int = Field(
-        1024, ge=1, description="Connections to a worker; beyond, the oldest one without a whole call yet is closed."
+        1024, ge=1, description="Connections to a worker; beyond, one that stands around is closed for a new one."
     )
     max_connections_per_address: int = Field(
         768, ge=1, description="The same for one address; all API servers may call from one."

@@ -89,7 +89,7 @@ class Service:
         no_room = self.metrics.no_room
         return Crowd(
             self.listen.max_connections, self.listen.max_connections_per_address,
-            refused=lambda limit: no_room.labels(limit).inc(), counted=self.metrics.connections.set,
+            reached=lambda limit: no_room.labels(limit).inc(), counted=self.metrics.connections.set,
         )  # fmt: skip
 
     def health_app(self) -> web.Application:
@@ -129,7 +129,7 @@ class Service:
         now = asyncio.get_running_loop().time()
         deadline = now + _timeout(http.rel_url.raw_query_string)
         body = await _read(http, min(deadline, now + self.listen.body_seconds), held)
-        cast("Connection", http.protocol).known = True
+        cast("Connection", http.protocol).complete()
         held.complete()
         started = time.perf_counter()
         reply, request, answer, *_ = await self.judge.review(body, route, served, deadline - MARGIN)

@@ -32,12 +32,13 @@ class Connection(RequestHandler):
     """A connection. known: whether a whole call has come over it. on_start, on_end: called once each."""
 
     __slots__ = (
-        "_answered",
         "_begun",
         "_busy",
         "_head_bytes",
         "_head_since",
+        "_is_answering",
         "_refuse",
+        "_since",
         "_until",
         "known",
         "on_end",
@@ -53,9 +54,10 @@ class Connection(RequestHandler):
         self._until = self._loop.time() + lifetime
         self._begun = 0
         self._busy = False
+        self._is_answering = False
+        self._since = self._loop.time()  # when the last call began or was answered
         self._head_since: float | None = None
         self._head_bytes = 0
-        self._answered = 0.0
         # Nothing that calls webhooks sends calls ahead of answers. Who does waits, so that few bytes are not counted.
         self._max_msg_queue_size, self._msg_queue_resume_size = 2, 1
 
@@ -64,16 +66,26 @@ class Connection(RequestHandler):
         """Whether it has been open for as long as it should be."""
         return self._loop.time() >= self._until
 
+    @property
+    def standing_since(self) -> float | None:
+        """Since when it waits for a call, or for the rest of one; None while a whole call is being answered."""
+        return None if self._is_answering else self._since
+
+    def complete(self) -> None:
+        """The body of the call has come."""
+        self.known = self._is_answering = True
+
     def begin(self) -> None:
         """A call begins: its head is complete."""
         self._begun += 1
         self._busy = True
+        self._since = self._loop.time()
         self._head_since = None
 
     def finish(self) -> None:
         """The answer to the call is made."""
-        self._busy = False
-        self._answered = self._loop.time()
+        self._busy = self._is_answering = False
+        self._since = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is over."""
@@ -112,7 +124,7 @@ class Connection(RequestHandler):
         """Whether the rest of a head, or the caller that should take an answer, does not come."""
         if self._head_since is not None:
             return now - self._head_since > HEAD_SECONDS
-        if self._busy or now - self._answered <= ANSWER_SECONDS or self.transport is None:
+        if self._busy or now - self._since <= ANSWER_SECONDS or self.transport is None:
             return False
         return self.transport.get_write_buffer_size() > 0
 

@@ -1,16 +1,19 @@
 """Accepts connections: how many there may be, in all and from one address, and how long a handshake may take.
 
-Whoever comes when it is full is let in, and the oldest connection makes way over which no whole call has come yet. So
-connections that only open, handshakes that stand still, and bodies that do not come keep out nobody for long.
+Whoever comes when it is full is let in, and a connection that stands around makes way: the oldest over which no whole
+call has come yet, else the one that waits longest for its next one. So connections that only open or are only kept,
+handshakes that stand still and bodies that do not come keep out nobody for long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from asyncio import Task
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from ssl import SSLContext
 from typing import cast
 
@@ -29,6 +32,9 @@ GOODBYE_SECONDS = 2.0
 HANDSHAKES = 256
 # After an error, such as one for lack of file descriptors, until the next connection is accepted.
 PAUSE = 0.1
+# So long a connection may wait for a call or the rest of one before those that have waited less are spared for it. An
+# API server sends its first call right after the handshake, and each call at once.
+PATIENCE = 1.0
 SWEEP_SECONDS = 1.0
 BACKLOG = 1024
 
@@ -36,20 +42,22 @@ BACKLOG = 1024
 class Crowd(Struct, frozen=True):
     """The limits of connections: in all, and from one address.
 
-    refused: called with the limit that was reached. counted: called with the number of connections when it changes.
+    reached: called with the limit when a connection is refused or ended because of it. counted: called with the number
+    of connections when it changes.
     """
 
     most: int
     most_of_one: int
-    refused: Callable[[str], object]
+    reached: Callable[[str], object]
     counted: Callable[[int], object]
 
 
 class _Guest:
     """A connection from an address; None while its handshake is under way."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, arrival: float) -> None:
         self.address = address
+        self.arrival = arrival
         self.connection: Connection | None = None
         self.handshake: Task[None] | None = None
 
@@ -57,6 +65,11 @@ class _Guest:
     def is_stranger(self) -> bool:
         """Whether no whole call has come from it."""
         return self.connection is None or not self.connection.known
+
+    @property
+    def standing_since(self) -> float | None:
+        """Since when nothing whole has come; None while a call is being answered."""
+        return self.arrival if self.connection is None or self.is_stranger else self.connection.standing_since
 
     def end(self) -> None:
         """End it at once."""
@@ -109,7 +122,6 @@ class Entrance:
                 await asyncio.sleep(PAUSE)
                 continue
             if limit := self._limit(str(address[0])):
-                self._crowd.refused(limit)
                 self._log.warning("connection refused", limit=limit, address=address[0], connections=self.count)
                 caller.close()
             else:
@@ -117,24 +129,28 @@ class Entrance:
 
     def _limit(self, address: str) -> str:
         """The limit that keeps a caller out; empty if there is room, or somebody made way."""
-        if self._of[address] >= self._crowd.most_of_one and not self._made_way(lambda guest: guest.address == address):
-            return "address"
-        if self.count >= self._crowd.most and not self._made_way(lambda _: True):
-            return "connections"
+        if self._of[address] >= self._crowd.most_of_one:
+            self._crowd.reached("address")
+            if not self._made_way(lambda guest: guest.address == address):
+                return "address"
+        if self.count >= self._crowd.most:
+            self._crowd.reached("connections")
+            if not self._made_way(lambda _: True):
+                return "connections"
         if sum(guest.connection is None for guest in self._guests) >= HANDSHAKES:
             self._made_way(lambda guest: guest.connection is None)
         return ""
 
     def _made_way(self, may: Callable[[_Guest], bool]) -> bool:
-        """End the oldest stranger of those who may make way. Returns whether there was one."""
-        stranger = next((guest for guest in self._guests if guest.is_stranger and may(guest)), None)
-        if stranger is not None:
-            self._left(stranger)
-            stranger.end()
-        return stranger is not None
+        """End a connection of those who may make way. Returns whether there was one."""
+        guest = _standing(list(filter(may, self._guests)), asyncio.get_running_loop().time() - PATIENCE)
+        if guest is not None:
+            self._left(guest)
+            guest.end()
+        return guest is not None
 
     def _welcome(self, caller: socket.socket, address: str) -> None:
-        guest = _Guest(address)
+        guest = _Guest(address, asyncio.get_running_loop().time())
         self._guests[guest] = None
         self._of[address] += 1
         self._crowd.counted(self.count)
@@ -177,6 +193,18 @@ class Entrance:
             for connection in connections:
                 if connection.is_overdue(now):
                     connection.abort()
+
+
+def _standing(guests: Sequence[_Guest], since: float) -> _Guest | None:
+    """Who has to make way, None if all are being answered: those before a time first, and of these strangers first."""
+    stranger = next((guest for guest in guests if guest.is_stranger), None)
+    if stranger is not None and stranger.arrival <= since:
+        return stranger
+    waiting = (
+        (time, guest) for guest in guests if not guest.is_stranger and (time := guest.standing_since) is not None
+    )
+    time, idle = min(waiting, key=itemgetter(0), default=(math.inf, None))
+    return stranger if stranger is not None and time > since else idle
 
 
 class Site(web.BaseSite):

@@ -95,7 +95,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, health_s
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         stack.enter_context(measured_collections(measures))
-        _run_all(stack, parts, registrar, upkeep, state)
+        _run_all(stack, parts, registrar, upkeep, service)
         log.info(
             "serving", version=VERSION, admission=ports.address("https", admission),
             health=ports.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
@@ -120,14 +120,16 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
 
 
 def _run_all(
-    stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, state: ServingState
+    stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, service: Service
 ) -> None:
     """Run all background tasks until the stack is closed."""
+    state = service.state
 
     async def swap() -> None:
         if parts.facts is not None:
             parts.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
         state.served = _served(parts)
+        service.slow.forgive()
         if registrar is not None:
             registrar.look()
 

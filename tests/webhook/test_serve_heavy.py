@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from support.builders import Json, pod
+from support.patience import PATIENCE
 from support.service.processes import Service
 from support.service.reviews import RESERVED, answer_of, body
 from support.service.wire import connected
@@ -51,9 +52,9 @@ def _config_map(keys: int) -> bytes:
     return body(obj, resource=resource, kind=kind, namespace="default")
 
 
-async def _heavy(service: Service, sent: bytes) -> Json:
+async def _heavy(service: Service, sent: bytes, seconds: float = 30) -> Json:
     async with connected(await service.port(), service.context()) as wire:
-        return answer_of((await wire.call(sent, path="/validate/policies?timeout=30s")).body)
+        return answer_of((await wire.call(sent, path=f"/validate/policies?timeout={seconds}s")).body)
 
 
 async def _guard(service: Service, ending: asyncio.Event) -> list[float]:
@@ -108,3 +109,16 @@ async def test_policies_over_their_limit_end_with_the_reference_s_error(tmp_path
     assert answer["allowed"] is False
     assert answer["status"]["message"].count(_OVER) == 8
     assert json.dumps(answer["auditAnnotations"]).count("deny") == 8
+
+
+async def test_a_slow_policy_that_is_mended_is_evaluated_at_once(tmp_path: Path) -> None:
+    """A policy that is skipped for its slowness refuses what it matches, until it is changed."""
+    policies: Json = {"directories": [_policies(tmp_path, _DEAR)], "slow": "skip"}
+    async with Service(tmp_path, policies=policies) as service:
+        message, allowed = "", False
+        async with asyncio.timeout(PATIENCE):
+            while "it was too slow several times" not in message:
+                message = (await _heavy(service, _config_map(340), 0.3))["status"]["message"]
+            _policies(tmp_path, "true")
+            while not allowed:
+                allowed = (await _heavy(service, _config_map(340)))["allowed"]

@@ -334,7 +334,8 @@ class Policies(_Model):
     )
     slow: Literal["keep", "skip"] = Field(
         "keep",
-        description="A policy that was over its time 3 times in a minute: keep, or skip it for 5 minutes as failed.",
+        description="A policy that was over its time 3 times in a minute: keep, or skip it as failed for 5 minutes or "
+        "until policies change.",
     )
 
 

@@ -60,7 +60,8 @@ class Service:
         self, state: ServingState, measures: Metrics, listen: Listen, slow: SlowPolicies | None = None
     ) -> None:
         self.state = state
-        self.judge = Judge(measures, slow or SlowPolicies(measures))
+        self.slow = slow or SlowPolicies(measures)
+        self.judge = Judge(measures, self.slow)
         self.metrics = measures
         self.listen = listen
         self.room = Room(listen.max_bytes_in_flight, listen.max_in_flight)

@@ -36,6 +36,18 @@ def test_a_policy_is_skipped_after_it_was_slow_again_and_again(clock: list[float
     ]
 
 
+def test_a_change_of_policies_ends_the_skipping(clock: list[float]) -> None:
+    """A policy that was mended is evaluated again, and has to be slow as often as the first time to be skipped."""
+    policies = SlowPolicies(Metrics(), skips=lambda: True)
+    for _ in range(TIMES):
+        policies.overtime("dear")
+    policies.forgive()
+    clock[0] += 1
+    policies.overtime("dear")
+
+    assert policies.skipped == frozenset()
+
+
 def test_a_policy_is_named_once_a_minute_and_kept(clock: list[float]) -> None:
     """Unless it is to be skipped it stays, and is told of at most once a minute; a dry run tells nobody."""
     told: list[str] = []

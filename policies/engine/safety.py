@@ -41,6 +41,7 @@ _BY_ANYBODY: Mapping[str, tuple[str, ...]] = {
     "": ("events", "persistentvolumes"),
     "certificates.k8s.io": ("certificatesigningrequests", "podcertificaterequests"),
     "cilium.io": (*("ciliumendpoints", "ciliumendpointslices", "ciliumidentities", "ciliumnodes", "ciliumpodippools"),),
+    "compute.coreweave.com": ("nodepools",),
     "coordination.k8s.io": ("leases",),
     "events.k8s.io": ("events",),
     "karpenter.sh": ("nodeclaims", "nodepools"),

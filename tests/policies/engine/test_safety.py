@@ -48,7 +48,8 @@ _ANYBODY = [
     *(("coordination.k8s.io", "leases", ""), ("certificates.k8s.io", "certificatesigningrequests", "approval")),
     *(("storage.k8s.io", "csinodes", ""), ("resource.k8s.io", "resourceslices", ""), ("", "nodes", "status")),
     *(("crd.projectcalico.org", "ipamblocks", ""), ("cilium.io", "ciliumnodes", "status"), ("", "events", "")),
-    *(("karpenter.sh", "nodeclaims", ""), ("authentication.k8s.io", "tokenreviews", "")),
+    *(("karpenter.sh", "nodeclaims", ""), ("compute.coreweave.com", "nodepools", "status")),
+    ("authentication.k8s.io", "tokenreviews", ""),
     ("compute.example.org", "pools", ""),
 ]
 _CONTROL_PLANE = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -11,6 +12,7 @@ from policies.engine.rule import Action
 from policies.objects.fieldpath import parse
 
 T = TypeVar("T")
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 TOLD: Final = "told"
 """The type of an error whose text says already what was found."""
 
@@ -28,6 +30,19 @@ class Model(BaseModel):
 def _glob(text: str) -> str:
     if not text:
         raise ValueError("an empty glob matches nothing")
+    return text
+
+
+def _kind_and_name(text: str) -> str:
+    if not all(text.partition("/")):
+        raise ValueError("write kind/name, such as MutatingAdmissionPolicy/cks-*")
+    return text
+
+
+def _resource(text: str) -> str:
+    name, dot, group = text.partition(".")
+    if not _NAME.fullmatch(name) or (dot and not _NAME.fullmatch(group)):
+        raise ValueError("write the plural in lower case and its group, such as ippools.example.org")
     return text
 
 
@@ -49,6 +64,8 @@ def _off(value: object) -> object:
 
 Glob = Annotated[str, AfterValidator(_glob)]
 FieldPath = Annotated[str, AfterValidator(_path)]
+KindAndName = Annotated[str, AfterValidator(_kind_and_name)]
+Resource = Annotated[str, AfterValidator(_resource)]
 InnerPath = Annotated[str, AfterValidator(_inner_path)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
 DenyOrWarn = Literal["deny", "warn"]
@@ -59,3 +76,5 @@ Strings = Many[str]
 Globs = Many[Glob]
 FieldPaths = Many[FieldPath]
 InnerPaths = Many[InnerPath]
+KindsAndNames = Many[KindAndName]
+Resources = Many[Resource]

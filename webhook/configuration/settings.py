@@ -24,8 +24,10 @@ from webhook.configuration.fields import (
     FieldPaths,
     Globs,
     InnerPaths,
+    KindsAndNames,
     Many,
     Port,
+    Resources,
     RuleAction,
     SettingsError,
     Strings,
@@ -189,7 +191,7 @@ class LabelsSettings(_Model):
         description="Reserved labels that people may set. A list given here replaces this one.",
     )
     exempt: Exempt = Field(Exempt(), description="More requesters to leave alone.")
-    trusted: Globs = Field(
+    trusted: KindsAndNames = Field(
         (),
         description="Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
         "MutatingAdmissionPolicy/cks-*, CustomResourceDefinition/*.example.org.",
@@ -378,7 +380,7 @@ class SafetySettings(_Model):
         (),
         description="Namespaces of components, such as calico-system; not kube-system, which always counts.",
     )
-    resources: Strings = Field(
+    resources: Resources = Field(
         (), description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io."
     )
     users: Globs = Field((), description="Users who write what controllers write, as globs.")

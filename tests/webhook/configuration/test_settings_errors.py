@@ -110,6 +110,14 @@ _BAD = [
     ("organization: {id: 12}\n", "1: organization.id: input should be a valid string, found 12"),
     ("labels: {action: yes}\n", "1: labels.action: input should be 'deny', 'warn', 'audit' or 'off', found True"),
     ("labels: {exempt: {groups: ['']}}\n", "1: labels.exempt.groups[0]: an empty glob matches nothing, found ''"),
+    (
+        "labels: {trusted: [cks-policy]}\n",
+        "1: labels.trusted[0]: write kind/name, such as MutatingAdmissionPolicy/cks-*, found 'cks-policy'",
+    ),
+    (
+        "safety: {resources: [P.]}\n",
+        "1: safety.resources[0]: write the plural in lower case and its group, such as ippools.example.org, found 'P.'",
+    ),
     ("labels:\n  exceptions:\n  - kinds: [Pod]\n", "3: labels.exceptions[0].key: this key is required"),
     (
         _SELECTOR.format("{key: a, operator: Is}"),

@@ -43,11 +43,11 @@ class Results:
         self.tables: list[str] = []
         self.details: dict[str, Any] = {}
 
-    def add(self, name: str, part: Any, found: Any) -> None:
+    def add(self, name: str, part: Any, measurement: Any) -> None:
         """Add the findings of a part. part: its module, which formats them."""
-        self.tables += ["", *part.table(found)]
-        self.figures += part.figures(found)
-        self.details[name] = part.as_json(found)
+        self.tables += ["", *part.table(measurement)]
+        self.figures += part.figures(measurement)
+        self.details[name] = part.as_json(measurement)
 
 
 def main() -> None:
@@ -97,9 +97,9 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
     elif part == "cel":
-        found = cel.compare(directory, _say)
-        results.tables += ["", *cel.table(found)]
-        results.figures += cel.figures(found)
+        comparison = cel.compare(directory, _say)
+        results.tables += ["", *cel.table(comparison)]
+        results.figures += cel.figures(comparison)
     else:
         results.figures += _footprint(part, directory)
 
@@ -113,9 +113,9 @@ def _footprint(part: str, directory: Path) -> Iterator[Figure]:
         yield Figure(name, footprint.memory_with_cluster(directory), 130, unit=" MB")
     else:
         times = {"ready after": (footprint.start(directory, START_RUNS), 1.0)}
-        times |= {verb: (found, 0.5) for verb, found in footprint.verbs(START_RUNS).items()}
-        for name, (found, target) in times.items():
-            yield Figure(name, found.median, target, unit=" s", note=f"(best {found.best:.2f} s of {START_RUNS})")
+        times |= {verb: (runs, 0.5) for verb, runs in footprint.verbs(START_RUNS).items()}
+        for name, (runs, target) in times.items():
+            yield Figure(name, runs.median, target, unit=" s", note=f"(best {runs.best:.2f} s of {START_RUNS})")
 
 
 def _options() -> argparse.Namespace:

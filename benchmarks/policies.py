@@ -32,7 +32,7 @@ Rounds = Mapping[str, Sequence[Sample]]
 """The samples of each server, one per round."""
 
 
-class Found(NamedTuple):
+class Comparison(NamedTuple):
     """rounds: samples by server. asked: how many policies judged the Pod, by set."""
 
     rounds: Rounds
@@ -44,7 +44,7 @@ class Found(NamedTuple):
         return median(one.figure(field) / other.figure(field) for one, other in pairs)
 
 
-def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Comparison:
     """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
     server_core, load_core = cores()
     sent = body(PATH, REAL)
@@ -61,7 +61,7 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
             for name in sorted(samples, key=list(samples).index, reverse=number % 2 == 1):
                 listening = running[name]
                 samples[name].append(drive(listening.port, PATH, sent, listening.server, seconds))
-    return Found(samples, asked)
+    return Comparison(samples, asked)
 
 
 def sets(directory: Path) -> Iterator[tuple[str, Sequence[Path]]]:
@@ -101,28 +101,28 @@ def answer(port: int, content: bytes) -> dict[str, Any]:
     return response
 
 
-def figures(found: Found) -> Iterator[Figure]:
+def figures(comparison: Comparison) -> Iterator[Figure]:
     """The ratios with their targets."""
     for name, target in TO_ECHO.items():
-        note = f"({found.asked[name]} asked)"
-        yield Figure(f"{PATH} real, {name}, to echo", found.ratio(name, ECHO), target, at_least=True, note=note)
-    ratio = found.ratio(MANY, SHIPPED)
-    note = f"({found.asked[MANY]} asked)"
+        note = f"({comparison.asked[name]} asked)"
+        yield Figure(f"{PATH} real, {name}, to echo", comparison.ratio(name, ECHO), target, at_least=True, note=note)
+    ratio = comparison.ratio(MANY, SHIPPED)
+    note = f"({comparison.asked[MANY]} asked)"
     yield Figure(f"{PATH} real, {MANY}, to 20", ratio, MANY_TO_SHIPPED, at_least=True, note=note)
 
 
-def table(found: Found) -> Iterator[str]:
+def table(comparison: Comparison) -> Iterator[str]:
     """The medians behind the ratios."""
     yield f"{'policies':<30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}{'to echo':>9}"
-    for name, samples in found.rounds.items():
+    for name, samples in comparison.rounds.items():
         rate, p50, p99, cpu, busy = (middle(list(samples), f) for f in ("rate", "p50", "p99", "cpu", "server_busy"))
         yield (
             f"  {name:<28}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
-            f"{found.ratio(name, ECHO):>9.2f}"
+            f"{comparison.ratio(name, ECHO):>9.2f}"
         )
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(comparison: Comparison) -> dict[str, Any]:
     """All figures, each round included."""
-    rounds = {name: [sample._asdict() for sample in samples] for name, samples in found.rounds.items()}
-    return {"asked": dict(found.asked), "rounds": rounds}
+    rounds = {name: [sample._asdict() for sample in samples] for name, samples in comparison.rounds.items()}
+    return {"asked": dict(comparison.asked), "rounds": rounds}

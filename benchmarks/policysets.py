@@ -135,9 +135,9 @@ _OTHERS: Final[Sequence[Mapping[str, Any]]] = (
 )  # fmt: skip
 
 
-def _written(directory: Path, found: Iterator[list[dict[str, Any]]] | Sequence[list[dict[str, Any]]]) -> Path:
+def _written(directory: Path, files: Iterator[list[dict[str, Any]]] | Sequence[list[dict[str, Any]]]) -> Path:
     directory.mkdir()
-    for documents in found:
+    for documents in files:
         text = yaml.safe_dump_all(documents, sort_keys=False, width=1000)
         (directory / f"{documents[0]['metadata']['name']}.yaml").write_text(text, encoding="utf-8")
     return directory

@@ -51,7 +51,7 @@ class Reload(NamedTuple):
         return self.ended - self.changed
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     """lost: reviews without an answer, or with an answer that does not admit the Pod."""
 
     answered: Sequence[Answered]
@@ -111,7 +111,7 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
-def measure(directory: Path, say: Callable[[str], None]) -> Found:
+def measure(directory: Path, say: Callable[[str], None]) -> Measurement:
     """Change all files, then one. directory: where the certificate is. Raises LoadError, ProcessError, NoCoresError."""
     server_core, load_core = cores()
     policies = policysets.thousand(directory / "reloaded")
@@ -126,7 +126,7 @@ def measure(directory: Path, say: Callable[[str], None]) -> Found:
             gc.enable()
 
 
-async def _measure(listening: Listening, policies: Path) -> Found:
+async def _measure(listening: Listening, policies: Path) -> Measurement:
     answered: list[Answered] = []
     connections = [await _connected(listening.port, number, answered) for number in range(CONNECTIONS)]
     asking = asyncio.create_task(_ask(connections))
@@ -142,7 +142,7 @@ async def _measure(listening: Listening, policies: Path) -> Found:
     lost = sum(len(connection.waiting) + len(connection.wrong) for connection in connections)
     for connection in connections:
         connection.close()
-    return Found(answered, lost, every, one)
+    return Measurement(answered, lost, every, one)
 
 
 async def _connected(port: int, number: int, answered: list[Answered]) -> _Connection:
@@ -194,34 +194,34 @@ def _loaded(log: Path, known: int) -> set[str]:
     return {name for event in events if event["event"] == "policies loaded" for name in event["changed"]}
 
 
-def figures(found: Found) -> Iterator[Figure]:
+def figures(measurement: Measurement) -> Iterator[Figure]:
     """The effect of reloads on reviews, with the targets, and how long reloads take."""
-    quiet = found.longest(None)
+    quiet = measurement.longest(None)
     name = f"reload of {policysets.MANY:,} policies"
-    yield Figure(f"{name}: reviews lost of {len(found.answered) + found.lost}", found.lost, 0)
-    for what, reload in ((name, found.every), ("reload of one", found.one)):
-        longest = found.longest(reload)
+    yield Figure(f"{name}: reviews lost of {len(measurement.answered) + measurement.lost}", measurement.lost, 0)
+    for what, reload in ((name, measurement.every), ("reload of one", measurement.one)):
+        longest = measurement.longest(reload)
         note = f"({longest * 1e3:.0f} ms, {quiet * 1e3:.0f} ms without)"
         added = max(0.0, longest - quiet) * 1e3
         yield Figure(f"{what}: longest latency, added", added, ADDED_MILLISECONDS, unit=" ms", note=note)
 
 
-def table(found: Found) -> Iterator[str]:
+def table(measurement: Measurement) -> Iterator[str]:
     """How long each reload took."""
     yield f"{'reload':<30}{'s':>12}{'longest latency, ms':>27}"
-    for name, reload in ((f"{policysets.MANY:,} policies", found.every), ("one of them", found.one)):
-        yield f"  {name:<28}{reload.seconds:>12.2f}{found.longest(reload) * 1e3:>27.1f}"
-    yield f"  {'none':<28}{'':>12}{found.longest(None) * 1e3:>27.1f}"
+    for name, reload in ((f"{policysets.MANY:,} policies", measurement.every), ("one of them", measurement.one)):
+        yield f"  {name:<28}{reload.seconds:>12.2f}{measurement.longest(reload) * 1e3:>27.1f}"
+    yield f"  {'none':<28}{'':>12}{measurement.longest(None) * 1e3:>27.1f}"
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(measurement: Measurement) -> dict[str, Any]:
     """The findings, in seconds."""
     return {
-        "lost": found.lost,
-        "answered": len(found.answered),
-        "longest without": found.longest(None),
+        "lost": measurement.lost,
+        "answered": len(measurement.answered),
+        "longest without": measurement.longest(None),
         **{
-            name: {"seconds": reload.seconds, "longest": found.longest(reload)}
-            for name, reload in (("all", found.every), ("one", found.one))
+            name: {"seconds": reload.seconds, "longest": measurement.longest(reload)}
+            for name, reload in (("all", measurement.every), ("one", measurement.one))
         },
     }

@@ -43,33 +43,31 @@ class Figure(NamedTuple):
 
 def speed_figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
     """The ratios of throughput per core and of p99, for each comparison."""
-    for found in comparisons:
-        name, target = f"{found.path} {found.review}", THROUGHPUT[found.review]
-        yield Figure(f"throughput of {name}, to echo", found.ratio("capacity"), target, at_least=True)
-        yield Figure(f"p99 of {name}, to echo", found.ratio("p99"), P99)
+    for comparison in comparisons:
+        name, target = f"{comparison.path} {comparison.review}", THROUGHPUT[comparison.review]
+        yield Figure(f"throughput of {name}, to echo", comparison.ratio("capacity"), target, at_least=True)
+        yield Figure(f"p99 of {name}, to echo", comparison.ratio("p99"), P99)
 
 
 def speed_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """The table of the medians behind the ratios, for service and echo."""
     yield f"{'':30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}{'load':>7}"
-    for found in comparisons:
-        for who, samples in (("echo", found.echo), ("service", found.service)):
+    for comparison in comparisons:
+        for who, samples in (("echo", comparison.echo), ("service", comparison.service)):
             rate, p50, p99, cpu, server, load = (
                 middle(samples, field) for field in ("rate", "p50", "p99", "cpu", "server_busy", "load_busy")
             )
             yield (
-                f"  {found.path + ' ' + found.review:<16}{found.size:>6} B {who:<8}"
+                f"  {comparison.path + ' ' + comparison.review:<16}{comparison.size:>6} B {who:<8}"
                 f"{rate:>9.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{server:>9.0%}{load:>7.0%}"
             )
-        yield (
-            f"  {'ratio':<32}{found.ratio('rate'):>9.2f}{found.ratio('p50'):>9.2f}{found.ratio('p99'):>9.2f}"
-            f"{found.ratio('cpu'):>9.2f}"
-        )
+        ratios = (comparison.ratio(field) for field in ("rate", "p50", "p99", "cpu"))
+        yield f"  {'ratio':<32}{''.join(f'{ratio:>9.2f}' for ratio in ratios)}"
 
 
 def bottleneck(comparisons: Sequence[Comparison]) -> str:
     """A sentence that says whether the servers limited the throughput."""
-    samples = [sample for found in comparisons for sample in (*found.echo, *found.service)]
+    samples = [sample for comparison in comparisons for sample in (*comparison.echo, *comparison.service)]
     server, load = min(s.server_busy for s in samples), max(s.load_busy for s in samples)
     text = f"The server used {server:.0%} of its core or more in every run, the load {load:.0%} of the other at most: "
     if server >= UNDISTURBED:
@@ -105,12 +103,12 @@ def as_json(comparisons: Sequence[Comparison], figures: Sequence[Figure], detail
         "figures": [{**figure._asdict(), "met": figure.met} for figure in figures],
         "comparisons": [
             {
-                **found._asdict(),
-                "echo": [sample._asdict() for sample in found.echo],
-                "service": [sample._asdict() for sample in found.service],
-                "ratios": {field: found.ratio(field) for field in ("rate", "capacity", "p50", "p99", "cpu")},
+                **comparison._asdict(),
+                "echo": [sample._asdict() for sample in comparison.echo],
+                "service": [sample._asdict() for sample in comparison.service],
+                "ratios": {field: comparison.ratio(field) for field in ("rate", "capacity", "p50", "p99", "cpu")},
             }
-            for found in comparisons
+            for comparison in comparisons
         ],
         **details,
     }

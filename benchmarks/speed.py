@@ -66,7 +66,7 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
     """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
     server_core, load_core = cores()
     bodies = {(review, path): body(path, file) for review, file in REVIEWS.items() for path in PATHS}
-    found = [Comparison(review, len(sent), path, [], []) for (review, path), sent in bodies.items()]
+    comparisons = [Comparison(review, len(sent), path, [], []) for (review, path), sent in bodies.items()]
     with (
         pinned(load_core),
         servers.echo(directory, cores={server_core}) as echo,
@@ -74,13 +74,13 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
     ):
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
-            for comparison in found:
+            for comparison in comparisons:
                 sent = bodies[comparison.review, comparison.path]
                 first, second = (echo, service) if number % 2 == 0 else (service, echo)
                 pair = _pair(first, second, comparison.path, sent, seconds)
                 comparison.echo.append(pair[echo.port])
                 comparison.service.append(pair[service.port])
-    return found
+    return comparisons
 
 
 def _pair(first: Listening, second: Listening, path: str, sent: bytes, seconds: float) -> dict[int, Sample]:

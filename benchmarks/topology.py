@@ -34,7 +34,7 @@ TRANSLATION = 150  # microseconds
 NOTHING = 0.95  # of the throughput; runs of the same code differ by as much
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     """translation, validation: microseconds for one Job. rounds: the samples by path and server."""
 
     translation: float
@@ -47,9 +47,9 @@ class Found(NamedTuple):
         return median(one.figure("capacity") / other.figure("capacity") for one, other in pairs)
 
 
-def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Measurement:
     """Time one Job here, and Pods at two services in turn. Raises LoadError, ProcessError or NoCoresError."""
-    return Found(*translation(), _rounds(directory, rounds, seconds, say))
+    return Measurement(*translation(), _rounds(directory, rounds, seconds, say))
 
 
 def translation() -> tuple[float, float]:
@@ -83,36 +83,38 @@ def _rounds(
         running = {WITH: on, WITHOUT: without}
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
-            for path, found in samples.items():
-                for name in sorted(found, reverse=number % 2 == 1):
+            for path, servers_ in samples.items():
+                for name in sorted(servers_, reverse=number % 2 == 1):
                     target = running[name]
-                    found[name].append(drive(target.port, path, body(PATHS[path], REAL), target.server, seconds))
+                    servers_[name].append(drive(target.port, path, body(PATHS[path], REAL), target.server, seconds))
     return samples
 
 
-def figures(found: Found) -> Iterator[Figure]:
+def figures(measurement: Measurement) -> Iterator[Figure]:
     """The figures with their targets."""
-    yield Figure("translation of one Job", found.translation, TRANSLATION, unit=" us")
+    yield Figure("translation of one Job", measurement.translation, TRANSLATION, unit=" us")
     for path, phase in PATHS.items():
         if path != phase:
-            yield Figure(f"{path} of a Pod without annotations, to no rule", found.ratio(path), NOTHING, at_least=True)
+            yield Figure(
+                f"{path} of a Pod without annotations, to no rule", measurement.ratio(path), NOTHING, at_least=True
+            )
 
 
-def table(found: Found) -> Iterator[str]:
+def table(measurement: Measurement) -> Iterator[str]:
     """The medians behind the ratios."""
     yield f"{'topology annotations':<42}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}"
-    for path, servers_ in found.rounds.items():
+    for path, servers_ in measurement.rounds.items():
         for name, samples in servers_.items():
             rate, p50, p99, cpu, busy = (middle(list(samples), f) for f in ("rate", "p50", "p99", "cpu", "server_busy"))
-            what = f"{path}, {name}" if name == WITHOUT else f"{path}, {name} ({found.ratio(path):.2f})"
+            what = f"{path}, {name}" if name == WITHOUT else f"{path}, {name} ({measurement.ratio(path):.2f})"
             yield f"  {what:<40}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
-    yield f"  one Job: translated in {found.translation:.0f} us, validated in {found.validation:.0f} us"
+    yield f"  one Job: translated in {measurement.translation:.0f} us, validated in {measurement.validation:.0f} us"
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(measurement: Measurement) -> dict[str, Any]:
     """All figures, each round included."""
     rounds = {
         path: {name: [sample._asdict() for sample in samples] for name, samples in of_path.items()}
-        for path, of_path in found.rounds.items()
+        for path, of_path in measurement.rounds.items()
     }
-    return {"translation": found.translation, "validation": found.validation, "rounds": rounds}
+    return {"translation": measurement.translation, "validation": measurement.validation, "rounds": rounds}

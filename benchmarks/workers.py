@@ -19,11 +19,11 @@ PATH = "/validate"
 ONE, TWO = 1, 2
 TARGET = 1.5  # of 2, since the load needs a part of the second core
 
-Found = Mapping[int, Sequence[Sample]]
+Rounds = Mapping[int, Sequence[Sample]]
 """The samples by the number of workers, one per round."""
 
 
-def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Rounds:
     """Run the rounds, each with new connections, because the kernel distributes connections over the workers.
 
     directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError.
@@ -46,17 +46,17 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
     return samples
 
 
-def figures(found: Found) -> Iterator[Figure]:
+def figures(rounds: Rounds) -> Iterator[Figure]:
     """The ratio of two workers to one, the median of the rounds' ratios, with its target."""
-    each = [two.rate / one.rate for one, two in zip(found[ONE], found[TWO], strict=True)]
+    each = [two.rate / one.rate for one, two in zip(rounds[ONE], rounds[TWO], strict=True)]
     note = f"({min(each):.2f} to {max(each):.2f})"
     yield Figure(f"rate of {PATH} real, 2 workers to 1", median(each), TARGET, at_least=True, note=note)
 
 
-def table(found: Found) -> Iterator[str]:
+def table(rounds: Rounds) -> Iterator[str]:
     """The medians behind the ratio."""
     yield f"{'workers':<30}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'cores':>9}{'load':>7}"
-    for number, samples in found.items():
+    for number, samples in rounds.items():
         fields = ("rate", "p50", "p99", "cpu", "server_busy", "load_busy")
         rate, p50, p99, cpu, busy, load = (middle(list(samples), field) for field in fields)
         yield (
@@ -64,6 +64,6 @@ def table(found: Found) -> Iterator[str]:
         )
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(rounds: Rounds) -> dict[str, Any]:
     """All figures, each round included."""
-    return {str(number): [sample._asdict() for sample in samples] for number, samples in found.items()}
+    return {str(number): [sample._asdict() for sample in samples] for number, samples in rounds.items()}

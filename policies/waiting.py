@@ -22,11 +22,12 @@ _LACKED = {TOLERATIONS: "the toleration for CPU Nodes", TOPOLOGY: "the node affi
 def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
     """What an unschedulable Pod would have got from the built-in rules, had they been asked; empty for other Pods.
 
-    A Pod whose device claims may make it a GPU Pod is left out, as is one that a rule cannot judge from memory.
+    A Pod whose device claims may make it a GPU Pod is left out, as is one that a rule cannot judge from memory, and one
+    that is being deleted.
     """
-    if not _is_unschedulable(pod) or mapping(pod, "spec").get("resourceClaims"):
-        return ()
     metadata = mapping(pod, "metadata")
+    if not _is_unschedulable(pod) or mapping(pod, "spec").get("resourceClaims") or metadata.get("deletionTimestamp"):
+        return ()
     request = AdmissionRequest(
         uid="",
         kind=GroupVersionKind("", "v1", "Pod"),

@@ -19,15 +19,15 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook.seldom import Seldom
-from webhook.sink import sink
+from webhook.sink import Sink
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "text"]
 _NOTABLE = frozenset({"deny", "warn", "excepted"})
 
 
-def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
-    """Set up the process's logs. `auto` is text on a terminal, JSON elsewhere."""
+def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> Sink:
+    """Set up the process's logs, and return where they go. `auto` is text on a terminal, JSON elsewhere."""
     as_text = form == "text" or (form == "auto" and stream.isatty())
     renderer: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty()) if as_text else _json
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
@@ -36,6 +36,7 @@ def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
         line = stamp(None, "warning", {"level": "warning", "event": "log lines lost", "lines": lost})
         return str(renderer(None, "warning", line))
 
+    sink = Sink(stream.fileno(), tell)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -44,11 +45,12 @@ def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", sink(stream, tell))),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", sink)),
         cache_logger_on_first_use=True,
     )
     # Libraries log through the standard library. Only their warnings and errors are of interest.
     logging.basicConfig(handlers=[_Forward()], level=logging.WARNING, force=True)
+    return sink
 
 
 class _Forward(logging.Handler):

@@ -28,7 +28,7 @@ from webhook.configuration.settings import Settings
 from webhook.doctor.address import dialled
 from webhook.http import ports, probes
 from webhook.http.readiness import Readiness
-from webhook.metrics import Metrics
+from webhook.metrics import Log, Metrics
 from webhook.process import stop_signal
 from webhook.registration.registrar import Registrar, RegistrarInputs
 from webhook.sources.rulekeeper import RuleKeeper
@@ -60,12 +60,14 @@ class _Parts(NamedTuple):
         return self.configuration.current.settings
 
 
-async def manage(read: Callable[[], Settings], path: Path | None = None) -> None:
+async def manage(read: Callable[[], Settings], path: Path | None = None, log_lines: Log | None = None) -> None:
     """Do the work until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
-    read: returns the current settings. path: their file, which is watched for changes.
+    read: returns the current settings. path: their file, which is watched for changes. log_lines: where log lines go,
+    whose losses are counted.
     """
     log, stopping, measures = structlog.get_logger(), stop_signal(), Metrics("manage")
+    measures.log = log_lines
     configuration = Configuration(read, path, measures)
     async with AsyncExitStack() as stack:
         parts = await _assemble(stack, configuration, measures)

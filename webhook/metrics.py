@@ -36,10 +36,18 @@ class Watches(Protocol):
         """Seconds since the last answer of the API server."""
 
 
+class Log(Protocol):
+    """Where log lines go."""
+
+    def take_lost(self) -> int:
+        """How many lines were lost since this was last called."""
+
+
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches: what follows the cluster; None without a cluster. role: what the process does: `replica` or `manage`.
+    watches: what follows the cluster; None without a cluster. log: where log lines go; None if they are not counted.
+    role: what the process does: `replica` or `manage`.
     """
 
     def __init__(self, role: str = "replica") -> None:
@@ -177,6 +185,10 @@ class Metrics:
             "cks_admission_api_server_silence_seconds", "Time since the API server last answered any list or watch."
         )
         self.watches: Watches | None = None
+        self.log_lines_lost = counter(
+            "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
+        )
+        self.log: Log | None = None
         self.workers = gauge("cks_admission_workers", "Worker processes that answer their supervisor.")
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
@@ -246,6 +258,8 @@ class Metrics:
             counter.labels(*labels).inc(times)
         self._uncounted.clear()
         self._flush_times()
+        if self.log is not None:
+            self.log_lines_lost.inc(self.log.take_lost())
         if self.watches is not None:
             self.silence.set(self.watches.silence())
             self.watch_age.clear()  # so that the series of kinds that are followed no more end

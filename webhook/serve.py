@@ -23,7 +23,7 @@ from webhook.heavy.slow import SlowPolicies
 from webhook.http import ports
 from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
-from webhook.metrics import Metrics
+from webhook.metrics import Log, Metrics
 from webhook.process import stop_signal
 from webhook.pulse import measure_lag, measured_collections
 from webhook.registration.recognition import Recognition
@@ -69,15 +69,19 @@ class _Parts(NamedTuple):
         return self.cluster.facts if self.cluster else None
 
 
-async def serve(read: Callable[[], Settings], path: Path | None = None, health_socket: str = "") -> None:
+async def serve(
+    read: Callable[[], Settings], path: Path | None = None, health_socket: str = "", log_lines: Log | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
     read: returns the current settings. path: their file, which is watched for changes. health_socket: the path of a
     Unix socket that replaces the health port. A process with one is a worker, which shares the TLS port with others.
+    log_lines: where log lines go, whose losses are counted.
     """
     log = structlog.get_logger()
     stopping = stop_signal()
     measures = Metrics()
+    measures.log = log_lines
     configuration = Configuration(read, path, measures)
     settings = configuration.current.settings
     _check(settings)

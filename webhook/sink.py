@@ -1,4 +1,4 @@
-"""Where log lines go: a stream that neither fails nor waits."""
+"""Where log lines go: a descriptor, which is written to without failing and without waiting."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TextIO
 
 # A pipe that can be written to has room for so many bytes (pipe(7)).
 _PIECE = select.PIPE_BUF
+_NEWLINE = ord("\n")
 
 
 class Sink:
@@ -26,33 +26,37 @@ class Sink:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._lost = 0
+        self._uncounted = 0
         self._torn = False
 
     def write(self, text: str) -> None:
-        """Write lines, or count them as one that is lost."""
-        if self._lost and self._is_written(f"{self._tell(self._lost)}\n"):
+        """Write whole lines, or count them as lost."""
+        self.send(text.encode(errors="backslashreplace"))
+
+    def send(self, lines: bytes) -> None:
+        """Write whole lines, or count those of them as lost that could not be written."""
+        if self._lost and not self._remainder(f"{self._tell(self._lost)}\n".encode()):
             self._lost = 0
-        if self._lost or not self._is_written(text):
-            self._lost += 1
+        lost = (lines if self._lost else self._remainder(lines)).count(b"\n")
+        self._lost += lost
+        self._uncounted += lost
+
+    def take_lost(self) -> int:
+        """How many lines were lost since this was last called."""
+        lost, self._uncounted = self._uncounted, 0
+        return lost
 
     def flush(self) -> None:
         """Do nothing: nothing is kept back."""
 
-    def _is_written(self, text: str) -> bool:
-        """Write a text, and return whether all of it could be. After a part of one, the next begins with a new line."""
-        rest = f"{chr(10) if self._torn else ''}{text}".encode(errors="backslashreplace")
-        length = len(rest)
+    def _remainder(self, lines: bytes) -> bytes:
+        """Write lines, and return what could not be written. A line that was torn before is ended first."""
+        whole = b"\n" + lines if self._torn else lines
+        written = 0
         with suppress(OSError):
-            while rest and self._poll.poll(0) == [(self._descriptor, select.POLLOUT)]:
-                rest = rest[os.write(self._descriptor, rest[:_PIECE]) :]
-        if len(rest) < length:
-            self._torn = bool(rest)
-        return not rest
-
-
-def sink(stream: TextIO, tell: Callable[[int], str]) -> Sink | TextIO:
-    """The sink for a stream; the stream itself where it has no descriptor."""
-    try:
-        return Sink(stream.fileno(), tell)
-    except (OSError, ValueError):  # as io.UnsupportedOperation is
-        return stream
+            while written < len(whole) and self._poll.poll(0) == [(self._descriptor, select.POLLOUT)]:
+                written += os.write(self._descriptor, whole[written : written + _PIECE])
+        if not written:
+            return lines
+        self._torn = whole[written - 1] != _NEWLINE
+        return whole[written:]

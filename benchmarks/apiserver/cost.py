@@ -35,7 +35,7 @@ MORE = {
 Samples = Mapping[tuple[str, str], Sequence[Sample]]
 
 
-class Found(NamedTuple):
+class Costs(NamedTuple):
     """samples: by registration and write, one per round."""
 
     samples: Samples
@@ -55,7 +55,7 @@ class Found(NamedTuple):
         return median(one.p99 / other.p99 for one, other in pairs)
 
 
-def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Found:
+def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Costs:
     """Run the rounds. directory: for the policies. Raises LoadError, ComponentError and ToolchainError."""
     samples: dict[tuple[str, str], list[Sample]] = {}
     rows = registrations(directory)
@@ -68,7 +68,7 @@ def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
                 with rows[name](cluster, pod):
                     for write in measured:
                         samples.setdefault((name, write.name), []).append(load(cluster, write, seconds))
-    return Found(samples)
+    return Costs(samples)
 
 
 def load(cluster: ControlPlane, write: Write, seconds: float) -> Sample:
@@ -92,26 +92,26 @@ def _context(cluster: ControlPlane, kubeconfig: Path) -> ssl.SSLContext:
     return context
 
 
-def figures(found: Found) -> Iterator[Figure]:
+def figures(costs: Costs) -> Iterator[Figure]:
     """What the default registration costs, with its targets."""
     for write, target in MORE.items():
-        without = found.middle(NONE, write, "cpu") * 1e3
+        without = costs.middle(NONE, write, "cpu") * 1e3
         note = f"({without:.2f} without)"
-        yield Figure(f"API server, {write}: more CPU", found.more(SERVICE, write), target, unit=" ms", note=note)
-        yield Figure(f"API server, {write}: p99 to that without", found.ratio(SERVICE, write), P99)
+        yield Figure(f"API server, {write}: more CPU", costs.more(SERVICE, write), target, unit=" ms", note=note)
+        yield Figure(f"API server, {write}: p99 to that without", costs.ratio(SERVICE, write), P99)
 
 
-def table(found: Found) -> Iterator[str]:
+def table(costs: Costs) -> Iterator[str]:
     """The medians behind the figures."""
     yield f"{'API server':<44}{'CPU ms':>9}{'more':>9}{'writes/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'p99':>7}"
-    for (registration, write), _ in sorted(found.samples.items(), key=lambda item: list(MORE).index(item[0][1])):
-        cpu, rate, p50, p99 = (found.middle(registration, write, name) for name in ("cpu", "rate", "p50", "p99"))
+    for (registration, write), _ in sorted(costs.samples.items(), key=lambda item: list(MORE).index(item[0][1])):
+        cpu, rate, p50, p99 = (costs.middle(registration, write, name) for name in ("cpu", "rate", "p50", "p99"))
         yield (
-            f"  {write:<20}{registration:<22}{cpu * 1e3:>9.2f}{found.more(registration, write):>9.2f}{rate:>10.0f}"
-            f"{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{found.ratio(registration, write):>7.2f}"
+            f"  {write:<20}{registration:<22}{cpu * 1e3:>9.2f}{costs.more(registration, write):>9.2f}{rate:>10.0f}"
+            f"{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{costs.ratio(registration, write):>7.2f}"
         )
 
 
-def as_json(found: Found) -> dict[str, Any]:
+def as_json(costs: Costs) -> dict[str, Any]:
     """All figures, each round included."""
-    return {f"{row}, {write}": [sample._asdict() for sample in all_] for (row, write), all_ in found.samples.items()}
+    return {f"{row}, {write}": [sample._asdict() for sample in all_] for (row, write), all_ in costs.samples.items()}

@@ -30,7 +30,7 @@ Lines = Mapping[str, Mapping[str, Any]]
 """The lines that an engine printed, by the name of the figure."""
 
 
-class Found(NamedTuple):
+class Comparison(NamedTuple):
     """The lines of each engine; cel-python's by runner."""
 
     reference: Lines
@@ -38,7 +38,7 @@ class Found(NamedTuple):
     python: Mapping[str, Lines]
 
 
-def compare(directory: Path, say: Callable[[str], None]) -> Found:
+def compare(directory: Path, say: Callable[[str], None]) -> Comparison:
     """Measure all engines, one after the other on one core. Raises ToolchainError, ProcessError or NoCoresError."""
     program = build(directory, say)
     module = [sys.executable, "-m"]
@@ -51,7 +51,7 @@ def compare(directory: Path, say: Callable[[str], None]) -> Found:
         for runner in RUNNERS:
             say(f"cel-python, {runner}")
             python[runner] = _run([*module, "benchmarks.cel.celpython", runner])
-    return Found(_fastest(reference), _fastest(ours), python)
+    return Comparison(_fastest(reference), _fastest(ours), python)
 
 
 def build(directory: Path, say: Callable[[str], None]) -> Path:
@@ -90,36 +90,36 @@ def _time_of(line: Mapping[str, Any]) -> float:
     return float(line["seconds"]) if "seconds" in line else float(line["nanoseconds_per_operation"]) / 1e9
 
 
-def figures(found: Found) -> Iterator[Figure]:
+def figures(comparison: Comparison) -> Iterator[Figure]:
     """Our speed relative to kube-apiserver's, and the compile times, with the targets."""
     for policy in shapes():
         name = f"evaluate/{policy.name}"
-        ratio = _time(found.reference, name) / _time(found.ours, name)
+        ratio = _time(comparison.reference, name) / _time(comparison.ours, name)
         yield Figure(f"CEL, {policy.name}: times as fast as the API server", ratio, FASTER, at_least=True)
-    ratio = _time(found.reference, "twenty") / _time(found.ours, "twenty")
+    ratio = _time(comparison.reference, "twenty") / _time(comparison.ours, "twenty")
     yield Figure("CEL, 20 policies: times as fast as the API server", ratio, FASTER_TWENTY, at_least=True)
-    ours, reference = (_compilation(lines) * 1e3 for lines in (found.ours, found.reference))
+    ours, reference = (_compilation(lines) * 1e3 for lines in (comparison.ours, comparison.reference))
     note = f"(API server {reference:.2f} ms)"
     yield Figure("CEL, compile an expression, median", ours, COMPILE_MILLISECONDS, unit=" ms", note=note)
-    load = found.ours["load"]
+    load = comparison.ours["load"]
     yield Figure("CEL, load 1000 policies of 3 expressions", load["seconds"], LOAD_SECONDS, unit=" s")
     yield Figure("CEL, memory of these policies", load["megabytes"], LOAD_MEGABYTES, unit=" MB")
 
 
-def table(found: Found) -> Iterator[str]:
+def table(comparison: Comparison) -> Iterator[str]:
     """The table of each engine's microseconds. `typed`: the API server with its own type of a Pod."""
     columns = ("ours", "API server", "typed", *(f"celpy {runner}" for runner in RUNNERS))
     yield f"{'CEL, us':<24}" + "".join(f"{column:>18}" for column in columns)
     for policy in shapes():
         name = f"evaluate/{policy.name}"
         cells = [
-            _cell(found.ours, name),
-            _cell(found.reference, name),
-            _cell(found.reference, f"evaluate-typed/{policy.name}"),
+            _cell(comparison.ours, name),
+            _cell(comparison.reference, name),
+            _cell(comparison.reference, f"evaluate-typed/{policy.name}"),
         ]
-        yield _row(policy.name, [*cells, *(_cell(found.python[runner], name) for runner in RUNNERS)])
-    yield _row("20 policies, from JSON", [_cell(found.ours, "twenty"), _cell(found.reference, "twenty")])
-    compilations = (f"{_compilation(lines) * 1e6:.0f}" for lines in (found.ours, found.reference))
+        yield _row(policy.name, [*cells, *(_cell(comparison.python[runner], name) for runner in RUNNERS)])
+    yield _row("20 policies, from JSON", [_cell(comparison.ours, "twenty"), _cell(comparison.reference, "twenty")])
+    compilations = (f"{_compilation(lines) * 1e6:.0f}" for lines in (comparison.ours, comparison.reference))
     yield _row("compile an expression", list(compilations))
 
 

@@ -26,12 +26,12 @@ def policies() -> tuple[Policy, ...]:
     """The twenty policies."""
     return tuple(
         Policy(
-            found["name"],
-            {variable["name"]: variable["expression"] for variable in found["variables"]},
-            found["expression"],
-            found["allowed"],
+            policy["name"],
+            {variable["name"]: variable["expression"] for variable in policy["variables"]},
+            policy["expression"],
+            policy["allowed"],
         )
-        for found in _content()["policies"]
+        for policy in _content()["policies"]
     )
 
 
@@ -47,5 +47,5 @@ def many(count: int) -> list[list[str]]:
 
 @cache
 def _content() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(POLICIES.read_text(encoding="utf-8"))
-    return found
+    content: dict[str, Any] = json.loads(POLICIES.read_text(encoding="utf-8"))
+    return content

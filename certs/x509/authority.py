@@ -30,14 +30,15 @@ __all__ = [
 ]
 
 AUTHORITY_NAME: Final = "cks-admission CA"
-# Renewed at two thirds, on day 243. The old and the new CA overlap for 121 days, 17 times the lifetime of a leaf.
+# Renewed at two thirds, on day 242. The old and the new CA overlap for 122 days, 17 times the lifetime of a leaf.
 AUTHORITY_LIFETIME: Final = timedelta(days=365)
-# cert-manager's choice for its own webhook. Renewed on day 3.5: if a renewal fails on a Friday evening, the weekend is
-# left to notice. A stolen key can be used for a week at most.
+# cert-manager's choice for its own webhook. Backdated as it is, it is renewed on day 1.75: if a renewal fails on a
+# Friday evening, the weekend is left to notice. A stolen key can be used for a week at most.
 LEAF_LIFETIME: Final = timedelta(days=7)
-# How far a client's clock may be behind ours. Hosts with NTP differ by milliseconds; an hour covers a host that uses
-# local time as UTC when daylight saving time changes.
-CLOCK_SKEW: Final = timedelta(hours=1)
+# How far a client's clock may be behind ours. Hosts with NTP differ by milliseconds, but a host whose clock is days
+# ahead when it makes a CA or a leaf would lock out every caller until those days are over. If it were the whole
+# lifetime of a leaf, half of the leaf's life would be over when it is made.
+CLOCK_SKEW: Final = LEAF_LIFETIME / 2
 # X.520's upper bound ub-common-name, which OpenSSL enforces. Names of Services in a cluster can be longer.
 _LONGEST_COMMON_NAME: Final = 64
 
@@ -147,7 +148,7 @@ def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
 
 
 def _backdated(lifetime: timedelta) -> timedelta:
-    # By half of the lifetime at most: a lifetime of minutes that began an hour ago would be due for renewal at once.
+    # By half of the lifetime at most: a lifetime of minutes that began days ago would be due for renewal at once.
     return min(CLOCK_SKEW, lifetime / 2)
 
 

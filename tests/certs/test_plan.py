@@ -7,19 +7,23 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from certs.display import moment
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
 from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, plan_stored_leaf, usable_authority
 from certs.renewal import renewal_reason
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
-from certs.x509.authority import Authority, new_authority
+from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
 from certs.x509.bundle import Bundle
 from certs.x509.certificate import issued_by
 from certs.x509.keys import new_key
+from certs.x509.verify import verify
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 Pem = Callable[..., bytes]
 _NAMES = ("a.example.com", "10.0.0.1")
 _DAY = timedelta(days=1)
+_LEAF_DUE = (LEAF_LIFETIME - CLOCK_SKEW) / 2
+_AUTHORITY_DUE = (2 * AUTHORITY_LIFETIME - CLOCK_SKEW) / 3
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +58,8 @@ def test_the_first_plan_makes_everything(now: datetime) -> None:
 
 
 def test_what_is_good_is_kept(stored: Mapping[str, bytes], now: datetime) -> None:
-    """A second look, days later, changes nothing and says nothing."""
-    decided = plan(stored, _NAMES, now + 3 * _DAY)
+    """A second look, a day later, changes nothing and says nothing."""
+    decided = plan(stored, _NAMES, now + _DAY)
 
     assert (decided.writes, decided.ensured.reasons) == ({}, ())
 
@@ -67,7 +71,8 @@ def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> 
     assert list(decided.writes) == [LEAF_CERT, LEAF_KEY]
     (reason,) = decided.ensured.reasons
     assert reason == (
-        "tls.crt was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
+        f"tls.crt was renewed: half of its life was over on {moment(now + _LEAF_DUE)};"
+        f" it ends on {moment(now + LEAF_LIFETIME)}"
     )
     _consistent(decided, stored, now + 5 * _DAY)
 
@@ -82,8 +87,8 @@ def test_an_authority_is_renewed_with_overlap(stored: Mapping[str, bytes], now: 
     assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
     assert decided.ensured.bundle.certificates == (decided.ensured.authority.certificate, old)
     assert decided.ensured.reasons[0] == (
-        "ca.crt was renewed: two thirds of its life were over on 2026-10-30 19:40:00 UTC;"
-        " it ends on 2027-03-01 12:00:00 UTC"
+        f"ca.crt was renewed: two thirds of its life were over on {moment(now + _AUTHORITY_DUE)};"
+        f" it ends on {moment(now + AUTHORITY_LIFETIME)}"
     )
     _consistent(decided, stored, later)
 
@@ -92,14 +97,16 @@ def test_an_expired_authority_leaves_the_bundle(stored: Mapping[str, bytes], now
     """Once the old CA has expired it is dropped, and the reason says which and when."""
     rotated = {**stored, **plan(stored, _NAMES, now + 364 * _DAY).writes}
 
-    decided = plan(rotated, _NAMES, now + 366 * _DAY)
+    later = now + AUTHORITY_LIFETIME + timedelta(hours=1)
+
+    decided = plan(rotated, _NAMES, later)
 
     assert list(decided.writes) == [BUNDLE]
     assert decided.ensured.bundle.certificates == (decided.ensured.authority.certificate,)
     assert decided.ensured.reasons == (
         "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
     )
-    _consistent(decided, rotated, now + 366 * _DAY)
+    _consistent(decided, rotated, later)
 
 
 def test_a_whole_life(now: datetime) -> None:
@@ -122,7 +129,7 @@ def test_a_whole_life(now: datetime) -> None:
         published = ensured.bundle
         assert len(published) <= 2
 
-    assert rotations == 5  # At the start, and every 243 days.
+    assert rotations == 5  # At the start, and at the first look after two thirds of each life.
 
 
 @pytest.mark.parametrize("jump", [-3650, -30, 30, 3650], ids="{} days".format)
@@ -136,6 +143,26 @@ def test_a_clock_that_jumps_and_comes_back(jump: int, stored: Mapping[str, bytes
     back = plan(moved, _NAMES, now)
 
     _consistent(back, moved, now)
+
+
+@pytest.mark.parametrize("jump", [-3, 3], ids="{} days".format)
+def test_a_clock_that_is_days_wrong(jump: int, now: datetime) -> None:
+    """What is made by a clock three days ahead or behind holds for callers whose clock is right, and the CA stays."""
+    made = plan({}, _NAMES, now + jump * _DAY)
+
+    findings = verify(made.ensured.leaf.chain, made.ensured.bundle, _NAMES, now)
+    assert [finding.text for finding in findings if not finding.ok] == []
+    assert plan(made.writes, _NAMES, now).ensured.authority == made.ensured.authority
+
+
+@pytest.mark.parametrize("jump", [-3, 3], ids="{} days".format)
+def test_a_short_jump_breaks_nothing(jump: int, stored: Mapping[str, bytes], now: datetime) -> None:
+    """A clock that is three days wrong for a while makes no leaf that has to go when it is right again."""
+    away = plan(stored, _NAMES, now + jump * _DAY)
+    moved = {**stored, **away.writes}
+
+    assert CA_CERT not in away.writes
+    assert plan(moved, _NAMES, now).writes == {}
 
 
 @pytest.mark.parametrize(
@@ -392,7 +419,7 @@ def test_a_bundle_that_was_changed_counts(stored: Mapping[str, bytes], now: date
 
 def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, bytes], now: datetime) -> None:
     """Long after it should have been renewed a CA can still sign, up to its end; damaged or foreign ones cannot."""
-    moments = [now - 2 * _DAY, now, now + 300 * _DAY, now + 364 * _DAY, now + 366 * _DAY]
+    moments = [now - CLOCK_SKEW - _DAY, now, now + 300 * _DAY, now + 364 * _DAY, now + 366 * _DAY]
 
     found = [usable_authority(stored, moment) is not None for moment in moments]
 
@@ -405,7 +432,7 @@ def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, byt
 def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
     """It is made, kept, renewed at half of its life and for another CA, each with its reason."""
     made, first = plan_leaf(None, authority, _NAMES, now)
-    kept, nothing = plan_leaf(made, authority, _NAMES, now + 3 * _DAY)
+    kept, nothing = plan_leaf(made, authority, _NAMES, now + _DAY)
     renewed, due = plan_leaf(made, authority, _NAMES, now + 5 * _DAY)
     other = new_authority(now)
     moved, another = plan_leaf(made, other, _NAMES, now)
@@ -413,7 +440,8 @@ def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
     assert (first, nothing) == ("the leaf was made: there was none", "")
     assert kept is made
     assert due == (
-        "the leaf was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
+        f"the leaf was renewed: half of its life was over on {moment(now + _LEAF_DUE)};"
+        f" it ends on {moment(now + LEAF_LIFETIME)}"
     )
     assert another == (
         "the leaf was renewed: it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"
@@ -439,7 +467,7 @@ def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) ->
     other = new_authority(now)
 
     assert made == "tls.crt was made: there was none"
-    assert plan_stored_leaf(stored, authority, _NAMES, now + 3 * _DAY, trusted=True) == (None, "")
+    assert plan_stored_leaf(stored, authority, _NAMES, now + _DAY, trusted=True) == (None, "")
     assert plan_stored_leaf(stored, other, _NAMES, now, trusted=False) == (None, "")
     for when, trusted in ((now, True), (now + 8 * _DAY, False)):
         moved, reason = plan_stored_leaf(stored, other, _NAMES, when, trusted=trusted)
@@ -448,4 +476,4 @@ def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) ->
         assert reason.startswith("tls.crt was renewed: it ")
     due, half = plan_stored_leaf(stored, authority, _NAMES, now + 4 * _DAY, trusted=True)
     assert due is not None
-    assert half.startswith("tls.crt was renewed: half of its life was over on 2026-03-04 23:30:00 UTC")
+    assert half.startswith(f"tls.crt was renewed: half of its life was over on {moment(now + _LEAF_DUE)}")

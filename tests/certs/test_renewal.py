@@ -10,8 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certs.display import moment
 from certs.renewal import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
-from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
+from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
 from certs.x509.leaf import Leaf
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
@@ -33,16 +34,17 @@ def test_half_of_a_life(leaf: Leaf, authority: Authority) -> None:
 
     assert due == leaf.not_before + (leaf.not_after - leaf.not_before) / 2
     assert decide(due - _SECOND) is None
-    assert decide(due) == ("half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC")
+    assert decide(due) == f"half of its life was over on {moment(due)}; it ends on {moment(leaf.not_after)}"
     assert decide(leaf.not_after) == decide(due)
-    assert decide(leaf.not_after + _SECOND) == "it expired on 2026-03-08 12:00:00 UTC"
+    assert decide(leaf.not_after + _SECOND) == f"it expired on {moment(leaf.not_after)}"
 
 
 def test_a_clock_that_was_ahead(leaf: Leaf, authority: Authority) -> None:
     """A leaf from the future is renewed: clients do not accept it yet, and the clock that made it was wrong."""
     assert renewal_reason(leaf, leaf.not_before, names=_NAMES, authority=authority) is None
     assert renewal_reason(leaf, leaf.not_before - _SECOND, names=_NAMES, authority=authority) == (
-        "it is not valid before 2026-03-01 11:00:00 UTC and it is 2026-03-01 10:59:59 UTC: a clock was set back"
+        f"it is not valid before {moment(leaf.not_before)} and it is {moment(leaf.not_before - _SECOND)}:"
+        " a clock was set back"
     )
 
 
@@ -85,19 +87,19 @@ def test_all_reasons_are_told_at_once(
 
 def test_an_authority_is_kept_and_renewed(authority: Authority, now: datetime) -> None:
     """The CA lives for two thirds, ends, and is not taken from the future."""
-    due = authority_renewal_due(authority.certificate)
+    due, start, end = authority_renewal_due(authority.certificate), now - CLOCK_SKEW, now + AUTHORITY_LIFETIME
 
     decisions = [
         authority_renewal_reason(authority, when)
-        for when in (now, due - _SECOND, due, authority.not_after + _SECOND, now - timedelta(days=1))
+        for when in (now, due - _SECOND, due, authority.not_after + _SECOND, start - _SECOND)
     ]
 
     assert decisions == [
         None,
         None,
-        "two thirds of its life were over on 2026-10-30 19:40:00 UTC; it ends on 2027-03-01 12:00:00 UTC",
-        "it expired on 2027-03-01 12:00:00 UTC",
-        "it is not valid before 2026-03-01 11:00:00 UTC and it is 2026-02-28 12:00:00 UTC: a clock was set back",
+        f"two thirds of its life were over on {moment(start + (end - start) * 2 / 3)}; it ends on {moment(end)}",
+        f"it expired on {moment(end)}",
+        f"it is not valid before {moment(start)} and it is {moment(start - _SECOND)}: a clock was set back",
     ]
 
 

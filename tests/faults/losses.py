@@ -64,12 +64,15 @@ def clock_ahead(site: Site) -> Result:
     clock = Clock(directory)
     with Process(directory, environment=clock.environment) as process:
         process.wait_until_ready()
+        shown = process.certs / "tls.crt"
+        before = shown.read_bytes()
         calls = asyncio.run(_ahead(process, clock))
+        made = "from before" if shown.read_bytes() == before else "that was renewed by the clock ahead"
     with Process(directory, environment=clock.environment) as again:
         again.wait_until_ready()
         kept = asyncio.run(_asked(again))
     return Result(
-        seen="new connections are made as ever, with the certificate from before",
+        seen=f"new connections are made as ever, with the certificate {made}",
         lost=f"while the clock changed {calls.summary}; after the start {kept.summary}",
         healthy=0.0,
         broken=broken(

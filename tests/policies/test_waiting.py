@@ -41,6 +41,7 @@ def _waiting(
         pytest.param(_waiting(phase="Running"), [], id="runs"),
         pytest.param(_waiting(nodeName="one"), [], id="has-a-node"),
         pytest.param(_waiting(resourceClaims=[{"name": "gpu"}]), [], id="may-be-a-gpu-pod"),
+        pytest.param({**_waiting(), "metadata": {"deletionTimestamp": "2026-03-01T12:00:00Z"}}, [], id="is-deleted"),
         pytest.param(_waiting(namespace="cks-admission"), [], id="the-services-own"),
         pytest.param({"metadata": {}, "status": {"conditions": "?"}}, [], id="of-another-shape"),
     ],

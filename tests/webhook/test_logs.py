@@ -168,21 +168,37 @@ def test_a_resource_is_named(asked: Any, resource: str, name: str) -> None:
     assert (event["resource"], event["name"]) == (resource, name)
 
 
-class _Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+class _Stream(io.TextIOWrapper):
+    """A file, which may say that it is a terminal."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path.open("wb"))
+        self.path = path
+        self.terminal = False
 
     def isatty(self) -> bool:
-        return True
+        return self.terminal
+
+    @property
+    def lines(self) -> list[str]:
+        """What was written."""
+        return self.path.read_text(encoding="utf-8").splitlines()
 
 
-def test_a_line_is_one_json_object() -> None:
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[_Stream]:
+    """Where lines are logged to."""
+    with _Stream(tmp_path / "log") as made:
+        yield made
+
+
+def test_a_line_is_one_json_object(stream: _Stream) -> None:
     """JSON lines have time, level and event first; values that JSON does not know become text."""
-    stream = io.StringIO()
     logs.configure("info", "auto", stream)
 
     structlog.get_logger().warning("of note", where=Path("a/b"), text="two\nlines", error=ValueError("x"), number=1)
 
-    (line,) = stream.getvalue().splitlines()
+    (line,) = stream.lines
     event = json.loads(line)
     assert list(event)[:3] == ["timestamp", "level", "event"]
     assert event.pop("timestamp").endswith("Z")
@@ -196,34 +212,35 @@ def test_a_line_is_one_json_object() -> None:
     }
 
 
-def test_a_text_that_is_no_unicode_is_logged_all_the_same() -> None:
+def test_a_text_that_is_no_unicode_is_logged_all_the_same(stream: _Stream) -> None:
     """Half a surrogate pair, which an HTTP header may hold, does not make the logger raise."""
-    stream = io.StringIO()
     logs.configure("info", "json", stream)
 
     structlog.get_logger().info("call rejected", reason="found application/\udcff")
 
-    assert json.loads(stream.getvalue())["event"] == "call rejected"
+    (line,) = stream.lines
+    assert json.loads(line)["event"] == "call rejected"
 
 
 @pytest.mark.parametrize(
-    ("form", "stream", "as_json"),
+    ("form", "terminal", "as_json"),
     [
-        pytest.param("auto", io.StringIO, True, id="auto-elsewhere"),
-        pytest.param("auto", _Terminal, False, id="auto-on-a-terminal"),
-        pytest.param("json", _Terminal, True, id="json-on-a-terminal"),
-        pytest.param("text", io.StringIO, False, id="text-elsewhere"),
+        pytest.param("auto", False, True, id="auto-elsewhere"),
+        pytest.param("auto", True, False, id="auto-on-a-terminal"),
+        pytest.param("json", True, True, id="json-on-a-terminal"),
+        pytest.param("text", False, False, id="text-elsewhere"),
     ],
 )
-def test_the_form_follows_the_setting(form: Any, stream: type[io.StringIO], *, as_json: bool) -> None:
+def test_the_form_follows_the_setting(form: Any, stream: _Stream, *, terminal: bool, as_json: bool) -> None:
     """Text is for terminals and JSON for machines, unless the setting says which."""
-    out = stream()
-    logs.configure("info", form, out)
+    stream.terminal = terminal
+    logs.configure("info", form, stream)
     structlog.get_logger().info("of note", number=7)
 
-    assert out.getvalue().startswith("{") is as_json
-    assert ("\x1b[" in out.getvalue()) == (stream is _Terminal and not as_json)
-    assert "of note" in out.getvalue()
+    (line,) = stream.lines
+    assert line.startswith("{") is as_json
+    assert ("\x1b[" in line) == (terminal and not as_json)
+    assert "of note" in line
 
 
 @pytest.mark.parametrize(
@@ -235,20 +252,18 @@ def test_the_form_follows_the_setting(form: Any, stream: type[io.StringIO], *, a
         ("error", ["error"]),
     ],
 )
-def test_the_level_is_the_least_that_is_shown(level: Level, shown: list[str]) -> None:
+def test_the_level_is_the_least_that_is_shown(level: Level, shown: list[str], stream: _Stream) -> None:
     """Lines below the level of the setting are left out."""
-    stream = io.StringIO()
     logs.configure(level, "json", stream)
     log = structlog.get_logger()
     for name in ("debug", "info", "warning", "error"):
         getattr(log, name)("x")
 
-    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == shown
+    assert [json.loads(line)["level"] for line in stream.lines] == shown
 
 
-def test_what_libraries_log_is_json_too() -> None:
+def test_what_libraries_log_is_json_too(stream: _Stream) -> None:
     """A warning of a library is one JSON object on one line like all the rest, its traceback within."""
-    stream = io.StringIO()
     logs.configure("info", "json", stream)
 
     try:
@@ -256,6 +271,6 @@ def test_what_libraries_log_is_json_too() -> None:
     except ValueError:
         logging.getLogger("aiohttp.server").exception("Error handling request")
 
-    (line,) = stream.getvalue().splitlines()
+    (line,) = stream.lines
     assert "Error handling request" in json.loads(line)["event"]
     assert "deep down" in line

@@ -15,6 +15,7 @@ from support.service.servers import Serve, default_rules
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.exception import PolicyException
 from webhook.metrics import Metrics
+from webhook.sink import Sink
 
 _REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -187,6 +188,20 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
         _key("cks_admission_rejected_calls_total", status="415"): 1,
     }
     assert "\ncks_admission_requests_in_flight 0.0\n" in reply.text
+
+
+def test_lost_log_lines_are_counted() -> None:
+    """What the sink has lost since the last look is added to the counter; without a sink there is nothing to add."""
+    metrics = Metrics()
+    with Path("/dev/full").open("wb") as full:
+        metrics.log = sink = Sink(full.fileno(), str)
+        sink.write("one\ntwo\n")
+        first = _samples(metrics)
+        sink.write("three\n")
+        second = _samples(metrics)
+
+    assert (first, second) == ({"cks_admission_log_lines_lost_total{}": 2}, {"cks_admission_log_lines_lost_total{}": 3})
+    assert _samples(Metrics()) == {}
 
 
 def test_requests_in_flight_are_read_from_their_owner() -> None:

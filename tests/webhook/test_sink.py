@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
-from webhook.sink import Sink, sink
+from webhook.sink import Sink
 
 
 def _told(lost: int) -> str:
@@ -67,8 +66,22 @@ def test_long_lines_and_unpaired_surrogates_are_written_whole(tmp_path: Path) ->
     assert (tmp_path / "log").read_bytes() == "é".encode() * 10_000 + b"\\ud800\n"
 
 
-def test_a_stream_without_a_descriptor_is_its_own_sink() -> None:
-    """A stream in memory is written to directly."""
-    stream = io.StringIO()
+def test_of_many_lines_those_are_lost_that_were_not_written() -> None:
+    """Of lines that come together, those count as lost that found no room, the torn one among them, each once."""
+    reading, writing = os.pipe()
+    try:
+        written = Sink(writing, _told)
+        written.send(b"x" * 99 + b"\n")
+        written.send(100 * (b"y" * 9_999 + b"\n"))
+        lost = written.take_lost()
+        read = os.read(reading, 1_000_000)
+        again = written.take_lost()
+        written.send(b"one\ntwo\n")
+        rest = os.read(reading, 1_000_000)
+    finally:
+        os.close(reading)
+        os.close(writing)
 
-    assert sink(stream, _told) is stream
+    assert read.count(b"\n") + lost == 101
+    assert again == 0
+    assert rest == f"\n{lost} lost\none\ntwo\n".encode()

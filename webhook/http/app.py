@@ -202,6 +202,8 @@ async def _read(http: web.BaseRequest, deadline: float, held: Body) -> bytes:
     except (NoRoom, ReviewError):
         raise
     except TimeoutError:
+        if http.content.total_bytes > held.size or cast("Connection", http.protocol).is_behind:
+            raise NoRoom("time") from None
         raise ReviewError("The body did not arrive within the time-out.", 408) from None
     except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
         raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None

@@ -8,6 +8,7 @@ take. The API server balances connections, not calls, and keeps them open; so ea
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -74,6 +75,15 @@ class Connection(RequestHandler):
     def complete(self) -> None:
         """The body of the call has come."""
         self.known = self._is_answering = True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the caller has sent what was not read yet, so that the service is the slow one of the two."""
+        if self.transport is None or self.transport.is_closing():
+            return False
+        unread = select.poll()
+        unread.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(unread.poll(0))
 
     def begin(self) -> None:
         """A call begins: its head is complete."""

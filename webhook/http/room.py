@@ -11,13 +11,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
-Shortage = Literal["bytes", "places"]
+Shortage = Literal["bytes", "places", "time"]
 # Nearly every review is smaller. An eighth of the room is kept for such bodies, while large ones are being answered.
 SMALL = 128 * 1024
 
 
 class NoRoom(Exception):  # noqa: N818 - a state, which the caller may wait out
-    """There is no room for a call now. `of`: what there is too little of."""
+    """There is no room for a call now. `of`: what there is too little of; time, if bodies are not read as they come."""
 
     def __init__(self, of: Shortage) -> None:
         super().__init__(of)

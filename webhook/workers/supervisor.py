@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from yarl import URL
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.process import stop_signal
+from webhook.sink import Sink
 from webhook.version import VERSION
 from webhook.workers.health import Roster
 from webhook.workers.worker import WorkerProcess
@@ -70,16 +70,11 @@ _PACE: Final = Pace()
 _CLOCK: Final = Clock()
 
 
-def _to_stderr(lines: bytes) -> None:
-    with suppress(OSError):  # nobody reads stderr: the service continues without logs
-        sys.stderr.buffer.write(lines)
-        sys.stderr.buffer.flush()
-
-
-async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequence[str]]) -> None:
+async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequence[str]], sink: Sink) -> None:
     """Serve with workers until SIGTERM or SIGINT. Raises SettingsError, StartError or SupervisorError.
 
-    command: returns the command line of a worker for its number, its socket and the TLS port.
+    command: returns the command line of a worker for its number, its socket and the TLS port. sink: where the lines go
+    that they log.
     """
     stopping = stop_signal()
     listen, health = settings.listen, settings.health
@@ -89,7 +84,8 @@ async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequ
         port = reserved.getsockname()[1]
         sockets = Path(stack.enter_context(TemporaryDirectory(prefix="cks-")))
         roster = Roster(listen.workers)
-        supervisor = Supervisor(roster, lambda number, path: command(number, path, port), sockets)
+        roster.metrics.log = sink
+        supervisor = Supervisor(roster, lambda number, path: command(number, path, port), sockets, sink.send)
         runner = web.AppRunner(roster.health_app(), access_log=None, shutdown_timeout=LAST_WAIT)
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
@@ -115,8 +111,8 @@ class Supervisor:
         roster: Roster,
         command: Command,
         sockets: Path,
+        write: Callable[[bytes], object],
         *,
-        write: Callable[[bytes], object] = _to_stderr,
         pace: Pace = _PACE,
         clock: Clock = _CLOCK,
     ) -> None:

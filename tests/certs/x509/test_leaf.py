@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from certs.errors import KeyMismatchError, PairError, PemError
-from certs.x509.authority import Authority
+from certs.x509.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority
 from certs.x509.keys import new_key, public_fingerprint
 from certs.x509.leaf import Leaf, load_pair
 
@@ -28,8 +28,8 @@ def test_a_leaf_tells_its_names_and_dates(leaf: Leaf, now: datetime) -> None:
     """Names, dates and fingerprint are at hand without reading extensions."""
     assert (leaf.names, leaf.not_before, leaf.not_after, len(leaf.fingerprint)) == (
         ("a.example.com", "10.0.0.1"),
-        now - timedelta(hours=1),
-        now + timedelta(days=7),
+        now - CLOCK_SKEW,
+        now + LEAF_LIFETIME,
         64,
     )
 

@@ -352,7 +352,7 @@ def _leaf(authority: Authority = _OURS) -> dict[str, bytes]:
     ("secret", "days", "expected"),
     [
         pytest.param(
-            _leaf(), 3, ("ok", "its certificate is valid until 2026-03-08 12:00:00 UTC (4 days left)", ""), id="fine"
+            _leaf(), 1, ("ok", "its certificate is valid until 2026-03-08 12:00:00 UTC (6 days left)", ""), id="fine"
         ),
         pytest.param(
             _leaf(),

@@ -1,6 +1,7 @@
 """What bounds a call: its time-out, the number of calls at once, and the end of the process."""
 
 import asyncio
+import time
 
 import pytest
 from support.builders import pod
@@ -83,6 +84,26 @@ async def test_a_body_that_does_not_come_ends_with_the_deadline(serve: Serve, se
     assert (reply.status, reply.text) == (408, "The body did not arrive within the time-out.\n")
     assert 0.25 < passed < DEFAULT_TIMEOUT
     assert running.state.in_flight == 0
+
+
+async def test_a_body_that_the_service_did_not_read_in_time(serve: Serve) -> None:
+    """If bytes of a body wait when its time is over, the service was the slow one: 503, and the caller comes again."""
+    running = await serve(served(rule()))
+    sent = body(pod())
+
+    async with connected(running.port) as wire:
+        await wire.send(head("/validate?timeout=200ms", len(sent)) + sent[:100])
+        await until(lambda: running.state.in_flight == 1)
+        await wire.send(sent[100:200])
+        time.sleep(0.3)  # noqa: ASYNC251 - nothing else is done meanwhile, which is the point
+        reply = await wire.reply()
+
+    assert (reply.status, reply.headers["retry-after"], reply.text) == (
+        503,
+        "1",
+        "Too many requests at once; try again.\n",
+    )
+    assert 'cks_admission_no_room_total{limit="time"} 1.0' in running.metrics.expose().decode().splitlines()
 
 
 async def test_a_call_over_capacity_is_told_to_come_again(serve: Serve) -> None:

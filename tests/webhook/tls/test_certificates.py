@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from certs.display import moment
 from certs.errors import StoreError
-from certs.x509.authority import Authority, new_authority
+from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
 from certs.x509.leaf import Leaf
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
@@ -257,7 +257,7 @@ def test_what_is_over_is_not_served_on(tmp_path: Path) -> None:
     unknown = certificates.unready()
     certificates.install()
 
-    assert expired == [f"the served certificate expired on {moment(_NOW + timedelta(days=7))}"]
+    assert expired == [f"the served certificate expired on {moment(_NOW + LEAF_LIFETIME)}"]
     assert unknown == ["clients have not been told yet of the CA of the served certificate"]
     assert certificates.unready() == []
 

@@ -21,7 +21,7 @@ from support.service.replicas import SECRETS, World, logging
 
 from certs.display import moment
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY
-from certs.x509.authority import new_authority
+from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, new_authority
 from certs.x509.bundle import Bundle
 from certs.x509.certificate import fingerprint
 from webhook.cluster.api.client import connect
@@ -77,7 +77,7 @@ async def test_the_first_turn(world: World) -> None:
     assert None not in shown
     assert shown[0] != shown[1]
     assert leaf is not None
-    assert metrics == [(START + 7 * DAY).timestamp(), (START + 365 * DAY).timestamp()]
+    assert metrics == [(START + LEAF_LIFETIME).timestamp(), (START + AUTHORITY_LIFETIME).timestamp()]
     assert [(entry["event"], entry.get("reason")) for entry in logged.entries if entry["event"] != "listed"] == [
         ("certificate", "ca.crt was made: there was none"),
         ("certificate", "the leaf was made: there was none"),
@@ -99,19 +99,23 @@ async def test_a_whole_life(world: World) -> None:
                 await world.turn()
                 sizes.append(len(world.bundle))
 
-    due = "was renewed: two thirds of its life were over on"
     assert logged.shared() == [
         "ca.crt was made: there was none",
-        f"ca.crt {due} 2026-10-30 19:40:00 UTC; it ends on 2027-03-01 12:00:00 UTC",
-        "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
-        f"ca.crt {due} 2027-07-01 19:40:00 UTC; it ends on 2027-10-31 12:00:00 UTC",
+        _rotated(START),
+        f"ca-bundle.crt no longer holds CN=cks-admission CA, which expired on {moment(START + AUTHORITY_LIFETIME)}",
+        _rotated(START + 244 * DAY),
     ]
     assert [days for days in range(2, 500, 2) if sizes[days // 2] != sizes[days // 2 - 1]] == [244, 366, 488]
-    first = (
-        "the leaf was renewed: half of its life was over on 2026-03-04 23:30:00 UTC; it ends on 2026-03-08 12:00:00 UTC"
-    )
+    due, end = START + (LEAF_LIFETIME - CLOCK_SKEW) / 2, START + LEAF_LIFETIME
+    first = f"the leaf was renewed: half of its life was over on {moment(due)}; it ends on {moment(end)}"
     assert logged.own()[:4] == ["the leaf was made: there was none"] * 2 + [first] * 2
     assert len(world.server.written_to(SECRETS)) == 4
+
+
+def _rotated(made: datetime) -> str:
+    """Why a CA that was made at a moment is renewed."""
+    due, end = made + (2 * AUTHORITY_LIFETIME - CLOCK_SKEW) / 3, made + AUTHORITY_LIFETIME
+    return f"ca.crt was renewed: two thirds of its life were over on {moment(due)}; it ends on {moment(end)}"
 
 
 async def test_clients_see_a_rotation_with_overlap(world: World) -> None:
@@ -274,10 +278,10 @@ async def test_a_fault_while_nobody_leads(world: World) -> None:
         await world.turn()
         shown = second.certificates.serving.leaf
 
-    assert [reason.partition(":")[0] for reason in logged.reasons()] == ["the leaf was renewed"] * 4
+    assert [reason.partition(":")[0] for reason in logged.reasons()] == ["the leaf was renewed"] * 10
     assert set(old) < set(world.bundle)
     assert shown is not None
-    assert shown.not_after == world.now + 7 * DAY
+    assert shown.not_after == world.now + LEAF_LIFETIME
 
 
 async def test_a_replica_without_a_certificate_says_whom_it_waits_for(world: World) -> None:
@@ -326,7 +330,7 @@ async def test_a_secret_that_cannot_be_written(world: World) -> None:
     assert unready == [f"no certificate is served yet; {refused}; {right}"]
 
 
-@pytest.mark.parametrize("days", [30, 250])
+@pytest.mark.parametrize("days", [3, 30, 250])
 async def test_a_clock_that_jumps_and_comes_back(days: int, world: World) -> None:
     """Wherever the clock goes and comes back to, all show what holds there, with the reason for each renewal."""
     async with world.replica("a"), world.replica("b"):
@@ -337,9 +341,11 @@ async def test_a_clock_that_jumps_and_comes_back(days: int, world: World) -> Non
                 await world.turn()
 
     back = "and it is 2026-03-01 12:00:00 UTC: a clock was set back"
-    there = START + days * DAY - timedelta(hours=1)
+    there = START + days * DAY - CLOCK_SKEW
     leaf = f"the leaf was renewed: it is not valid before {moment(there)} {back}"
-    if days == 30:
+    if days == 3:
+        assert logged.reasons() == []
+    elif days == 30:
         assert logged.reasons() == [leaf] * 2
     else:
         assert logged.shared() == [f"ca.crt was renewed: it is not valid before {moment(there)} {back}"]
@@ -363,8 +369,9 @@ async def test_a_machine_that_was_suspended(world: World) -> None:
         world.replicas.append(second)
         world.check()
 
-    assert unready == ["the served certificate expired on 2026-03-08 12:00:00 UTC"]
-    assert logged.reasons() == ["the leaf was renewed: it expired on 2026-03-08 12:00:00 UTC"]
+    end = moment(START + LEAF_LIFETIME)
+    assert unready == [f"the served certificate expired on {end}"]
+    assert logged.reasons() == [f"the leaf was renewed: it expired on {end}"]
     assert second.shown != asleep
 
 
@@ -384,9 +391,8 @@ async def test_an_authority_that_was_renewed_while_a_replica_was_away(world: Wor
 
     assert second.certificates.unready() == []
     assert len(world.bundle) == 2
-    assert logged.reasons() == [
-        f"the leaf was renewed: it expired on 2026-03-08 12:00:00 UTC; {another_ca(world).partition(': ')[2]}"
-    ]
+    expired = f"it expired on {moment(START + LEAF_LIFETIME)}"
+    assert logged.reasons() == [f"the leaf was renewed: {expired}; {another_ca(world).partition(': ')[2]}"]
 
 
 async def test_a_replica_that_starts_amid_a_rotation(world: World) -> None:

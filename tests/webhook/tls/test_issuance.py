@@ -18,7 +18,7 @@ from support.patience import until
 from support.service.replicas import NAMES, SECRETS, World, logging
 
 from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
-from certs.x509.authority import Authority, new_authority
+from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
 from certs.x509.bundle import Bundle
 from certs.x509.certificate import issued_by
 from certs.x509.leaf import Leaf
@@ -124,7 +124,7 @@ async def test_the_first_turn(world: World) -> None:
     assert logged.reasons() == ["ca.crt was made: there was none", "tls.crt was made: there was none"]
     assert manage.issuance.unready() == []
     value = manage.metrics.registry.get_sample_value("cks_admission_certificate_expiry_timestamp_seconds")
-    assert value == (START + 7 * DAY).timestamp()
+    assert value == (START + LEAF_LIFETIME).timestamp()
 
 
 async def test_it_is_renewed_at_half_of_its_life(world: World) -> None:
@@ -132,10 +132,10 @@ async def test_it_is_renewed_at_half_of_its_life(world: World) -> None:
     async with managing(world) as manage:
         await manage.turn()
         first = manage.leaf
-        world.now = START + 3 * DAY
+        world.now = START + DAY
         await manage.turn()
         kept = manage.leaf
-        world.now = START + 4 * DAY
+        world.now = START + 2 * DAY
         await manage.turn()
 
         assert kept == first

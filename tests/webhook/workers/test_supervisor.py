@@ -51,7 +51,7 @@ class _Crew:
         self.written: list[bytes] = []
         self.roster = Roster(len(plans))
         self._supervisor = Supervisor(
-            self.roster, self._command, directory, write=self.written.append, pace=pace, clock=self._clock()
+            self.roster, self._command, directory, self.written.append, pace=pace, clock=self._clock()
         )
         self._stopping: asyncio.Future[signal.Signals] = asyncio.get_running_loop().create_future()
         self.running = asyncio.create_task(self._supervisor.run(self._stopping, within))
@@ -188,7 +188,9 @@ async def test_a_first_worker_that_says_nothing_is_spoken_for(tmp_path: Path) ->
 
 async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     """Where no process can be started there is nothing to try again."""
-    supervisor = Supervisor(Roster(2), lambda _number, _socket: [str(tmp_path / "nothing")], tmp_path, pace=_QUICK)
+    supervisor = Supervisor(
+        Roster(2), lambda _number, _socket: [str(tmp_path / "nothing")], tmp_path, print, pace=_QUICK
+    )
 
     with pytest.raises(SupervisorError) as error:
         await supervisor.run(asyncio.get_running_loop().create_future(), 1.0)

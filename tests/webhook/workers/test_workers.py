@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -64,6 +66,19 @@ class _Workers(Service):
                 reply = await wire.call(refused_body(uid=uid))
                 answer = answer_of(reply.body)
                 assert (reply.status, answer["uid"], answer["allowed"]) == (200, uid, False)
+
+    def deafen(self) -> asyncio.ReadTransport:
+        """Read the log no more, and fill its pipe, whose end is returned."""
+        process: Any = self.process
+        log = process._transport.get_pipe_transport(2)
+        assert isinstance(log, asyncio.ReadTransport)
+        log.pause_reading()
+        pipe = os.open(f"/proc/{self.process.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+        with suppress(BlockingIOError):
+            while os.write(pipe, b"." * 4095 + b"\n"):
+                pass
+        os.close(pipe)
+        return log
 
     async def all_gone(self) -> None:
         """Wait until no process is left: all of them hold the supervisor's standard output."""
@@ -138,6 +153,25 @@ async def test_sigterm_drains_all_workers(tmp_path: Path) -> None:
     assert code == 0
     assert service.of_workers("stopping") in ([None, 1, 2], [None, 2, 1])
     assert service.of_workers("stopped") in ([1, 2, None], [2, 1, None])
+
+
+async def test_a_log_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Reviews and probes are answered; the lost lines are counted, and told once somebody reads again."""
+    async with _Workers(tmp_path) as service:
+        port = await service.port()
+        log = service.deafen()
+        await service.review(port, (f"unheard {number}" for number in range(40)))
+        async with asyncio.timeout(PATIENCE):
+            while "\ncks_admission_log_lines_lost_total 40.0\n" not in (await service.ask("/metrics")).text:
+                pass
+        alive = await service.ask("/livez")
+        log.resume_reading()
+        await until(lambda: "." * 4095 in service.noise)
+        await service.review(port, ["heard"])
+        told = await service.event("log lines lost")
+        await until(lambda: "heard" in [event["uid"] for event in service.events if event["event"] == "review"])
+
+    assert (alive.status, told["lines"]) == (200, 40)
 
 
 async def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:

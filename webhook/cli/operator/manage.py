@@ -38,9 +38,9 @@ def command(config: Path | None, **changes: Any) -> None:
     from webhook.manage import manage  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
-    logs.configure(settings.log.level, settings.log.format)
+    sink = logs.configure(settings.log.level, settings.log.format)
     try:
-        uvloop.run(manage(lambda: roles.of_manager(options.current(config, changes)), config))
+        uvloop.run(manage(lambda: roles.of_manager(options.current(config, changes)), config, sink))
     except SettingsError as error:
         raise InputError(str(error)) from None
     except (CertificateError, ClusterError, PortError) as error:

@@ -15,6 +15,7 @@ from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings, SettingsError
+from webhook.sink import Sink
 
 
 @click.command("serve")
@@ -69,17 +70,17 @@ def command(config: Path | None, worker: tuple[int, Path] | None, **changes: Any
       cks-admission serve --kubeconfig ~/.kube/config --register --webhook-url https://127.0.0.1:9443
     """
     settings = options.settings(config, changes)
-    logs.configure(settings.log.level, settings.log.format)
+    sink = logs.configure(settings.log.level, settings.log.format)
     try:
         if settings.listen.workers > 1 and worker is None:
-            _supervise(settings)
+            _supervise(settings, sink)
         else:
-            _serve(lambda: roles.of_replica(options.current(config, changes)), config, worker)
+            _serve(lambda: roles.of_replica(options.current(config, changes)), config, worker, sink)
     except SettingsError as error:
         raise InputError(str(error)) from None
 
 
-def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int, Path] | None) -> None:
+def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int, Path] | None, sink: Sink) -> None:
     """Serve in this process, with the settings that `read` gives now and when the file changes."""
     import uvloop  # noqa: PLC0415 - the supervisor needs nothing of what answers reviews, and stays small
 
@@ -92,15 +93,15 @@ def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int,
     async def work(number: int, socket: Path) -> None:
         mark_logs(number)
         end_with_supervisor()
-        await serve(read, config, str(socket))
+        await serve(read, config, str(socket), sink)
 
     try:
-        uvloop.run(work(*worker) if worker else serve(read, config))
+        uvloop.run(work(*worker) if worker else serve(read, config, log_lines=sink))
     except (CertificateError, ClusterError, PortError) as error:
         raise ToolError(str(error)) from None
 
 
-def _supervise(settings: Settings) -> None:
+def _supervise(settings: Settings, sink: Sink) -> None:
     """Serve in several processes, each of which has this one's command line and knows that it is a worker."""
     from webhook.workers.supervisor import StartError, SupervisorError, supervise  # noqa: PLC0415 - for several workers only
 
@@ -112,7 +113,7 @@ def _supervise(settings: Settings) -> None:
         return [sys.executable, *sys.orig_argv[1:], *where, "--log-format", form]
 
     try:
-        asyncio.run(supervise(settings, worker))
+        asyncio.run(supervise(settings, worker, sink))
     except StartError as error:
         raise click.exceptions.Exit(error.code) from None
     except SupervisorError as error:

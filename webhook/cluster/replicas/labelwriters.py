@@ -13,21 +13,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import structlog
 
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Events
 from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.cluster.replicas.notices import Notices
+from webhook.cluster.replicas.patrol import Patrol
+from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
-
-SECONDS: Final = 60.0
-FIRST_SECONDS: Final = 5.0
-"""The pause until this process leads."""
-
-MOST_EVENTS: Final = 50
-"""Events in one look at most; the next look goes on."""
 
 _SHOWN: Final = 5
 _REASONS: Final = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
@@ -49,22 +42,15 @@ class LabelWriters:
         self._settings = settings
         self._leading = leading
         self._metrics = metrics
-        self._clock = clock or Clock()
-        self._events = Events(api, self._clock)
-        self._told: frozenset[tuple[str, str, str]] = frozenset()
+        clock = clock or Clock()
+        self._notices = Notices(api, clock)
+        self._patrol = Patrol(self.look, self._is_due, "label writers not looked for", clock, self._forget)
         self._known: frozenset[Sighting] = frozenset()
-        self._problem = ""
         self._log = structlog.get_logger()
 
     async def run(self) -> NoReturn:
-        """Look until cancelled. A failure is logged once, until there is another."""
-        while True:
-            looks = self._leading() and self._settings().labels.action != "off"
-            if looks:
-                await self._tried()
-            else:
-                self._forget()
-            await self._clock.sleep(SECONDS if looks else FIRST_SECONDS)
+        """Look until cancelled. Failures are logged once."""
+        await self._patrol.run()
 
     async def look(self) -> None:
         """Count what can write labels, log what is new, and write Events. Raises ClusterError and SettingsError."""
@@ -73,15 +59,8 @@ class LabelWriters:
         self._say(sightings)
         await self._tell(sightings)
 
-    async def _tried(self) -> None:
-        try:
-            await self.look()
-        except (ClusterError, SettingsError) as error:
-            if str(error) != self._problem:
-                self._log.warning("label writers not looked for", reason=str(error))
-            self._problem = str(error)
-        else:
-            self._problem = ""
+    def _is_due(self) -> bool:
+        return self._leading() and self._settings().labels.action != "off"
 
     def _forget(self) -> None:
         self._metrics.label_writers.clear()
@@ -103,16 +82,11 @@ class LabelWriters:
 
     async def _tell(self, sightings: Sequence[Sighting]) -> None:
         """Write an Event on each object, once in an hour: by default, Kubernetes keeps Events for an hour."""
-        hour = self._events.hour()
-        told = set()
-        written = 0
-        for about, writer in sightings:
-            saying = about.uid, writer.text, hour
-            if saying not in self._told and written == MOST_EVENTS:
-                continue
-            if saying not in self._told:
-                written += 1
-                message = f"{writer.text[0].upper()}{writer.text[1:]}. {_REMEDY}"
-                await self._events.write(about, _REASONS[writer.verdict], message, occasion=f"{hour}\n{writer.text}")
-            told.add(saying)
-        self._told = frozenset(told)
+        hour = self._notices.hour()
+        with self._notices.look():
+            for about, writer in sightings:
+                key = about.uid, writer.text, hour
+                if self._notices.is_due(key):
+                    message = f"{writer.text[0].upper()}{writer.text[1:]}. {_REMEDY}"
+                    occasion = f"{hour}\n{writer.text}"
+                    await self._notices.write(key, about, _REASONS[writer.verdict], message, occasion=occasion)

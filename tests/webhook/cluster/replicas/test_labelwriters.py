@@ -16,7 +16,9 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.labelwriters import BINDINGS, DEFINITIONS, POLICIES
-from webhook.cluster.replicas.labelwriters import FIRST_SECONDS, MOST_EVENTS, SECONDS, LabelWriters
+from webhook.cluster.replicas.labelwriters import LabelWriters
+from webhook.cluster.replicas.notices import MOST
+from webhook.cluster.replicas.patrol import FIRST_SECONDS, SECONDS
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
@@ -185,7 +187,7 @@ async def test_an_older_api_server(server: FakeApi, api: Connection, times: Time
 async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:
     """One look writes so many Events at most, and the next one goes on."""
     _install(server)
-    for number in range(MOST_EVENTS + 10):
+    for number in range(MOST + 10):
         _definition(server, f"{number}.example.org", **_HOOK)
     look = _Look(api, times)
 
@@ -194,7 +196,7 @@ async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times:
         await look.writers.look()
         numbers.append(len(_told(server)))
 
-    assert numbers == [MOST_EVENTS, MOST_EVENTS + 10, MOST_EVENTS + 10]
+    assert numbers == [MOST, MOST + 10, MOST + 10]
 
 
 @asynccontextmanager

@@ -1,0 +1,116 @@
+"""The Events of looks that come again and again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from structlog.testing import capture_logs
+from support.api.fakeapi import FakeApi, status
+from support.api.times import Times
+
+from webhook.cluster.api.client import Connection
+from webhook.cluster.api.events import Subject
+from webhook.cluster.replicas.notices import MOST, Notices
+
+_EVENTS = "/api/v1/namespaces/team/events"
+
+
+async def _look(notices: Notices, *names: str) -> None:
+    """A look that has something to say about each of these Pods."""
+    with notices.look():
+        for name in names:
+            if notices.is_due(name):
+                await notices.write(name, Subject("v1", "Pod", "team", name, name), "Why", "So.", occasion=name)
+
+
+def _told(server: FakeApi) -> list[str]:
+    """The names of the Pods that an Event was sent for."""
+    return [json.loads(seen.body)["involvedObject"]["name"] for seen in server.seen if seen.method == "POST"]
+
+
+async def test_each_is_told_once_while_it_is_there(server: FakeApi, api: Connection, times: Times) -> None:
+    """What a look finds again is not told again, unless a look in between did not find it."""
+    notices = Notices(api, times.clock)
+
+    for names in (["a", "b"], ["a", "b", "c"], ["a"], ["a", "b"]):
+        await _look(notices, *names)
+
+    assert _told(server) == ["a", "b", "c", "b"]
+
+
+async def test_a_refusal_ends_the_events_of_a_look(server: FakeApi, api: Connection, times: Times) -> None:
+    """Without the right one Event is tried in each look, and the log says so once; with it, all are written."""
+    server.fail(_EVENTS, 403, status(403, "may not create events"), times=3)
+    notices = Notices(api, times.clock)
+    numbers = []
+
+    with capture_logs() as logs:
+        for _ in range(5):
+            await _look(notices, *(str(number) for number in range(20)))
+            numbers.append(len(_told(server)))
+
+    assert numbers == [1, 2, 3, 23, 23]
+    (event,) = logs
+    right = "a ClusterRole must allow the service's account to create events"
+    reason = f"the API server refused POST {_EVENTS} at {server.url} (403: may not create events); {right}"
+    assert event == {"event": "Events not written", "log_level": "warning", "reason": reason}
+
+
+@pytest.mark.parametrize(("code", "numbers"), [(409, [3, 3]), (404, [3, 3]), (500, [1, 4])])
+async def test_what_an_answer_means(
+    code: int, numbers: list[int], server: FakeApi, api: Connection, times: Times
+) -> None:
+    """An Event that is there, or whose Namespace is gone, is settled; any other failure waits for the next look."""
+    server.fail(_EVENTS, code, status(code, "no"))
+    notices = Notices(api, times.clock)
+
+    sent = []
+    for _ in range(2):
+        await _look(notices, "a", "b", "c")
+        sent.append(len(_told(server)))
+
+    assert sent == numbers
+
+
+async def test_another_failure_is_logged_again(server: FakeApi, api: Connection, times: Times) -> None:
+    """The log has a line for each change of the answer, also when what worked in between fails again."""
+    notices = Notices(api, times.clock)
+
+    with capture_logs() as logs:
+        for number, code in enumerate((403, 403, 500, 0, 403)):
+            if code:
+                server.fail(_EVENTS, code, status(code, "no"))
+            await _look(notices, str(number))
+
+    assert [event["reason"].split("(")[1][:3] for event in logs] == ["403", "500", "403"]
+
+
+async def test_a_look_that_breaks_off_forgets_nothing(server: FakeApi, api: Connection, times: Times) -> None:
+    """What was told before stays told, and so does what the broken look itself told."""
+    notices = Notices(api, times.clock)
+    await _look(notices, "a", "b")
+
+    async def broken() -> None:
+        with notices.look():
+            await notices.write("c", Subject("v1", "Pod", "team", "c", "c"), "Why", "So.", occasion="c")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await broken()
+    await _look(notices, "a", "b", "c")
+
+    assert _told(server) == ["a", "b", "c"]
+
+
+async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:
+    """One look writes so many at most, and the next one goes on."""
+    notices = Notices(api, times.clock)
+    names = [str(number) for number in range(MOST + 10)]
+
+    numbers = []
+    for _ in range(3):
+        await _look(notices, *names)
+        numbers.append(len(_told(server)))
+
+    assert numbers == [MOST, MOST + 10, MOST + 10]

@@ -63,7 +63,7 @@ async def _large(process: Process, memory: Memory) -> Result:
         seen=f"{told} in {took:.0f} s; {peak.size // MEGABYTE} of {chart_limit() // MEGABYTE} MiB at most "
         f"({peak.limit}); guard p99 {guard.p99 * 1e3:.0f} ms",
         lost=guard.summary,
-        healthy=0.0,
+        healthy=guard.healthy_after(began),
         broken=broken(
             {
                 "every review is answered": statuses["answered"] == _LARGE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 
 from faults import documents
@@ -33,6 +34,7 @@ async def _stall(process: Process) -> Result:
     async with calling(process, GUARD, 100) as before:
         await asyncio.sleep(3)
     writes = [_write(process, f"team-{number}", answers) for number in range(_CALLERS)]
+    began = time.monotonic()
     async with calling(process, GUARD, 100) as guard, probing(process) as alive, looping(writes):
         await asyncio.sleep(_SECONDS)
     heavy = ", ".join(f"{count} {what}" for what, count in answers.most_common())
@@ -40,7 +42,7 @@ async def _stall(process: Process) -> Result:
         seen=f"guard p99 {guard.p99 * 1e3:.0f} ms (slowest {guard.slowest * 1e3:.0f} ms; p99 before the fault "
         f"{before.p99 * 1e3:.0f} ms), /livez at most {alive.slowest * 1e3:.0f} ms; the heavy writes: {heavy or 'none'}",
         lost=guard.summary,
-        healthy=0.0,
+        healthy=guard.healthy_after(began),
         broken=broken(
             {
                 "guard p99 under 50 ms": guard.p99 < 0.05,

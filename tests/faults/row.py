@@ -13,7 +13,7 @@ class Result(NamedTuple):
     """What a fault did.
 
     healthy: the seconds until everything was as before, from the beginning of a fault that stays, from the end of one
-    that goes; 0 where nothing was ever otherwise, infinite where it did not get well. broken: what was
+    that goes; 0 where nothing was lost from then on, infinite where it did not get well. broken: what was
     promised and did not hold.
     """
 

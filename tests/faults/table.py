@@ -20,7 +20,7 @@ def line(row: Row) -> str:
     """A row as a line of the table."""
     result = row.result
     held = f"**no**: {'; '.join(result.broken)}" if result.broken else "yes"
-    healthy = "never" if isinf(result.healthy) else f"{result.healthy:.1f} s" if result.healthy else "at once"
+    healthy = "never" if isinf(result.healthy) else f"{result.healthy:.1f} s" if result.healthy else "no loss"
     cells = (f"`{row.name}`: {row.fault}", row.promise, result.seen, result.lost, healthy, held, row.when)
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from faults import table
 from faults.catalogue import FAULTS
+from faults.neighbours import Neighbours
 from faults.page import PAGE, conditions
 from faults.row import Fault, Result, Row, name, words
 from faults.site import Site, Sizes
@@ -26,7 +27,7 @@ def main() -> None:
             if name(fault) in options.rows:
                 rows.append(_done(fault, site))
                 _write(rows)
-    failures = [f"{row.name}: {'; '.join(row.result.broken)}" for row in rows if row.result.broken]
+    failures = [f"{row.name}: {'; '.join(row.failures)}" for row in rows if row.failures]
     sys.exit("Promises that did not hold:\n" + "\n".join(failures) if failures else 0)
 
 
@@ -34,13 +35,14 @@ def _done(fault: Fault, site: Site) -> Row:
     """A fault with its result; one that could not be done is one whose promise did not hold."""
     _say(f"{name(fault)}: {words(fault)[0]}")
     began = time.monotonic()
-    try:
-        result = fault(site)
-    except Exception as error:  # noqa: BLE001 - the other rows are done, and this one says what it met
-        traceback.print_exc()
-        said = str(error).splitlines() or [""]
-        result = Result("", "", 0.0, (f"could not be done: {type(error).__name__}: {said[0][:200]}",))
-    row = Row(name(fault), *words(fault), result, f"{datetime.now(UTC):%Y-%m-%d}")
+    with Neighbours() as neighbours:
+        try:
+            result = fault(site)
+        except Exception as error:  # noqa: BLE001 - the other rows are done, and this one says what it met
+            traceback.print_exc()
+            said = str(error).splitlines() or [""]
+            result = Result("", "", 0.0, (f"could not be done: {type(error).__name__}: {said[0][:200]}",))
+    row = Row(name(fault), *words(fault), result, f"{datetime.now(UTC):%Y-%m-%d}", neighbours.busy)
     _say(f"{time.monotonic() - began:.0f} s {table.line(row)}")
     return row
 

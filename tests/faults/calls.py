@@ -17,8 +17,11 @@ from support.service.wire import Wire, connected, head
 
 from faults.process import Process
 from faults.reviews import Review
+from faults.row import broken
 
-_SECONDS = 30.0  # the longest time that the API server waits for a webhook
+SECONDS = 5.0
+"""How long the API server waits for the guard, and a kubelet for /livez. What comes later is lost."""
+_PROMPT_SECONDS = 1.0  # whoever waits longer for a write takes the cluster for broken
 _LATE_SECONDS = 4.0  # an authorization check may take three
 BROKEN = (OSError, TimeoutError, asyncio.IncompleteReadError)
 
@@ -44,12 +47,16 @@ class Address(NamedTuple):
 
 @dataclass
 class Calls:
-    """What became of calls. seconds: of the answers, from when a call was due. trouble: when the last one ended ill."""
+    """What became of calls. seconds: of the answers, from when a call was due. late: how many of them were too late.
+
+    trouble: when the last one ended ill.
+    """
 
     seconds: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
     trouble: float = 0.0
+    late: int = 0
 
     @property
     def slowest(self) -> float:
@@ -72,13 +79,23 @@ class Calls:
     def summary(self) -> str:
         """What was lost, for the table."""
         parts = [self.without_answer] if self.lost else []
+        parts += [f"{self.late:,} of {len(self.seconds):,} answers later than {SECONDS:g} s"] if self.late else []
         parts += [f"{len(self.wrong)} wrong verdicts ({self.wrong[0]})"] if self.wrong else []
         return "; ".join(parts) or f"nothing of {len(self.seconds):,} calls"
 
+    def slow(self, name: str, seconds: float = _PROMPT_SECONDS) -> tuple[str, ...]:
+        """Of the promises that 99 of 100 answers came within seconds, and none too late, those that did not hold."""
+        return broken(
+            {
+                f"{name} p99 under {seconds * 1e3:g} ms": 0 < self.p99 < seconds,
+                f"{name} never later than {SECONDS:g} s": not self.late,
+            }
+        )
+
     def taken(self) -> Calls:
         """What there was since it was taken last; it is empty then."""
-        since = Calls(self.seconds, self.wrong, self.lost, self.trouble)
-        self.seconds, self.wrong, self.lost = [], [], Counter()
+        since = Calls(self.seconds, self.wrong, self.lost, self.trouble, self.late)
+        self.seconds, self.wrong, self.lost, self.late = [], [], Counter(), 0
         return since
 
     def healthy_after(self, moment: float) -> float:
@@ -86,8 +103,11 @@ class Calls:
         return max(0.0, self.trouble - moment)
 
     def answered(self, seconds: float) -> None:
-        """Note an answer as it has to be."""
+        """Note an answer as it has to be, but for its time."""
         self.seconds.append(seconds)
+        if seconds > SECONDS:
+            self.late += 1
+            self.trouble = time.monotonic()
 
     def failed(self, reason: str) -> None:
         """Note a call without an answer."""
@@ -123,7 +143,7 @@ async def probing(process: Process, pause: float = 0.1) -> AsyncIterator[Calls]:
         while True:
             began = time.monotonic()
             try:
-                async with asyncio.timeout(_SECONDS), connected(process.health) as wire:
+                async with asyncio.timeout(SECONDS), connected(process.health) as wire:
                     await wire.send(head("/livez", 0, method="GET"))
                     status = (await wire.reply()).status
             except BROKEN as error:
@@ -187,7 +207,7 @@ class _Caller:
         review = next(self._reviews)
         sent = time.monotonic()
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(SECONDS):
                 reply = await wire.call(review.body, review.path)
         except asyncio.CancelledError:
             if time.monotonic() > sent + _LATE_SECONDS:  # or it was begun just before the end
@@ -198,7 +218,9 @@ class _Caller:
         elif (allowed := answer_of(reply.body)["allowed"]) is not review.allowed:
             self._calls.misjudged(f"allowed was {allowed} at {review.path}")
         else:
-            self._calls.answered(time.monotonic() - self._due)
+            took = time.monotonic() - self._due
+            self._calls.answered(took)
+            self._due += took if took > SECONDS else 0.0  # whoever waited has given up: the next one is not late by it
         return self._keep and not reply.closes
 
 
@@ -206,7 +228,7 @@ def reason(error: BaseException) -> str:
     """Why a call had no answer, in a few words."""
     match error:
         case TimeoutError():
-            return f"no answer in {_SECONDS:g} s"
+            return f"no answer in {SECONDS:g} s"
         case ConnectionRefusedError():
             return "connection refused"
         case asyncio.IncompleteReadError() | ConnectionError():

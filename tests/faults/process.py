@@ -117,14 +117,14 @@ class Process:
         except OSError:
             return ""
 
-    def ask(self, review: Review) -> dict[str, Any]:
-        """The answer to a review, on a connection of its own. Raises OSError."""
+    def ask(self, review: Review, seconds: float = _ASK_SECONDS) -> dict[str, Any]:
+        """The answer to a review within seconds, on a connection of its own. Raises OSError."""
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self.context)
         )
         url = f"https://localhost:{self.port}{review.path}"
         request = urllib.request.Request(url, review.body, {"Content-Type": "application/json"})
-        with opener.open(request, timeout=_ASK_SECONDS) as answer:
+        with opener.open(request, timeout=seconds) as answer:
             return answer_of(answer.read())
 
     def refuses(self, review: Review) -> bool:

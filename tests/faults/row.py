@@ -13,14 +13,15 @@ class Result(NamedTuple):
     """What a fault did.
 
     healthy: the seconds until everything was as before, from the beginning of a fault that stays, from the end of one
-    that goes; 0 where nothing was lost from then on, infinite where it did not get well. broken: what was
-    promised and did not hold.
+    that goes; 0 where nothing was lost from then on, infinite where it did not get well. broken: what was promised and
+    did not hold. slow: the same of promises of latency, which a busy machine breaks by itself.
     """
 
     seen: str
     lost: str
     healthy: float
     broken: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
 
 
 Fault = Callable[[Site], Result]
@@ -28,13 +29,22 @@ Fault = Callable[[Site], Result]
 
 
 class Row(NamedTuple):
-    """A fault with its result. when: the date of its run, as text."""
+    """A fault with its result. when: the date of its run, as text. busy: with what the machine was, besides the run.
+
+    busy is empty where the machine could do all that at once.
+    """
 
     name: str
     fault: str
     promise: str
     result: Result
     when: str
+    busy: str = ""
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The promises that did not hold. On a busy machine those of latency are not judged."""
+        return self.result.broken if self.busy else (*self.result.broken, *self.result.slow)
 
 
 def name(fault: Fault) -> str:

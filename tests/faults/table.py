@@ -19,9 +19,8 @@ _NAME = re.compile(r"\| `([a-z0-9-]+)`: ")
 def line(row: Row) -> str:
     """A row as a line of the table."""
     result = row.result
-    held = f"**no**: {'; '.join(result.broken)}" if result.broken else "yes"
     healthy = "never" if isinf(result.healthy) else f"{result.healthy:.1f} s" if result.healthy else "no loss"
-    cells = (f"`{row.name}`: {row.fault}", row.promise, result.seen, result.lost, healthy, held, row.when)
+    cells = (f"`{row.name}`: {row.fault}", row.promise, result.seen, result.lost, healthy, _held(row), row.when)
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 
 
@@ -34,6 +33,13 @@ def replaced(text: str, rows: Iterable[Row], order: Sequence[str], ran_on: str) 
     lines |= {row.name: line(row) for row in rows}
     kept = [lines[name] for name in order if name in lines]
     return page.replaced(text, "faults", [f"Last run: {ran_on}.", "", *_HEAD, *kept])
+
+
+def _held(row: Row) -> str:
+    """Whether the promises held, and which did not."""
+    if row.failures:
+        return f"**no**: {'; '.join(row.failures)}"
+    return f"not judged (machine busy: {row.busy}): {'; '.join(row.result.slow)}" if row.result.slow else "yes"
 
 
 def _cell(text: str) -> str:

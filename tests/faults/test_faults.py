@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from faults import crowds, page, table
+from faults.calls import Calls
 from faults.catalogue import FAULTS
 from faults.row import Result, Row, name, words
 from faults.site import Site, Sizes
@@ -26,11 +27,13 @@ The rest.
 
 def test_a_run_replaces_its_rows_alone() -> None:
     """The rows of a run take their places, a promise that did not hold is shown, and the others stay as they are."""
-    result = Result("a | b\nc", "nothing", 1.25, ("no loss", "no delay"))
+    result = Result("a | b\nc", "nothing", 1.25, ("no loss",), ("no delay",))
     row = Row("new", "A new one.", "All of it.", result, "2026-02-02")
+    slow = Result("a", "b", 0.0, slow=("no delay",))
+    busy = Row("busy", "Among others.", "All of it.", slow, "2026-02-02", "a load of 9")
 
     assert (
-        table.replaced(_PAGE, [row], ["new", "old"], "today, with version 1")
+        table.replaced(_PAGE, [row, busy], ["new", "busy", "old"], "today, with version 1")
         == """# Title
 
 <!-- faults: begin -->
@@ -39,12 +42,30 @@ Last run: today, with version 1.
 | fault | promise | what people saw | what was lost | healthy after | held | run |
 |---|---|---|---|---|---|---|
 | `new`: A new one. | All of it. | a \\| b c | nothing | 1.2 s | **no**: no loss; no delay | 2026-02-02 |
+| `busy`: Among others. | All of it. | a | b | no loss | not judged (machine busy: a load of 9): no delay | 2026-02-02 |
 | `old`: An old one. | Nothing. | a | b | at once | yes | 2026-01-01 |
 <!-- faults: end -->
 
 The rest.
 """
     )
+
+
+def test_latency_is_not_judged_on_a_busy_machine() -> None:
+    """There only other promises can fail; elsewhere those of latency do too."""
+    result = Result("", "", 0.0, ("no loss",), ("no delay",))
+    rows = [Row("a", "b", "c", result, "2026-02-02", busy) for busy in ("a load of 9", "")]
+
+    assert [row.failures for row in rows] == [("no loss",), ("no loss", "no delay")]
+
+
+def test_a_late_answer_breaks_its_promise() -> None:
+    """A p99 holds below its limit, and only where there are answers."""
+    calls = [Calls(seconds) for seconds in ([0.5] * 99 + [2.0], [0.5] * 98 + [2.0] * 2, [])]
+
+    assert [each.slow("guard") for each in calls] == [("guard p99 under 1000 ms",)] * 3
+    assert Calls([0.5] * 200 + [2.0]).slow("guard") == ()
+    assert Calls([0.5] * 200, late=1).slow("guard") == ("guard never later than 5 s",)
 
 
 def test_a_page_without_a_block_is_refused() -> None:

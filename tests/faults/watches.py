@@ -33,7 +33,8 @@ _MAP = "fault-policies"
 def cut_off(site: Site) -> Result:
     """A replica is cut off from the API server for an hour, which its clocks are put forward by.
 
-    It goes on judging what it is asked, says that it is cut off, is not ready, and is ready again once it is back.
+    It goes on judging what it is asked, p99 under 1 s, says that it is cut off, is not ready, and is ready again once
+    it is back.
     """
     directory = site.directory()
     clock = Clock(directory)
@@ -63,6 +64,7 @@ def _cut_off(process: Process, calls: Calls, said: str, healthy: float) -> Resul
         seen=f"/readyz: {reason.removeprefix('- ')}; answers p99 {calls.p99 * 1e3:.0f} ms",
         lost=calls.summary,
         healthy=healthy,
+        slow=calls.slow("guard"),
         broken=broken(
             {
                 "no call lost or misjudged": not calls.lost and not calls.wrong,
@@ -76,7 +78,8 @@ def _cut_off(process: Process, calls: Calls, said: str, healthy: float) -> Resul
 def gone(site: Site) -> Result:
     """While a replica is cut off, policies change and etcd is compacted; the restarted API server answers 410 Gone.
 
-    The replica judges by what it knew, lists anew when it is back, and then judges by the changed policies.
+    The replica judges by what it knew, p99 under 1 s, lists anew when it is back, and then judges by the changed
+    policies.
     """
     directory, control_plane = site.directory(), site.control_plane
     with Background() as wires, Caller(control_plane) as caller:
@@ -104,6 +107,7 @@ def gone(site: Site) -> Result:
         seen=f"{expired} watches were answered 410 and listed anew; answers p99 {calls.p99 * 1e3:.0f} ms",
         lost=calls.summary,
         healthy=healthy,
+        slow=calls.slow("guard"),
         broken=broken({"410 was met": expired > 0, "no call lost or misjudged": not calls.lost and not calls.wrong}),
     )
 
@@ -111,7 +115,8 @@ def gone(site: Site) -> Result:
 def restarted_api_server(site: Site) -> Result:
     """Etcd is compacted and the API server restarts, which twenty processes watch.
 
-    The guard answers meanwhile, all watches are back by themselves, and the API server answers them from its cache.
+    The guard answers meanwhile, p99 under 1 s, all watches are back by themselves, and the API server answers them from
+    its cache.
     """
     control_plane = site.control_plane
     directory = site.directory()
@@ -140,6 +145,7 @@ def restarted_api_server(site: Site) -> Result:
         f"Namespaces {stored} came from etcd",
         lost=calls.summary,
         healthy=healthy,
+        slow=calls.slow("guard"),
         broken=broken(
             {
                 "no call lost or misjudged": not calls.lost and not calls.wrong,

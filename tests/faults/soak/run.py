@@ -118,7 +118,7 @@ def _sample(seconds: float, calls: Calls, pids: list[int], events: tuple[str, ..
         p50=ordered[len(ordered) // 2] * 1e3,
         p99=calls.p99 * 1e3,
         slowest=calls.slowest * 1e3,
-        lost=calls.lost.total() + failed,
+        lost=calls.lost.total() + calls.late + failed,
         wrong=len(calls.wrong),
         memory=tuple(resident(pid) / MEGABYTE for pid in pids),
         descriptors=tuple(descriptors(pid) for pid in pids),

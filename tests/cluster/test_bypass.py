@@ -10,10 +10,11 @@ import pytest
 
 from cluster import crds
 from cluster.apicalls import Caller
+from cluster.bypass.combinations import ALL
 from cluster.bypass.kinds import kinds, of
 from cluster.bypass.places import places
 from cluster.bypass.target import ORDINARY, RESERVED, Target
-from cluster.bypass.ways import WAYS
+from cluster.bypass.ways import create_a_huge_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ def caller(control_plane: ControlPlane) -> Iterator[Caller]:
 
 
 @pytest.mark.usefixtures("service")
-@pytest.mark.parametrize("way", WAYS, ids=[way.__name__ for way in WAYS])
+@pytest.mark.parametrize("way", ALL, ids=[way.__name__ for way in ALL])
 def test_no_way_round(caller: Caller, namespace: str, way: Callable[[Target], None]) -> None:
     """A reserved label is written at no place, where the same request writes an ordinary one at some."""
     known = kinds(caller)
@@ -53,8 +54,28 @@ def test_no_way_round(caller: Caller, namespace: str, way: Callable[[Target], No
     assert bool(written[ORDINARY]) == (way.__name__ not in NOT_SERVED), written
 
 
+@pytest.mark.usefixtures("service")
+def test_a_huge_object_exceeds_the_cost_limit(caller: Caller, namespace: str) -> None:
+    """The API server counts the guard's match conditions as failed for the two largest requests, and stores nothing."""
+    before = failed_conditions(caller)
+    manifest = places(namespace, RESERVED)["StatefulSet"]
+    target = Target(caller, of(kinds(caller), manifest), manifest, RESERVED)
+
+    create_a_huge_one(target)
+
+    assert failed_conditions(caller) - before == 2
+    assert target.all_stored() == []
+
+
+def failed_conditions(caller: Caller) -> int:
+    """Return how often the API server could not evaluate the match conditions of the guard."""
+    lines = caller.send("GET", "/metrics", accept="text/plain").body["message"].splitlines()
+    series = [line for line in lines if line.startswith("apiserver_admission_match_condition_evaluation_errors_total{")]
+    return sum(int(line.rpartition(" ")[2]) for line in series if 'name="labels.cks-admission.dev"' in line)
+
+
 def test_ways_are_listed() -> None:
     """The guide lists every way with what it sends, and no other."""
-    rows = [f"| {way.__name__.replace('_', ' ')} | {' '.join((way.__doc__ or '').split())} |" for way in WAYS]
+    rows = [f"| {way.__name__.replace('_', ' ')} | {' '.join((way.__doc__ or '').split())} |" for way in ALL]
     table = GUIDE.read_text(encoding="utf-8").partition("| way | what is sent |\n|---|---|\n")[2]
     assert table.partition("\n\n")[0].splitlines() == rows

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cluster.apicalls import Caller
     from cluster.bypass.kinds import Kind
     from cluster.manifests import Manifest
+    from cluster.objects import Resource
 
 RESERVED = "foo.coreweave.cloud/bar"
 # As long as the reserved key, so that one can take the place of the other in a body of any encoding.
@@ -55,6 +56,12 @@ class Target:
         """The object with a harmless key in its place."""
         before: Manifest = json.loads(json.dumps(self._manifest).replace(self.key, BEFORE))
         return before
+
+    def changed(self, resource: Resource, metadata: Manifest) -> Target:
+        """The same object as another version has it, with further metadata."""
+        manifest = self.wanted | {"apiVersion": resource.api_version}
+        manifest["metadata"] |= metadata
+        return Target(self._caller, self.kind._replace(resource=resource), manifest, self.key)
 
     def make(self) -> bool:
         """Make the object with the harmless key. Returns whether there is one to change now."""

@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 _MERGE, _STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 _JSON_PATCH, _APPLY = "application/json-patch+json", "application/apply-patch+yaml"
 _PROTOBUF, _CBOR = "application/vnd.kubernetes.protobuf", "application/cbor"
-_PADDING = 15_000
-"""Further labels. With more of them the API server itself takes seconds for a write, as it does in every cluster."""
+_PADDING = ((15_000, 1), (5_000, 247))
+"""How many further labels there are, and how long their keys are at least.
+
+With more labels the API server itself takes seconds for a write, as it does in every cluster. The guard's match
+conditions cost 20 a label and nearly 1 a character of its key, which in the second case exceeds the limit of 1,000,000.
+"""
 _PADDED = ("ConfigMap", "StatefulSet")
 
 
@@ -70,16 +74,17 @@ def create_with_nulls(target: Target) -> None:
 
 
 def create_a_huge_one(target: Target) -> None:
-    """POST with 15,000 other labels, to have the match conditions exceed their cost."""
+    """POST with 15,000 other labels, and with 5,000 of 247 characters, so that match conditions exceed their cost."""
     if target.kind.resource.kind not in _PADDED:
         return
-    manifest = target.wanted
-    labels = {f"x/{number}": "" for number in range(_PADDING)}
-    manifest["metadata"]["labels"] = {**labels, **manifest["metadata"].get("labels", {})}
-    target.send("POST", target.all, manifest)
-    for holder in _holders(manifest, target.key):
-        holder["labels"] = {**labels, **holder["labels"]}
-    target.send("POST", target.all, manifest)
+    for count, length in _PADDING:
+        manifest = target.wanted
+        labels = _padding(count, length)
+        manifest["metadata"]["labels"] = {**labels, **manifest["metadata"].get("labels", {})}
+        target.send("POST", target.all, manifest)
+        for holder in _holders(manifest, target.key):
+            holder["labels"] = {**labels, **holder["labels"]}
+        target.send("POST", target.all, manifest)
 
 
 def create_in_another_version(target: Target) -> None:
@@ -175,6 +180,12 @@ def _put_again(target: Target, media_type: str) -> None:
         encoded = target.encoded(media_type)
         if encoded.done:
             target.send_bytes("PUT", target.one, encoded.content, media_type)
+
+
+def _padding(count: int, length: int) -> dict[str, str]:
+    """Labels with keys of a length, or as short as they can be."""
+    prefix = ".".join(["x" * 60] * 3 + ["x"]) if length > 1 else "x"
+    return {f"{prefix}/{number:0{max(1, length - len(prefix) - 1)}}": "" for number in range(count)}
 
 
 def _grafted(target: Target) -> Any:

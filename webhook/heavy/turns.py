@@ -74,7 +74,8 @@ class Turns:
             raise NoTurnError("too many reviews that take long wait already")
         loop = asyncio.get_running_loop()
         claim = Claim(tenant, loop.time(), deadline)
-        place = self._waiting[claim] = loop.create_future()
+        place: asyncio.Future[Turn] = loop.create_future()
+        self._waiting[claim] = place
         self._hurry()
         try:
             async with asyncio.timeout_at(deadline):

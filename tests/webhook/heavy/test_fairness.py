@@ -34,11 +34,12 @@ class _Cloud:
             async with self.turns.turn(tenant, deadline) as turn:
                 ended = asyncio.Event()
                 turn.end = ended.set
+                done = asyncio.get_running_loop().time() + seconds
                 try:
-                    async with asyncio.timeout(min(seconds, deadline - asyncio.get_running_loop().time())) as time:
+                    async with asyncio.timeout_at(min(done, deadline)):
                         await ended.wait()
                 except TimeoutError:
-                    whole = time.when() < deadline
+                    whole = done < deadline
         except NoTurnError:
             pass
         (self.answered if whole else self.lost)[tenant] += 1

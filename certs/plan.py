@@ -22,7 +22,7 @@ from certs.storage.content import (
     LEAF_CERT,
     LEAF_KEY,
     NONE,
-    Found,
+    StoredPair,
     find_authority,
     find_bundle,
     find_leaf,
@@ -195,7 +195,7 @@ def plan_stored_leaf(
     return issued, _line(LEAF_CERT, reason)
 
 
-def _current(stored_authority: Found, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
+def _current(stored_authority: StoredPair, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
     """The stored CA if it can still be used; otherwise None and the reason."""
     if stored_authority.pair is None:
         return None, stored_authority.problem

@@ -196,6 +196,7 @@ class Metrics:
         build = gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role"))
         build.labels(VERSION, platform.python_version(), role).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
+        self._ruled: dict[tuple[Counter, tuple[str, ...]], str] = {}  # series with the rule that each is about
         self._durations = {phase: self.duration.labels(phase) for phase in ("mutate", "validate")}
 
     def observe(self, phase: Phase, request: AdmissionRequest, answer: Answer, seconds: float) -> None:
@@ -223,19 +224,27 @@ class Metrics:
             self._late[policy] = None
             self.policy_overtime.labels(policy).inc()
 
-    def in_force(self, policies: Container[str]) -> None:
-        """End the series of policies that are no longer in force."""
-        for policy in [policy for policy in self._late if policy not in policies]:
+    def in_force(self, names: Container[str]) -> None:
+        """End the series of rules and policies that are no longer in force."""
+        self._flush()
+        for policy in [policy for policy in self._late if policy not in names]:
             del self._late[policy]
             self.policy_overtime.remove(policy)
-
-    def rules_in_force(self, rules: Container[str]) -> None:
-        """End the series of rules that are no longer in force."""
-        self._flush_times()
-        for rule in [rule for rule in self._timed if rule not in rules]:
+        for rule in [rule for rule in self._timed if rule not in names]:
             self._timed.remove(rule)
             self.rule_evaluations.remove(rule)
             self.rule_seconds.remove(rule)
+        for counter, labels in [key for key, rule in self._ruled.items() if rule not in names]:
+            del self._ruled[counter, labels]
+            counter.remove(*labels)
+
+    def _flush(self) -> None:
+        for (counter, labels), times in self._uncounted.items():
+            counter.labels(*labels).inc(times)
+            if counter is not self.requests:
+                self._ruled[counter, labels] = labels[1]
+        self._uncounted.clear()
+        self._flush_times()
 
     def _flush_times(self) -> None:
         for name, times, seconds in self.rule_times.take():
@@ -254,10 +263,7 @@ class Metrics:
 
     def expose(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        for (counter, labels), times in self._uncounted.items():
-            counter.labels(*labels).inc(times)
-        self._uncounted.clear()
-        self._flush_times()
+        self._flush()
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
         if self.watches is not None:

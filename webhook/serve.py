@@ -324,7 +324,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 def _served(parts: _Parts) -> Served:
-    parts.measures.rules_in_force({rule.name for rule in parts.keeper.ruleset.rules})
+    parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
     if parts.facts is None:
         return Served(parts.keeper.ruleset, _NoCluster(date.min))
     return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)

@@ -26,7 +26,7 @@ __all__ = [
     "LEAF_CERT",
     "LEAF_KEY",
     "NONE",
-    "Found",
+    "StoredPair",
     "find_authority",
     "find_bundle",
     "find_leaf",
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredPair:
     """The contents of a pair of files: a pair, or else a `problem`, the reason to make a new one.
 
     certificates: those that could be read, with or without their key.
@@ -55,12 +55,12 @@ class Found:
     certificates: tuple[x509.Certificate, ...] = ()
 
 
-def find_authority(stored: Mapping[str, bytes]) -> Found:
+def find_authority(stored: Mapping[str, bytes]) -> StoredPair:
     """Our CA in `ca.crt` and `ca.key`. Raises ForeignFileError if one of them was not made here."""
     return _find(stored, CA_CERT, CA_KEY, lambda certificate: _is_ours(certificate.subject) and may_sign(certificate))
 
 
-def find_leaf(stored: Mapping[str, bytes]) -> Found:
+def find_leaf(stored: Mapping[str, bytes]) -> StoredPair:
     """The leaf in `tls.crt` and `tls.key`, issued by a CA of ours.
 
     Raises ForeignFileError if one of them was not made here.
@@ -81,9 +81,9 @@ def find_bundle(stored: Mapping[str, bytes]) -> tuple[Bundle, str]:
 
 def _find(
     stored: Mapping[str, bytes], cert_name: str, key_name: str, is_own: Callable[[x509.Certificate], bool]
-) -> Found:
+) -> StoredPair:
     if cert_name not in stored and key_name not in stored:
-        return Found(problem=NONE)
+        return StoredPair(problem=NONE)
     chain = _parsed(stored, cert_name, load_certificates)
     if not isinstance(chain, str) and not is_own(chain[0]):
         raise _foreign(cert_name, f"it holds {titled(chain[0].subject)}, issued by {titled(chain[0].issuer)}")
@@ -91,13 +91,13 @@ def _find(
     if isinstance(chain, str):
         if cert_name not in stored and not isinstance(key, str) and not _names_us(stored):
             raise _foreign(key_name, f"it holds a private key and there is no {cert_name} to tell whose")
-        return Found(problem=chain)
+        return StoredPair(problem=chain)
     if isinstance(key, str):
-        return Found(problem=key, certificates=chain)
+        return StoredPair(problem=key, certificates=chain)
     try:
-        return Found(pair=join_pair(chain, key), certificates=chain)
+        return StoredPair(pair=join_pair(chain, key), certificates=chain)
     except KeyMismatchError as error:
-        return Found(problem=str(error), certificates=chain)
+        return StoredPair(problem=str(error), certificates=chain)
     except PairError as error:
         raise _foreign(cert_name, str(error)) from error
 

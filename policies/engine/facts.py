@@ -93,7 +93,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The facts that rules may use. entries: values and failures by key that were looked up for one review.
 
     expired: the clock of the review; None for as much time as it takes. skipped: names of policies that are too slow to
-    be evaluated. lap: told the name of each rule after its evaluation.
+    be evaluated. lap: told the name of each rule and mutating policy after its evaluation.
     """
 
     entries: Mapping[Key[Any], Any] = {}

@@ -134,6 +134,30 @@ def test_exceptions_are_counted_where_a_request_passes_by_them() -> None:
     ]
 
 
+def test_the_series_of_what_is_no_longer_in_force_end() -> None:
+    """Decisions, exceptions, times and overtime of deleted policies have no series; those of rules stay."""
+    metrics = Metrics()
+    exception = PolicyException("moving", ("gone", "labels"), "new house", TODAY)
+    for name in ("gone", "labels"):
+        metrics.observe("validate", request(pod()), Answer((Decision(name, "excepted", exception=exception),)), 0.5)
+        metrics.rule_times.add({name: 0.25})
+        metrics.overtime(name)
+    metrics.observe("validate", request(pod()), Answer((Decision("gone", "deny"),)), 0.5)
+    before = _samples(metrics)
+    metrics.observe("validate", request(pod()), Answer((Decision("gone", "audit"),)), 0.5)
+    metrics.in_force({"labels"})
+    after = _samples(metrics)
+
+    assert sum('"gone"' in name or "=gone" in name for name in before) == 6
+    assert {name for name in after if "rule=" in name or "policy=" in name} == {
+        _decision("validate", "labels", "CREATE", "excepted"),
+        _key("cks_admission_exceptions_used_total", exception="moving", rule="labels"),
+        _key("cks_admission_rule_evaluations_total", rule="labels"),
+        _key("cks_admission_rule_seconds_total", rule="labels"),
+        _key("cks_admission_policy_overtime_total", policy="labels"),
+    }
+
+
 def test_a_rule_with_the_name_of_an_operation_is_counted_as_a_rule() -> None:
     """Counts of requests and counts of decisions stay apart, whatever rules are called."""
     metrics = Metrics()

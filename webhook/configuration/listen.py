@@ -32,7 +32,9 @@ class Listen(Model):
         1024, ge=1, description="Connections to a worker; beyond, one that stands around is closed for a new one."
     )
     max_connections_per_address: int = Field(
-        768, ge=1, description="The same for one address; all API servers may call from one."
+        768,
+        ge=1,
+        description="The same for one address, without effect above maxConnections; all API servers may call from one.",
     )
     connection_seconds: float = Field(
         60.0, ge=0, description="How long a connection stays open, give or take a quarter; 0 for as long as it is used."

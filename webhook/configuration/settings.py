@@ -337,7 +337,7 @@ class Policies(_Model):
     slow: Literal["keep", "skip"] = Field(
         "keep",
         description="A policy that was over its time 3 times in a minute: keep, or skip it as failed for 5 minutes or "
-        "until policies change.",
+        "until policies change (not just the objects that paramRefs name).",
     )
 
 
@@ -381,7 +381,9 @@ class SafetySettings(_Model):
         description="Namespaces of components, such as calico-system; not kube-system, which always counts.",
     )
     resources: Resources = Field(
-        (), description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io."
+        (),
+        description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io; without a "
+        "group it means the core group; never pods.",
     )
     users: Globs = Field((), description="Users who write what controllers write, as globs.")
 

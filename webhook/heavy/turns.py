@@ -1,14 +1,15 @@
-"""Turns at what only one may use at a time. Tenants take turns, so that each waits mostly for itself."""
+"""Turns at what only one may use at a time. Tenants take them fairly, so that each waits mostly for itself."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-# How long a turn may take while other tenants wait.
-SHARE = 2.0
+from webhook.heavy import fairness
+from webhook.heavy.fairness import Claim, Use
+
 WAITING = 128
 WAITING_OF_ONE = 32
 
@@ -18,93 +19,95 @@ class NoTurnError(Exception):
 
 
 class Turn:
-    """A turn of one tenant. end: called when the turn has to end; set by whoever has it."""
+    """A turn, which begins now. end: called when the turn has to end; set by whoever has it."""
 
-    def __init__(self, tenant: str) -> None:
-        self.tenant = tenant
-        self.end: Callable[[], None] = lambda: None
+    def __init__(self, tenant: str, deadline: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._began = self._loop.time()
-        self._hurried: asyncio.TimerHandle | None = None
+        self.claim = Claim(tenant, self._loop.time(), deadline)
+        self.end: Callable[[], None] = lambda: None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
 
-    def hurry(self) -> None:
-        """Let the turn end after its share of time."""
-        if self._hurried is None:
-            self._hurried = self._loop.call_at(self._began + SHARE, self._end)
+    def end_at(self, moment: float) -> None:
+        """End at a moment, instead of at an earlier choice of one. Infinite: for nobody."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if moment < math.inf and not self._ended:
+            self._timer = self._loop.call_at(moment, self._end)
 
     def _end(self) -> None:
+        self._ended = True
         self.end()
-
-    def over(self) -> None:
-        """Forget the turn's end."""
-        if self._hurried is not None:
-            self._hurried.cancel()
 
 
 class Turns:
-    """Gives turns to tenants, one after another, and within a tenant in the order of arrival."""
+    """Gives turns to tenants, and within a tenant in the order of arrival."""
 
     def __init__(self) -> None:
-        self._current: Turn | None = None
-        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
+        self._turn: Turn | None = None
+        self._waiting: dict[Claim, asyncio.Future[Turn]] = {}
+        self._use = Use()
 
     @property
     def waiting(self) -> int:
         """How many wait for a turn."""
-        return sum(map(len, self._queues.values()))
+        return len(self._waiting)
 
     @asynccontextmanager
     async def turn(self, tenant: str, deadline: float) -> AsyncIterator[Turn]:
         """A turn. deadline: a time of the event loop's clock. Raises NoTurnError."""
-        if self._current is not None:
-            await self._wait(tenant, deadline)
-        turn = self._current = Turn(tenant)
-        if any(other != tenant for other in self._queues):
-            turn.hurry()
+        if self._turn is None:
+            turn = self._turn = Turn(tenant, deadline)
+        else:
+            turn = await self._place(tenant, deadline)
         try:
             yield turn
         finally:
-            turn.over()
-            self._current = None
+            now = asyncio.get_running_loop().time()
+            turn.end_at(math.inf)
+            self._use.add(tenant, now - turn.claim.since, now)
             self._next()
 
-    async def _wait(self, tenant: str, deadline: float) -> None:
-        queue = self._queues.get(tenant, ())
-        if len(queue) >= WAITING_OF_ONE or self.waiting >= WAITING:
+    async def _place(self, tenant: str, deadline: float) -> Turn:
+        """The turn that comes after a while."""
+        if self.waiting >= WAITING or sum(claim.tenant == tenant for claim in self._waiting) >= WAITING_OF_ONE:
             raise NoTurnError("too many reviews that take long wait already")
-        if self._current is not None and self._current.tenant != tenant:
-            self._current.hurry()
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(tenant, deque()).append(place)
+        loop = asyncio.get_running_loop()
+        claim = Claim(tenant, loop.time(), deadline)
+        place: asyncio.Future[Turn] = loop.create_future()
+        self._waiting[claim] = place
+        self._hurry()
         try:
             async with asyncio.timeout_at(deadline):
-                await place
+                return await place
         except BaseException as error:
             if place.done() and not place.cancelled():  # the turn came at the last moment
-                self._current = None
+                place.result().end_at(math.inf)
                 self._next()
-            else:
-                self._leave(tenant, place)
+            elif self._waiting.pop(claim, None) is not None:
+                self._hurry()
             if isinstance(error, TimeoutError):
                 raise NoTurnError("other reviews that take long came first, and then no time was left") from None
             raise
 
-    def _leave(self, tenant: str, place: asyncio.Future[None]) -> None:
-        queue = self._queues.get(tenant, deque())
-        if place in queue:
-            queue.remove(place)
-        if not queue:
-            self._queues.pop(tenant, None)
+    def _queue(self) -> list[Claim]:
+        return fairness.queue(self._waiting, self._use, asyncio.get_running_loop().time())
+
+    def _hurry(self) -> None:
+        """Let the turn end in time for those that wait."""
+        if self._turn is not None:
+            claim = self._turn.claim
+            others = [other for other in self._queue() if other.tenant != claim.tenant]
+            self._turn.end_at(fairness.end(claim, others, self._use, asyncio.get_running_loop().time()))
 
     def _next(self) -> None:
-        """Give the turn to the tenant that has waited longest since its last one."""
-        while self._queues:
-            tenant, queue = next(iter(self._queues.items()))
-            place = queue.popleft()
-            del self._queues[tenant]
-            if queue:
-                self._queues[tenant] = queue
+        """Give the turn to who comes first."""
+        self._turn = None
+        while self._waiting:
+            claim = self._queue()[0]
+            place = self._waiting.pop(claim)
             if not place.done():
-                self._current = Turn(tenant)  # nobody else may begin before the one who waits is run
-                place.set_result(None)
+                self._turn = Turn(claim.tenant, claim.deadline)
+                place.set_result(self._turn)
+                self._hurry()
                 return

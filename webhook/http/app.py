@@ -7,7 +7,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial
 from typing import Any, cast
 from urllib.parse import parse_qsl
@@ -25,7 +25,7 @@ from webhook.http.connection import Connection, Connections
 from webhook.http.decision import Judge
 from webhook.http.entrance import Crowd
 from webhook.http.review import ReviewError, UnknownGroupError
-from webhook.http.room import Body, NoRoom, Room
+from webhook.http.room import Body, NoRoom, Room, Shortage
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics
 from webhook.seldom import Seldom
@@ -44,6 +44,11 @@ LONGEST_TIMEOUT = 30.0
 # Subtracted from the caller's time-out, so that the answer arrives before the caller gives up.
 MARGIN = 0.1
 RETRY_AFTER = "1"
+_SHORTAGES: Mapping[Shortage, str] = {
+    "bytes": "bodies of over listen.maxBytesInFlight",
+    "places": "over listen.maxInFlight calls",
+    "time": "the body was not read within listen.bodySeconds or ?timeout=",
+}
 
 _GROUP = re.compile(r"/(mutate|validate)/[a-z0-9-]{1,63}")
 _TIMEOUT = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)\Z")
@@ -127,9 +132,9 @@ class Service:
             raise _unrouted(http.path, served.routes)
         if http.method != hdrs.METH_POST:
             raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
-        now = asyncio.get_running_loop().time()
-        deadline = now + _timeout(http.rel_url.raw_query_string)
-        body = await _read(http, min(deadline, now + self.listen.body_seconds), held)
+        seconds = _timeout(http.rel_url.raw_query_string)
+        deadline = asyncio.get_running_loop().time() + seconds
+        body = await _read(http, min(seconds, self.listen.body_seconds), held)
         cast("Connection", http.protocol).complete()
         held.complete()
         started = time.perf_counter()
@@ -145,7 +150,8 @@ class Service:
         self.seldom.warning("no room", shortage.of, limit=shortage.of, bytes=held, answering=answering)
         self.metrics.rejected_calls.labels("503").inc()
         headers = {**_TEXT_HEADERS, hdrs.RETRY_AFTER: RETRY_AFTER}
-        return web.Response(status=503, text="Too many requests at once; try again.\n", headers=headers)
+        text = f"Too much at once: {_SHORTAGES[shortage.of]}; try again.\n"
+        return web.Response(status=503, text=text, headers=headers)
 
     async def list_paths(self, _http: web.Request) -> web.Response:
         """The paths at which reviews are answered, for `manage`."""
@@ -165,7 +171,7 @@ def _unrouted(path: str, routes: Iterable[str]) -> ReviewError:
     if _GROUP.fullmatch(path):
         told = f"This replica, cks-admission {VERSION}, does not know the group of {path}, only {known}."
         return UnknownGroupError(f"{told} Another version registered it; the failurePolicy of its entry applies.", 503)
-    return ReviewError(f"There is no {path} here, only {known}.", 404)
+    return ReviewError(f"{path} is not answered here; these paths are: {known}.", 404)
 
 
 @lru_cache(maxsize=64)  # an API server sends only the few time-outs of its configurations
@@ -185,8 +191,8 @@ def _lifetime(seconds: float) -> float:
     return seconds * random.uniform(0.75, 1.25) if seconds else math.inf  # noqa: S311 - no secret
 
 
-async def _read(http: web.BaseRequest, deadline: float, held: Body) -> bytes:
-    """The body. Raises ReviewError if it is too large, too slow or not declared as JSON, and NoRoom."""
+async def _read(http: web.BaseRequest, seconds: float, held: Body) -> bytes:
+    """The body. Raises ReviewError if it is too large, not declared as JSON or takes more than seconds, and NoRoom."""
     if http.headers.get(hdrs.CONTENT_TYPE) != _JSON and http.content_type != _JSON:  # the latter parses the header
         content_type = http.headers.get(hdrs.CONTENT_TYPE, "none")
         raise ReviewError(f"Expected the Content-Type application/json, found {content_type}.", 415)
@@ -197,14 +203,16 @@ async def _read(http: web.BaseRequest, deadline: float, held: Body) -> bytes:
             body = http.content.read_nowait()
             held.grow(len(body))
         else:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(seconds):
                 body = await _received(http, held)
     except (NoRoom, ReviewError):
         raise
     except TimeoutError:
         if http.content.total_bytes > held.size or cast("Connection", http.protocol).is_behind:
             raise NoRoom("time") from None
-        raise ReviewError("The body did not arrive within the time-out.", 408) from None
+        raise ReviewError(
+            f"The body did not arrive within {seconds:g} s (listen.bodySeconds, or the caller's ?timeout=).", 408
+        ) from None
     except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
         raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None
     if not body:

@@ -66,11 +66,6 @@ class _Guest:
         """Whether no whole call has come from it."""
         return self.connection is None or not self.connection.known
 
-    @property
-    def standing_since(self) -> float | None:
-        """Since when nothing whole has come; None while a call is being answered."""
-        return self.arrival if self.connection is None or self.is_stranger else self.connection.standing_since
-
     def end(self) -> None:
         """End it at once."""
         if self.connection is not None:
@@ -130,16 +125,21 @@ class Entrance:
     def _limit(self, address: str) -> str:
         """The limit that keeps a caller out; empty if there is room, or somebody made way."""
         if self._of[address] >= self._crowd.most_of_one:
-            self._crowd.reached("address")
+            self._reached("address")
             if not self._made_way(lambda guest: guest.address == address):
                 return "address"
         if self.count >= self._crowd.most:
-            self._crowd.reached("connections")
+            self._reached("connections")
             if not self._made_way(lambda _: True):
                 return "connections"
         if sum(guest.connection is None for guest in self._guests) >= HANDSHAKES:
+            self._reached("handshakes")
             self._made_way(lambda guest: guest.connection is None)
         return ""
+
+    def _reached(self, limit: str) -> None:
+        self._crowd.reached(limit)
+        self._log.warning("too many connections", limit, limit=limit, connections=self.count)
 
     def _made_way(self, may: Callable[[_Guest], bool]) -> bool:
         """End a connection of those who may make way. Returns whether there was one."""
@@ -200,9 +200,8 @@ def _standing(guests: Sequence[_Guest], since: float) -> _Guest | None:
     stranger = next((guest for guest in guests if guest.is_stranger), None)
     if stranger is not None and stranger.arrival <= since:
         return stranger
-    waiting = (
-        (time, guest) for guest in guests if not guest.is_stranger and (time := guest.standing_since) is not None
-    )
+    known = ((guest, guest.connection) for guest in guests if guest.connection is not None and guest.connection.known)
+    waiting = ((time, guest) for guest, connection in known if (time := connection.standing_since) is not None)
     time, idle = min(waiting, key=itemgetter(0), default=(math.inf, None))
     return stranger if stranger is not None and time > since else idle
 

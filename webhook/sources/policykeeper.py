@@ -226,7 +226,6 @@ class PolicyKeeper:
             if last.refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
-        self._metrics.in_force({policy.name for policy in made.policies})
         if made.rules is not None:
             after = made.named
             changes = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}

@@ -31,7 +31,7 @@ class Inputs:
     of the connection. namespace: the request's Namespace, or a function that returns it; the function may raise
     Missing, and is called only if an expression may read the Namespace. decisions: the authorizer's answers; a missing
     one makes the evaluation raise Missing. expired: returns whether the time limit has passed. skipped: names of
-    policies that are not to be evaluated.
+    policies that are not to be evaluated. lap: told the name of each mutating policy after its evaluation.
     """
 
     request: Json
@@ -41,6 +41,7 @@ class Inputs:
     decisions: Decisions = field(default_factory=lambda: Table({}))
     expired: Expired | None = None
     skipped: frozenset[str] = frozenset()
+    lap: Callable[[str], None] | None = None
 
     @property
     def kind(self) -> GroupVersionKind:
@@ -112,6 +113,7 @@ def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
         decisions=facts,
         expired=facts.expired,
         skipped=facts.skipped,
+        lap=facts.lap,
     )
 
 

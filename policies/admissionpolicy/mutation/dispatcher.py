@@ -145,6 +145,8 @@ class _Round:
         try:
             for invocation in list(chain.from_iterable(invocations)):
                 self._invoke_in_time(invocation)
+                if self.inputs.lap is not None:
+                    self.inputs.lap(invocation.compiled.policy.name)
         except _HaltedError as error:
             self.findings.append(error.finding)
 

@@ -118,6 +118,10 @@ _BAD = [
         "safety: {resources: [P.]}\n",
         "1: safety.resources[0]: write the plural in lower case and its group, such as ippools.example.org, found 'P.'",
     ),
+    (
+        "safety: {resources: [ippools.example.org, pods]}\n",
+        "1: safety.resources[1]: people write Pods, and an outage would let all of them pass, found 'pods'",
+    ),
     ("labels:\n  exceptions:\n  - kinds: [Pod]\n", "3: labels.exceptions[0].key: this key is required"),
     (
         _SELECTOR.format("{key: a, operator: Is}"),

@@ -38,7 +38,7 @@ def test_the_series_of_a_policy_ends_with_it() -> None:
     """Rules that are in force no more have no series."""
     metrics = Metrics()
     metrics.rule_times.add({"gone": 0.5, "kept": 0.25})
-    metrics.rules_in_force({"kept", "new"})
+    metrics.in_force({"kept", "new"})
     exposed = metrics.expose().decode()
 
     assert 'rule="gone"' not in exposed

@@ -1,11 +1,11 @@
 """Turns: one at a time, and no tenant keeps the others waiting for all of its own."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
+from support import virtualtime
 
-from webhook.heavy import turns
 from webhook.heavy.turns import WAITING, WAITING_OF_ONE, NoTurnError, Turns
 
 
@@ -18,45 +18,45 @@ async def _wait_for(queue: Turns, count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def test_tenants_take_turns() -> None:
+def test_tenants_take_turns() -> None:
     """Whoever asks ten times before another asks once does not come ten times first."""
-    queue, order, held = Turns(), [], asyncio.Event()
 
-    async def work(tenant: str) -> None:
-        async with queue.turn(tenant, _later()):
-            await held.wait()
-            order.append(tenant)
+    async def scenario() -> str:
+        queue, order = Turns(), []
 
-    async with asyncio.TaskGroup() as group:
-        for tenant in ("a", "a", "a", "a", "b", "b", "c"):
-            group.create_task(work(tenant))
-        await _wait_for(queue, 6)
-        held.set()
+        async def work(tenant: str) -> None:
+            async with queue.turn(tenant, _later()):
+                order.append(tenant)
+                await asyncio.sleep(1)
 
-    assert "".join(order) == "aabcaba"
-    assert queue.waiting == 0
+        await asyncio.gather(*map(work, "aaaabbc"))
+        assert queue.waiting == 0
+        return "".join(order)
+
+    assert virtualtime.run(scenario()) == "abcabaa"
 
 
-async def test_a_turn_ends_after_its_share_where_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long turn is told to end once another tenant waits, and not for a further one of the same tenant."""
-    monkeypatch.setattr(turns, "SHARE", 0.0)
-    queue, ended = Turns(), asyncio.Event()
+def test_a_turn_ends_for_another_tenant() -> None:
+    """A turn is told once to end when another tenant's share of time begins, and not for a further one of the same."""
 
-    async def work(tenant: str) -> None:
-        async with queue.turn(tenant, _later()):
-            pass
+    async def scenario() -> list[float]:
+        loop, queue, ends = asyncio.get_running_loop(), Turns(), list[float]()
 
-    async with asyncio.TaskGroup() as group, queue.turn("a", _later()) as turn:
-        turn.end = ended.set
-        group.create_task(work("a"))
-        await _wait_for(queue, 1)
-        await asyncio.sleep(0.01)
-        alone = ended.is_set()
-        group.create_task(work("b"))
-        async with asyncio.timeout(60):
-            await ended.wait()
+        async def work(tenant: str, seconds: float) -> None:
+            with suppress(NoTurnError):
+                async with queue.turn(tenant, loop.time() + seconds):
+                    pass
 
-    assert alone is False
+        async with queue.turn("a", _later()) as turn:
+            turn.end = lambda: ends.append(loop.time())
+            first = asyncio.create_task(work("a", 60))
+            await asyncio.sleep(10)
+            others = asyncio.gather(work("b", 8), work("b", 8))
+            await asyncio.sleep(6)
+        await asyncio.gather(first, others)
+        return ends
+
+    assert virtualtime.run(scenario()) == [14.0]
 
 
 async def test_no_turn_after_the_deadline() -> None:

@@ -81,7 +81,10 @@ async def test_a_body_that_does_not_come_ends_with_the_deadline(serve: Serve, se
         reply = await wire.reply()
         passed = loop.time() - started
 
-    assert (reply.status, reply.text) == (408, "The body did not arrive within the time-out.\n")
+    assert (reply.status, reply.text) == (
+        408,
+        "The body did not arrive within 0.3 s (listen.bodySeconds, or the caller's ?timeout=).\n",
+    )
     assert 0.25 < passed < DEFAULT_TIMEOUT
     assert running.state.in_flight == 0
 
@@ -101,7 +104,7 @@ async def test_a_body_that_the_service_did_not_read_in_time(serve: Serve) -> Non
     assert (reply.status, reply.headers["retry-after"], reply.text) == (
         503,
         "1",
-        "Too many requests at once; try again.\n",
+        "Too much at once: the body was not read within listen.bodySeconds or ?timeout=; try again.\n",
     )
     assert 'cks_admission_no_room_total{limit="time"} 1.0' in running.metrics.expose().decode().splitlines()
 
@@ -121,7 +124,7 @@ async def test_a_call_over_capacity_is_told_to_come_again(serve: Serve) -> None:
     assert (second.status, second.headers["retry-after"], second.text) == (
         503,
         "1",
-        "Too many requests at once; try again.\n",
+        "Too much at once: over listen.maxInFlight calls; try again.\n",
     )
     assert in_flight == 1
     assert answer_of((await first).body)["allowed"] is True

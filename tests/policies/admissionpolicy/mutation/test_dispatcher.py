@@ -49,6 +49,13 @@ def test_each_mutation_sees_what_the_last_one_left() -> None:
     assert OBJECT["data"] == {"a": "1"}
 
 
+def test_the_time_of_each_policy_is_told() -> None:
+    """After each policy, in both rounds, in the order of application; also after one that fails."""
+    laps: list[str] = []
+    applied(mutating(ERROR, failure_policy="Ignore"), mutating(add("b"), name="q"), lap=laps.append)
+    assert laps == ["p", "q", "p", "q"]
+
+
 def test_what_fails_is_left_out_and_the_rest_is_applied() -> None:
     """Under Fail it refuses the request, under Ignore it is only noted."""
     fails = applied(mutating(ERROR, add("c")))

@@ -1,0 +1,184 @@
+"""Who is next, and when a turn ends for others: nobody is kept out by tenants that ask all the time.
+
+Whole minutes pass in virtual time, with the real queue.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+from support import virtualtime
+
+from webhook.heavy import fairness
+from webhook.heavy.fairness import HALF_LIFE, LEAST, Claim, Use
+from webhook.heavy.turns import NoTurnError, Turns
+
+_TIMEOUT = 5.0  # of a call, as entries that fail closed are registered
+
+
+class _Cloud:
+    """Tenants whose reviews take a time each. answered: how many were judged to their end, by tenant; likewise lost."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.answered: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+
+    async def review(self, tenant: str, seconds: float, patience: float = _TIMEOUT) -> None:
+        """One review, which ends when its turn or its time does."""
+        deadline = asyncio.get_running_loop().time() + patience
+        whole = False
+        try:
+            async with self.turns.turn(tenant, deadline) as turn:
+                ended = asyncio.Event()
+                turn.end = ended.set
+                done = asyncio.get_running_loop().time() + seconds
+                try:
+                    async with asyncio.timeout_at(min(done, deadline)):
+                        await ended.wait()
+                except TimeoutError:
+                    whole = done < deadline
+        except NoTurnError:
+            pass
+        (self.answered if whole else self.lost)[tenant] += 1
+
+    async def flood(self, tenant: str, seconds: float, callers: int, patience: float = _TIMEOUT) -> None:
+        """Reviews, one after another from each caller, without end."""
+
+        async def call() -> None:
+            while True:
+                await self.review(tenant, seconds, patience)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(call() for _ in range(callers)))
+
+    async def after(self, seconds: float, *floods: Any) -> None:
+        """Floods, with the arguments of each, and their counts after a while."""
+        tasks = [asyncio.create_task(self.flood(*flood)) for flood in floods]
+        await asyncio.sleep(seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("patience", [_TIMEOUT, 30.0])
+@pytest.mark.parametrize("floods", [1, 3, 8])
+def test_tenants_that_flood_keep_nobody_else_out(floods: int, patience: float) -> None:
+    """However many namespaces ask all the time for all of it, every review of another one is judged to its end."""
+
+    async def people(cloud: _Cloud) -> None:
+        while True:
+            await asyncio.sleep(9)
+            await cloud.review("person", 0.4)
+
+    async def scenario() -> tuple[bool, int]:
+        cloud = _Cloud()
+        person = asyncio.create_task(people(cloud))
+        await cloud.after(200, *((f"flood-{number}", 60.0, 4, patience) for number in range(floods)))
+        person.cancel()
+        return cloud.answered["person"] >= 15, cloud.lost["person"]
+
+    assert virtualtime.run(scenario()) == (True, 0)
+
+
+@pytest.mark.parametrize("others", range(1, 8))
+def test_tenants_that_begin_at_once_share_their_time(others: int) -> None:
+    """Who comes behind others that have used nothing yet, too, has a turn before its time is over."""
+
+    async def scenario() -> Counter[str]:
+        cloud = _Cloud()
+        await asyncio.gather(
+            *(cloud.review(f"flood-{number}", 60.0) for number in range(others)), cloud.review("person", 0.5)
+        )
+        return cloud.answered
+
+    assert virtualtime.run(scenario()) == Counter(["person"])
+
+
+def test_many_quick_ones_are_all_answered() -> None:
+    """Ten namespaces whose reviews take less than their shares lose none."""
+
+    async def scenario() -> Counter[str]:
+        cloud = _Cloud()
+        await asyncio.gather(*(cloud.review(f"team-{number}", 0.4) for number in range(10)))
+        return cloud.lost
+
+    assert virtualtime.run(scenario()) == Counter()
+
+
+@pytest.mark.parametrize(("tenants", "callers"), [(1, 4), (4, 1), (4, 4), (8, 1)])
+def test_a_flood_is_not_all_in_vain(tenants: int, callers: int) -> None:
+    """Where more is asked than there is time for, most of the time goes into reviews that are judged to their end."""
+
+    async def scenario() -> Counter[str]:
+        cloud = _Cloud()
+        await cloud.after(200, *((f"team-{number}", 2.4, callers) for number in range(tenants)))
+        return cloud.answered
+
+    answered = virtualtime.run(scenario())
+
+    assert sum(answered.values()) * 2.4 > 200 / 2
+    assert len(answered) == tenants
+
+
+def test_a_tenant_alone_has_all_of_it() -> None:
+    """No turn ends for a further review of the same tenant."""
+
+    async def scenario() -> Counter[str]:
+        cloud = _Cloud()
+        await asyncio.gather(*(cloud.review("team", 2.0) for _ in range(2)))
+        return cloud.answered
+
+    assert virtualtime.run(scenario()) == Counter(team=2)
+
+
+def test_the_end_of_a_turn() -> None:
+    """It is an even share of the time of who waits, later for who has used much, and never too early to do anything."""
+    use, turn = Use(), Claim("turn", 10.0, 40.0)
+    use.add("turn", 2.0, 10.0)
+    use.add("heavy", 4.0, 10.0)
+    light, late, heavy = Claim("light", 9.0, 16.0), Claim("late", 10.2, 10.4), Claim("heavy", 10.0, 12.0)
+    ends = [fairness.end(turn, others, use, 10.0) for others in ([], [light], [light, light], [late], [heavy])]
+
+    assert ends == [math.inf, 13.0, 12.0, 10.0 + LEAST, 16.0]
+
+
+def test_the_order_of_turns() -> None:
+    """Who has used least is first, then who came first; a tenant stands there once, with its first claim."""
+    use = Use()
+    use.add("much", 1.5, 0.0)
+    use.add("some", 1.0, 0.0)
+    waiting = [Claim(tenant, 0.0, 5.0) for tenant in ("much", "some", "much", "none", "new", "some")]
+
+    assert fairness.queue(waiting, use, 4.0) == [waiting[number] for number in (3, 4, 1, 0)]
+
+
+def test_late_claims_of_floods() -> None:
+    """What has little time left comes after all that has more, if its tenant has used much."""
+    use = Use()
+    use.add("much", 9.0, 4.0)
+    use.add("more", 10.0, 4.0)
+    use.add("little", 1.0, 4.0)
+    waiting = [
+        Claim("much", 0.0, 5.0),
+        Claim("little", 0.0, 5.0),
+        Claim("more", 0.0, 5.0),
+        Claim("more", 3.0, 8.0),
+    ]
+
+    assert fairness.queue(waiting, use, 4.0) == [waiting[number] for number in (1, 3, 0)]
+
+
+def test_use_fades() -> None:
+    """Use counts half after its half-life, and what is left of nothing is forgotten."""
+    use = Use()
+    for number in range(1000):
+        use.add(f"t{number}", 0.1, 0.0)
+    use.add("team", 4.0, 0.0)
+    halves = [use.of("team", HALF_LIFE * times) for times in range(3)]
+    use.add("other", 1.0, HALF_LIFE * 8)
+
+    assert halves == pytest.approx([4.0, 2.0, 1.0])
+    assert use._seconds == pytest.approx({"team": 4.0 / 256, "other": 1.0})

@@ -8,12 +8,15 @@ from __future__ import annotations
 import atexit
 import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
+from typing import TypeVar
 
 from policies.engine.timelimit import PostponedError, TimeLimitError
+
+T = TypeVar("T")
 
 # Processor time, which passes only while this process runs: a review is not heavy because the kernel let others run.
 TICK = 0.015
@@ -24,7 +27,7 @@ SLICE = 2
 class Ticks:
     """Counts processor time by a timer of the kernel, so that looking at it costs nothing.
 
-    current: the slice that runs, which each tick may end; None once one has.
+    current: the slice that runs, which each tick may end.
     """
 
     def __init__(self) -> None:
@@ -40,18 +43,22 @@ class Ticks:
 
     def _tick(self, _signal: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.current is not None and self.current.is_over and not _is_lost(frame):
-            # Where this is raised, the slice's own end may not run any more, and the next tick would end other work.
-            self.current = None
+        if self.current is not None and self.current.is_over and _is_evaluation(frame):
             raise PostponedError
 
 
-def _is_lost(frame: FrameType | None) -> bool:
-    """Whether what is raised in a frame is only printed: in finalizers, and in callbacks of the garbage collector."""
+def _is_evaluation(frame: FrameType | None) -> bool:
+    """Whether what is raised in a frame ends the evaluation of a slice.
+
+    In finalizers and in callbacks of the garbage collector it would only be printed. So it is in callbacks of weak
+    references, which cannot be told from other functions; there the next tick is the one that ends the slice.
+    """
     callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None:
-        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
+        if frame.f_code is Slice.run.__code__:
             return True
+        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
+            return False
         frame = frame.f_back
     return False
 
@@ -71,15 +78,15 @@ class Slice:
         self._left = SLICE
         self._end = 0
 
-    def begin(self) -> None:
-        """Begin an evaluation."""
+    def run(self, evaluation: Callable[[], T]) -> T:
+        """The result of an evaluation. Raises PostponedError after the time."""
         self._end = self._ticks.count + self._left
         self._ticks.current = self
-
-    def end(self) -> None:
-        """End an evaluation."""
-        self._ticks.current = None
-        self._left = self._end - self._ticks.count
+        try:
+            return evaluation()
+        finally:
+            self._ticks.current = None
+            self._left = self._end - self._ticks.count
 
     @property
     def is_over(self) -> bool:

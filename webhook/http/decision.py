@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -92,14 +93,11 @@ class Judge:
         laps = self._metrics.rule_times
         facts = replace(served.facts, expired=time, skipped=self._slow.skipped, lap=laps)
         while True:
-            time.begin()
             laps.begin()
             try:
-                return _run(request, route, facts, served)
+                return time.run(partial(_run, request, route, facts, served))
             except Missing as missing:
                 key = missing.key
-            finally:
-                time.end()
             facts = await self._entered(facts, key, served.resolver, deadline)
 
     async def _entered(self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float) -> Facts:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from certs.errors import PemError
-from certs.x509.authority import new_authority
+from certs.x509.authority import CLOCK_SKEW, new_authority
 from certs.x509.bundle import Bundle, merge
 from certs.x509.certificate import issued_by
 from certs.x509.pem import load_certificates
@@ -244,8 +244,8 @@ def test_a_roll_out(installed: Release, writing: Load) -> None:
 
 def aged(now: datetime, seconds: float) -> Authority:
     """Return a CA of which two thirds are over in so many seconds."""
-    life, skew = timedelta(days=300), timedelta(hours=1)
-    return new_authority(now + timedelta(seconds=seconds) + skew - (life + skew) * 2 / 3, lifetime=life)
+    life = timedelta(days=300)
+    return new_authority(now + timedelta(seconds=seconds) + CLOCK_SKEW - (life + CLOCK_SKEW) * 2 / 3, lifetime=life)
 
 
 def authority(installed: Release) -> Certificate:

@@ -18,7 +18,7 @@ from support.builders import pod
 from support.service.reviews import body
 
 from benchmarks.load import context
-from certs.x509.authority import new_authority
+from certs.x509.authority import CLOCK_SKEW, new_authority
 from certs.x509.bundle import Bundle, merge
 from faults import documents
 from faults.background import Background
@@ -82,7 +82,7 @@ class Soak:
 
     def _rotate(self) -> None:
         """Let the CA be one of which two thirds are over, so that another takes its place."""
-        life, skew = timedelta(days=300), timedelta(hours=1)
+        life, skew = timedelta(days=300), CLOCK_SKEW
         now = datetime.now(UTC)
         ageing = new_authority(now + skew - (life + skew) * 2 / 3, lifetime=life)
         trusted = Bundle.from_pem(self._release.secret()["ca-bundle.crt"])

@@ -42,7 +42,7 @@ DEFAULT_TIMEOUT = 10.0
 # The API server's maximum for a webhook. A longer time-out would only occupy a place.
 LONGEST_TIMEOUT = 30.0
 # Subtracted from the caller's time-out, so that the answer arrives before the caller gives up.
-MARGIN = 0.1
+MARGIN = 0.25
 RETRY_AFTER = "1"
 _SHORTAGES: Mapping[Shortage, str] = {
     "bytes": "bodies of over listen.maxBytesInFlight",

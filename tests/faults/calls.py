@@ -83,6 +83,11 @@ class Calls:
         parts += [f"{len(self.wrong)} wrong verdicts ({self.wrong[0]})"] if self.wrong else []
         return "; ".join(parts) or f"nothing of {len(self.seconds):,} calls"
 
+    @property
+    def flawless(self) -> bool:
+        """Whether every call was answered rightly."""
+        return not self.lost and not self.wrong
+
     def slow(self, name: str, seconds: float = _PROMPT_SECONDS) -> tuple[str, ...]:
         """Of the promises that 99 of 100 answers came within seconds, and none too late, those that did not hold."""
         return broken(

@@ -48,7 +48,7 @@ async def _stall(process: Process) -> Result:
         broken=broken(
             {
                 "/livez answers": bool(alive.seconds) and not alive.lost,
-                "no write lost or misjudged": not guard.lost and not guard.wrong,
+                "no write lost or misjudged": guard.flawless,
                 "a heavy write is answered": not all(what.startswith(_UNANSWERED) for what in answers),
             }
         ),

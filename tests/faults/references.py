@@ -86,7 +86,7 @@ def _parameters(site: Site, count: int) -> Result:
             {
                 "few connections": opened <= _MOST_CONNECTIONS,
                 "the Lease is renewed": age < _LEASE_SECONDS,
-                "no call lost or misjudged": not calls.lost and not calls.wrong,
+                "no call lost or misjudged": calls.flawless,
             }
         ),
     )
@@ -141,8 +141,8 @@ def _access(site: Site, fault: Callable[[FakeApi], None]) -> Result:
         slow=(*guard.slow("guard"), *asked.slow("refusals", _CHECK_SECONDS)),
         broken=broken(
             {
-                "no other call lost or misjudged": not guard.lost and not guard.wrong,
-                "what needs a check is refused in time": bool(asked.seconds) and not asked.lost and not asked.wrong,
+                "no other call lost or misjudged": guard.flawless,
+                "what needs a check is refused in time": bool(asked.seconds) and asked.flawless,
                 "/livez answers": not alive.lost,
             }
         ),

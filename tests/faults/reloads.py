@@ -66,7 +66,7 @@ async def _edits(process: Process, site: Site) -> Result:
         slow=calls.slow("answers"),
         broken=broken(
             {
-                "no review lost or misjudged": not calls.lost and not calls.wrong,
+                "no review lost or misjudged": calls.flawless,
                 "memory flat": last[0] < first[0] * _GROWTH,
                 "descriptors flat": last[1] <= first[1] + 5,
             }
@@ -108,7 +108,7 @@ async def _vanishing(process: Process) -> Result:
         lost=calls.summary,
         healthy=time.monotonic() - back,
         slow=calls.slow("answers"),
-        broken=broken({"no review lost or misjudged": not calls.lost and not calls.wrong, "it is said": bool(said)}),
+        broken=broken({"no review lost or misjudged": calls.flawless, "it is said": bool(said)}),
     )
 
 

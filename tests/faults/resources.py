@@ -34,12 +34,7 @@ def family(pid: int) -> list[int]:
 
 def resident(pid: int) -> int:
     """The memory that a process and its children have resident and share with nobody, in bytes."""
-    total = 0
-    for each in family(pid):
-        with suppress(OSError):
-            lines = Path(f"/proc/{each}/smaps_rollup").read_text(encoding="utf-8").splitlines()
-            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
-    return total
+    return _memory(pid, "smaps_rollup", "Pss:")
 
 
 def descriptors(pid: int) -> int:
@@ -91,7 +86,7 @@ class Memory:
     def peak(self) -> Peak:
         """The peak until now."""
         if self._directory is None:
-            return Peak(sum(map(_peak_of, self._held)), "none, only measured", 0)
+            return Peak(sum(_memory(pid, "status", "VmHWM:") for pid in self._held), "none, only measured", 0)
         most = int((self._directory / "memory.max_usage_in_bytes").read_text())
         control = dict(line.split() for line in (self._directory / "memory.oom_control").read_text().splitlines())
         return Peak(most, "held by the kernel", int(control.get("oom_kill", 0)))
@@ -113,10 +108,11 @@ def limited(size: int) -> Iterator[Memory]:
         directory.rmdir()
 
 
-def _peak_of(pid: int) -> int:
-    peaks = 0
+def _memory(pid: int, file: str, field: str) -> int:
+    """The sum of a field of a file in `/proc` over a process and its children, in bytes; it is there in kilobytes."""
+    total = 0
     for each in family(pid):
         with suppress(OSError):
-            lines = Path(f"/proc/{each}/status").read_text(encoding="utf-8").splitlines()
-            peaks += sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1024
-    return peaks
+            lines = Path(f"/proc/{each}/{file}").read_text(encoding="utf-8").splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+    return total

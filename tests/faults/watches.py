@@ -67,7 +67,7 @@ def _cut_off(process: Process, calls: Calls, said: str, healthy: float) -> Resul
         slow=calls.slow("guard"),
         broken=broken(
             {
-                "no call lost or misjudged": not calls.lost and not calls.wrong,
+                "no call lost or misjudged": calls.flawless,
                 "it says for how long": "longer than cluster.cutOffSeconds" in reason,
                 "a log line names the failed watches": "watch failed" in logged,
             }
@@ -108,7 +108,7 @@ def gone(site: Site) -> Result:
         lost=calls.summary,
         healthy=healthy,
         slow=calls.slow("guard"),
-        broken=broken({"410 was met": expired > 0, "no call lost or misjudged": not calls.lost and not calls.wrong}),
+        broken=broken({"410 was met": expired > 0, "no call lost or misjudged": calls.flawless}),
     )
 
 
@@ -148,7 +148,7 @@ def restarted_api_server(site: Site) -> Result:
         slow=calls.slow("guard"),
         broken=broken(
             {
-                "no call lost or misjudged": not calls.lost and not calls.wrong,
+                "no call lost or misjudged": calls.flawless,
                 "lists come from the cache": stored < _WORKERS,
                 "no process died": not died,
             }

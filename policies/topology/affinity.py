@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from policies.engine.request import JsonObject
 from policies.topology import term
+from policies.topology.gang.address import Address
 from policies.topology.term import Term
 
 RECORD = "cks-admission.dev/topology"
@@ -41,13 +42,15 @@ class Replacement(
 class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The terms that were written into one template. created: the outermost map that had to be created for them.
 
-    earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them.
+    earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them. domain:
+    the chosen domain that the terms stand for: the nearest that holds the whole gang.
     """
 
     required: tuple[Replacement, ...] = ()
     preferred: tuple[Any, ...] = ()
     created: Created = ""
     earlier: tuple[RecordEntry, ...] = ()
+    domain: Address = ()
 
 
 NOTHING = RecordEntry()

@@ -9,8 +9,10 @@ from policies.topology.gang.gang import GangKey, Member
 
 
 class Promise(Struct, frozen=True):
-    """The Pods of a gang that are still to be bound. members: with the counts that are left. until: seconds since the
-    epoch at which it ends by itself."""
+    """The Pods of a gang that are still to be bound.
+
+    members: with the counts that are left. until: seconds since the epoch at which it ends by itself.
+    """
 
     key: GangKey
     address: Address

@@ -1,4 +1,4 @@
-"""What the inventory follows, by the settings. Pure."""
+"""The workloads that the inventory follows, by the settings. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,6 @@ _UNCOUNTED: Final = frozenset(
         *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster")),
     }
 )
-
-
-def follows(settings: Settings) -> bool:
-    """Whether there is to be an inventory: domains are chosen from it, and there is a cluster to follow."""
-    cluster, chosen = settings.cluster, settings.topology
-    return bool(cluster.kubeconfig or cluster.in_cluster) and "off" not in (chosen.action, chosen.inventory)
 
 
 def workloads(settings: Settings) -> Sequence[Workload]:

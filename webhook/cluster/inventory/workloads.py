@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import msgspec
 import structlog
 
-from policies.engine.request import JsonObject
 from policies.topology.affinity import RECORD
+from policies.topology.gang.membership import LEADER_WORKER_SET
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, kinds, versions
-from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, whole
+from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, whole
 from webhook.cluster.inventory.entries import Entries
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 GroupKind = tuple[str, str]
 NamespacedName = tuple[str, str]
-Follower = Callable[[GroupKind], Entries[Object, NamespacedName]]
-"""The sink for the objects of a kind: `WholeObject`s with their apiVersion and kind, and others without a record."""
+Sink = Entries[WholeObject, NamespacedName]
+"""The sink for the objects of a kind, which have their apiVersion and kind."""
 
 # How soon a new or removed CustomResourceDefinition is noticed. Most clusters lack most of the kinds, and nothing but
 # what is promised depends on it.
@@ -33,21 +33,34 @@ _RECORD = RECORD.encode()
 _OBJECT = msgspec.json.Decoder(Object)
 
 
+class _OwnedMetadata(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    owner_references: list[dict[str, Any]] | None = None
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMetadata
+
+
+_OWNED = msgspec.json.Decoder(_Owned)
+
+
 class _Watch(NamedTuple):
     """A kind that is followed."""
 
     served: ServedKind
-    reflector: Reflector[Object]
+    reflector: Reflector[WholeObject]
     task: asyncio.Task[NoReturn]
 
 
 class Workloads:
-    """The workloads of several API groups. kinds: those to follow. follower: makes the sink of a kind."""
+    """The workloads of several API groups. kinds: those to follow. sink: makes the sink of a kind."""
 
     def __init__(self, api: Connection, kinds: Iterable[GroupKind], follower: Follower, clock: Clock) -> None:
-        sinks: dict[str, dict[str, Entries[Object, NamespacedName]]] = {}
+        sinks: dict[str, dict[str, Sink]] = {}
         for group, kind in kinds:
-            sinks.setdefault(group, {})[kind] = follower((group, kind))
+            sinks.setdefault(group, {})[kind] = sink((group, kind))
         self._groups = [_Group(api, group, own, clock) for group, own in sinks.items()]
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
@@ -72,7 +85,7 @@ class _Group:
     """The workloads of one API group. sinks: by kind."""
 
     def __init__(
-        self, api: Connection, name: str, sinks: Mapping[str, Entries[Object, NamespacedName]], clock: Clock
+        self, api: Connection, name: str, sinks: Mapping[str, Sink], clock: Clock
     ) -> None:
         self.name = name or "the core group"
         self._group = name
@@ -106,7 +119,7 @@ class _Group:
         """What is not followed, with reasons and remedies."""
         return [*self._discovery.problems(), *map(_problem, self._failing())]
 
-    def _failing(self) -> Sequence[Reflector[Object]]:
+    def _failing(self) -> Sequence[Reflector[WholeObject]]:
         return [watch.reflector for watch in self._watches.values() if watch.reflector.problem]
 
     async def _served(self) -> Mapping[str, ServedKind]:
@@ -130,42 +143,35 @@ class _Group:
     def _watch(self, kind: str, served: ServedKind) -> _Watch:
         name = f"{served.resource}.{self._group}".rstrip(".")
         version = served.root.removeprefix("/apis/").removeprefix("/api/")
-        resource = FollowedResource(name, lambda raw: _recorded(raw, {"apiVersion": version, "kind": kind}))
+        resource = FollowedResource(name, _decoder(version, kind))
         reflector = Reflector(self._api, resource, served.path(""), self._sinks[kind], self._clock)
         return _Watch(served, reflector, asyncio.create_task(reflector.run(), name=name))
 
 
-def sink(
-    put: Callable[[JsonObject], object], drop: Callable[[NamespacedName], object], known: Callable[[], Iterable[NamespacedName]]
-) -> Entries[Object, NamespacedName]:
-    """The sink of a kind, from what is done with workloads that have a record and with those that have none.
+def _decoder(version: str, kind: str) -> Callable[[msgspec.Raw], WholeObject]:
+    """Decodes an object with its type, which items of a list lack.
 
-    known: the keys of the former.
+    It is whole if the placement of its Pods is on record, or may be that of its Pods' own records; else it has only its
+    name and owners, which tell whose Pods are whose.
     """
+    typed = {"apiVersion": version, "kind": kind}
+    counts = kind == LEADER_WORKER_SET[1]
 
-    def take(item: Object) -> None:
-        if isinstance(item, WholeObject):
-            put(item.content)
-        else:
-            drop(key_of(item))
+    def decode(raw: msgspec.Raw) -> WholeObject:
+        item = whole(raw) if counts or _RECORD in bytes(raw) else _owned(raw)
+        item.content = {**typed, **item.content}
+        return item
 
-    def retain(keys: Iterable[NamespacedName]) -> None:
-        for key in set(known()).difference(keys):
-            drop(key)
-
-    return Entries(key_of, take, drop, retain)
+    return decode
 
 
-def _recorded(raw: msgspec.Raw, typed: JsonObject) -> Object:
-    """A whole object with its type, which items of a list lack; of an object without a record only the metadata."""
-    if _RECORD not in bytes(raw):
-        return _OBJECT.decode(raw)
-    item = whole(raw)
-    item.content = {**typed, **item.content}
-    return item
+def _owned(raw: msgspec.Raw) -> WholeObject:
+    """An object with its name and owners."""
+    owned = _OWNED.decode(raw)
+    return WholeObject(_OBJECT.decode(raw).metadata, msgspec.to_builtins(owned))
 
 
-def _problem(reflector: Reflector[Object]) -> str:
+def _problem(reflector: Reflector[WholeObject]) -> str:
     name = reflector.resource.name
     right = f"; a ClusterRole must allow the service's account to list and watch {name}"
     return f"{name}: {reflector.problem}{right if reflector.status == 403 else ''}"

@@ -21,8 +21,8 @@ MOST = 1000
 
 # A gang that fits nowhere now takes no room yet, and its request may be refused for that.
 _PROMISED: frozenset[Outcome] = frozenset({"fits", "preempts"})
-# Where the API server makes up the name, the key has only the name's beginning, which several workloads may have at the
-# same time. No name contains this.
+# Where the API server makes up the name, the key has none or its beginning, which several workloads may have at the same
+# time. No name contains this.
 _NUMBERED = "#"
 
 
@@ -56,8 +56,7 @@ class Answers:
         forgotten, which asked for about the same.
         """
         if self._promises.pop(workload, None) is None and beginning:
-            numbered = f"{beginning}{_NUMBERED}"
-            alike = (key for key in self._promises if _is_numbered(key, workload, numbered))
+            alike = (key for key in self._promises if _may_be(key, workload, beginning))
             self._promises.pop(next(alike, workload), None)
 
     def promises(self, now: float) -> Iterator[Promise]:
@@ -85,5 +84,7 @@ def _promises(own: GangKey, key: ChoiceKey, choices: Sequence[Choice], until: fl
             yield Promise(own, address, members, until)
 
 
-def _is_numbered(key: GangKey, workload: GangKey, numbered: str) -> bool:
-    return key.name.startswith(numbered) and replace(key, name="") == replace(workload, name="")
+def _may_be(key: GangKey, workload: GangKey, beginning: str) -> bool:
+    """Whether a key without a whole name may be that of a workload whose name begins like this."""
+    start, numbered, _ = key.name.partition(_NUMBERED)
+    return bool(numbered) and start in ("", beginning) and replace(key, name="") == replace(workload, name="")

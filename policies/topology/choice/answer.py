@@ -9,9 +9,9 @@ import numpy as np
 from policies.topology.choice.choice import MOST_CONSIDERED, Candidate, Choice
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.layout import WHOLE
-from policies.topology.choice.preferred import preferred
+from policies.topology.choice.pack.room import Room
+from policies.topology.choice.preference import preferred
 from policies.topology.choice.question import Question
-from policies.topology.choice.room import Room
 from policies.topology.choice.stock import Integers
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import PODS, Amounts

@@ -7,12 +7,12 @@ from itertools import groupby, islice
 
 import numpy as np
 
-from policies.topology.choice import spread
-from policies.topology.choice.exact import Budget, packing
 from policies.topology.choice.layout import Layout
 from policies.topology.choice.order import ordered
-from policies.topology.choice.pack import capacities, hopeful, pack, placed
-from policies.topology.choice.room import Room
+from policies.topology.choice.pack import spread
+from policies.topology.choice.pack.exact import Budget, packing
+from policies.topology.choice.pack.greedy import capacities, hopeful, pack, placed
+from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers, Mask
 
 _MOST_TIES = 20

@@ -8,8 +8,8 @@ import numpy as np
 
 from policies.topology.choice.address import Addresses, Values
 from policies.topology.choice.layout import Atlas, Layout
-from policies.topology.choice.promised import Promised, requests
-from policies.topology.choice.room import Room, alike
+from policies.topology.choice.pack.room import Room, alike
+from policies.topology.choice.reservation import Reservations, requests
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import GangKey, Member, Tier
@@ -24,7 +24,7 @@ class Ground:
         self._atlas = atlas
         self._values = Values(stock)
         self._order = self._atlas.order(stock)
-        self._promised = Promised(stock, promises, self._values, self._order)
+        self._promised = Reservations(stock, promises, self._values, self._order)
         self._layouts: dict[tuple[Tier, ...], Addresses] = {}
 
     def addresses(self, tiers: tuple[Tier, ...]) -> Addresses:

@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 
 from policies.topology.choice.domains import Domains
-from policies.topology.choice.exact import Budget
 from policies.topology.choice.ground import Ground
 from policies.topology.choice.layout import WHOLE
 from policies.topology.choice.measure import devices, measure
-from policies.topology.choice.room import Room
+from policies.topology.choice.pack.exact import Budget
+from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from policies.topology.choice.choice import Choice
 from policies.topology.choice.ground import Ground
 from policies.topology.choice.layout import Atlas
-from policies.topology.choice.placing import place
+from policies.topology.choice.place import place
 from policies.topology.choice.stock import Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang

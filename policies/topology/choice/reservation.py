@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.topology.choice.address import Values
-from policies.topology.choice.pack import pack
-from policies.topology.choice.room import Room
+from policies.topology.choice.pack.greedy import pack
+from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.promise import Promise
@@ -24,7 +24,7 @@ class _Taken(NamedTuple):
     amounts: Integers
 
 
-class Promised:
+class Reservations:
     """Promises with each Pod given a place in the promised domain, one promise after the other.
 
     Pods for which there is no room left take none: then the domain is full anyway.

@@ -12,8 +12,8 @@ from policies.topology.choice.choice import MOST_CONSIDERED, Choice
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.ground import Ground
 from policies.topology.choice.order import ordered
+from policies.topology.choice.pack.room import Room
 from policies.topology.choice.question import Question
-from policies.topology.choice.room import Room
 from policies.topology.choice.stock import Integers
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang

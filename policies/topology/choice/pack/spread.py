@@ -6,9 +6,9 @@ from itertools import combinations
 
 import numpy as np
 
-from policies.topology.choice.exact import Budget, packing
-from policies.topology.choice.pack import capacities, pack
-from policies.topology.choice.room import Room
+from policies.topology.choice.pack.exact import Budget, packing
+from policies.topology.choice.pack.greedy import capacities, pack
+from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers
 
 _MOST_SETS = 64

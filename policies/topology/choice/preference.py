@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.topology.choice.layout import WHOLE
+from policies.topology.choice.pack.room import Room
+from policies.topology.choice.pack.spread import fewest
 from policies.topology.choice.question import Question
-from policies.topology.choice.room import Room
-from policies.topology.choice.spread import fewest
 from policies.topology.gang.address import Address
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.topology.choice.room import Room, capacity
+from policies.topology.choice.pack.room import Room, capacity
 from policies.topology.choice.stock import Codes, Integers, Mask
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.topology.choice.room import Room
+from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Integers
 
 _Pods = tuple[int, ...]

@@ -183,8 +183,8 @@ def test_the_whole_pod_is_resized() -> None:
         pytest.param(
             "nvidia.com/gpu", "1.5", "nvidia.com/gpu is '1.5'; a whole number of devices was expected", id="part"
         ),
-        pytest.param("cpu", "many", "'many' is no amount; one such as 8, 500m or 1.5Gi was expected", id="word"),
-        pytest.param("memory", "-1", "'-1' is no amount; one such as 8, 500m or 1.5Gi was expected", id="negative"),
+        pytest.param("cpu", "many", "cpu is 'many'; an amount such as 8, 500m or 1.5Gi was expected", id="word"),
+        pytest.param("memory", "-1", "memory is '-1'; an amount such as 8, 500m or 1.5Gi was expected", id="negative"),
     ],
 )
 def test_a_malformed_amount_is_told(name: str, quantity: str, message: str) -> None:

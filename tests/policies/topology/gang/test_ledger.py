@@ -2,93 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.builders import FACTS, WORKLOADS
+from support.builders import FACTS
+from support.gangs import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
 
-from policies.engine.match import SelectorRequirement
-from policies.topology.affinity import RECORD, with_terms, write_record
-from policies.topology.gang.address import Step
+from policies.topology.affinity import RECORD
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang, GangKey, Member
-from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.promise import Promise
 
-START = 1_800_000_000.0
-RACK = (Step(1, ("rack",), ("12",)),)
 _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
-_CONTAINERS = [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]
-
-
-def at(seconds: float) -> str:
-    """A time as the API server writes it, in seconds after START."""
-    return datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def placed(path: str, rack: str = "12") -> tuple[dict[str, Any], dict[str, str]]:
-    """A template whose Pods are kept in a rack, and the annotation that records it."""
-    affinity, entry = with_terms(None, [(SelectorRequirement("rack", "In", (rack,)),)], [])
-    domain = (Step(1, ("rack",), (rack,)),)
-    return (
-        {"spec": {"containers": _CONTAINERS, "affinity": affinity}},
-        {RECORD: write_record({path: replace(entry, domain=domain)})[0]},
-    )
-
-
-def workload(kind: str, name: str, spec: dict[str, Any], annotations: dict[str, str], **more: Any) -> dict[str, Any]:
-    """A workload that was created at START; `kind` as apiVersion/kind."""
-    version, _, short = kind.rpartition("/")
-    metadata = {"namespace": "ns", "name": name, "creationTimestamp": at(0), "annotations": annotations}
-    return {
-        "apiVersion": version,
-        "kind": short,
-        "metadata": {**metadata, **more.pop("metadata", {})},
-        "spec": spec,
-        **more,
-    }
-
-
-def job(name: str = "a", pods: int = 4, **more: Any) -> dict[str, Any]:
-    """A placed Job."""
-    template, annotations = placed("spec.template")
-    spec = {"parallelism": pods, "completions": pods, "template": template, **more.pop("spec", {})}
-    return workload("batch/v1/Job", name, spec, annotations, **more)
-
-
-def pod(
-    name: str, owner: str = "batch/v1/Job/a", *, node: str = "n", created: float = 0, **more: Any
-) -> dict[str, Any]:
-    """A Pod of a workload, bound unless `node` is empty."""
-    version, kind, controller = owner.rsplit("/", 2) if owner else ("", "", "")
-    metadata: dict[str, Any] = {
-        "namespace": "ns",
-        "name": name,
-        "creationTimestamp": at(created),
-        **more.pop("metadata", {}),
-    }
-    if owner:
-        metadata["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": controller, "controller": True}]
-    return {"metadata": metadata, "spec": {"nodeName": node, **more.pop("spec", {})}, **more}
-
-
-def ledger(*objects: dict[str, Any]) -> Ledger:
-    """A ledger that has seen workloads and Pods in their order."""
-    made = Ledger(WORKLOADS, Cluster(FACTS))
-    for obj in objects:
-        if "kind" in obj:
-            made.put(obj)
-        else:
-            made.put_pod(obj)
-    return made
-
-
-def counts(made: Ledger, after: float = 1) -> dict[str, int]:
-    """The Pods that are promised some seconds after START by the paths of their templates."""
-    promises = made.promises(START + after)
-    return {demand.path: demand.count for promise in promises for demand in promise.members}
 
 
 def _member(path: str, count: int, template: dict[str, Any]) -> Member:
@@ -196,7 +122,7 @@ def test_roles() -> None:
     """Pods take from the share of their own template."""
     template, annotations = placed("spec.replicatedJobs[1].template.spec.template")
     jobs = [
-        {"name": "driver", "template": {"spec": {"template": {"spec": {"containers": _CONTAINERS}}}}},
+        {"name": "driver", "template": {"spec": {"template": {"spec": {"containers": CONTAINERS}}}}},
         {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": template}}},
     ]
     labels = {f"{_JOBSET}jobset-name": "s"}
@@ -236,7 +162,7 @@ def test_ordered_pods() -> None:
 
 
 def _replica(size: int, *, leads: bool) -> dict[str, Any]:
-    plain = {"spec": {"containers": _CONTAINERS}}
+    plain = {"spec": {"containers": CONTAINERS}}
     templates = {"workerTemplate": plain, **({"leaderTemplate": plain} if leads else {})}
     spec = {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": size, **templates}}
     return workload("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "l", spec, {})
@@ -285,7 +211,7 @@ def test_whole_replica() -> None:
     key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
     leader = Member("", 4, (("pods", 1),))
     gang = Gang(key, "t", (), (leader,), 0)
-    plain = {"spec": {"containers": _CONTAINERS}}
+    plain = {"spec": {"containers": CONTAINERS}}
     workers = _member("spec.leaderWorkerTemplate.workerTemplate", 3, plain)
 
     assert ledger(_replica(4, leads=True)).whole(gang) == replace(gang, members=(replace(leader, count=1), workers))
@@ -295,9 +221,10 @@ def test_whole_replica() -> None:
 def test_pods_with_their_own_record() -> None:
     """A Pod that was placed by itself is promised its room until it is bound; if its workload has it, nothing more."""
     template, annotations = placed("")
-    own = {"metadata": {"annotations": annotations}, "spec": template["spec"]}
-    alone = pod("p", "", node="", **own)
-    of_a_job = pod("a-0", node="", **{key: dict(value) for key, value in own.items()})
+    alone, of_a_job = (
+        pod(name, controller, node="", metadata={"annotations": annotations}, spec=template["spec"])
+        for name, controller in (("p", ""), ("a-0", "batch/v1/Job/a"))
+    )
 
     assert counts(ledger(alone)) == {"": 1}
     assert counts(ledger(alone, pod("p", ""))) == {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.gangs import fitting, gang, job, question, rack
+from support.rackgangs import fitting, gang, job, question, rack
 
 from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.gang.promise import Promise

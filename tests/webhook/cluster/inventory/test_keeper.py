@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from structlog.testing import capture_logs
-from support.gangs import fitting, gang, job, question, rack
+from support.rackgangs import fitting, gang, job, question, rack
 
 from policies.topology.choice.choice import Choice
 from policies.topology.gang.gang import Gang, GangKey

@@ -45,12 +45,12 @@ def pod(name: str, on: str, gpus: int = 1, **metadata: Json) -> Json:
     return made
 
 
-def placed_job(name: str, times: Times, value: str, pods: int = 8) -> Json:
-    """A Job whose Pods are promised room in a rack, each for a GPU."""
+def placed_job(name: str, times: Times, value: str, path: str = "spec.template") -> Json:
+    """A Job of 8 Pods whose Pods are promised room in a rack, each for a GPU."""
     key = RACK.keys[0]
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    record = {"spec.template": {"required": [[term, []]], "domain": [{"tier": 0, "keys": [key], "values": [value]}]}}
+    record = {path: {"required": [{"to": [term]}], "domain": [{"tier": 0, "keys": [key], "values": [value]}]}}
     containers = pod("", "")["spec"]["containers"]
     made = named(name, namespace="team")
     made["metadata"] |= {
@@ -58,7 +58,7 @@ def placed_job(name: str, times: Times, value: str, pods: int = 8) -> Json:
         "creationTimestamp": times.date.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
     template = {"spec": {"affinity": affinity, "containers": containers}}
-    made["spec"] = {"parallelism": pods, "completions": pods, "template": template}
+    made["spec"] = {"parallelism": 8, "completions": 8, "template": template}
     return made
 
 
@@ -124,11 +124,11 @@ async def test_a_domain_is_chosen(cluster: FakeApi, inventory: ClusterInventory)
 
 
 async def test_only_pods_that_may_take_room_are_followed(cluster: FakeApi, inventory: ClusterInventory) -> None:
-    """The API server leaves out the Pods that have finished, and sends the others in pages."""
+    """The API server leaves out the Pods that have failed, and sends the others in pages."""
     async with followed(inventory):
         await synced(inventory)
 
-    query = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+    query = {"fieldSelector": "status.phase!=Failed"}
     assert cluster.lists(PODS) == [{**query, "limit": "500"}]
     assert cluster.watches(PODS)[0].items() >= query.items()
 
@@ -163,9 +163,7 @@ async def test_nothing_is_chosen_before_the_first_lists(cluster: FakeApi, invent
         await cluster.watched(NODES)
 
         assert chosen(inventory) == ("unknown", "pods: first list not done: waiting for the API server")
-        assert inventory.problems() == [
-            "no domain is chosen: pods: first list not done: waiting for the API server"
-        ]
+        assert inventory.problems() == ["no domain is chosen: pods: first list not done: waiting for the API server"]
     cluster.slow.clear()
 
 
@@ -226,9 +224,7 @@ async def test_kinds_come_and_go(cluster: FakeApi, inventory: ClusterInventory, 
         await synced(inventory)
         cluster.install("jobset.x-k8s.io", {"v1alpha2": {"jobsets": "JobSet"}})
         await awake(times, lambda: cluster.watches(jobsets))
-        made = placed_job("wide", times, "r2")
-        record = made["metadata"]["annotations"][RECORD]
-        made["metadata"]["annotations"][RECORD] = record.replace("spec.template", _REPLICATED)
+        made = placed_job("wide", times, "r2", "spec.replicatedJobs[0].template.spec.template")
         made["spec"] = {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": made["spec"]}}]}
         cluster.put(jobsets, made)
         await until(lambda: inventory.sizes()["promise"] == 1)
@@ -237,9 +233,6 @@ async def test_kinds_come_and_go(cluster: FakeApi, inventory: ClusterInventory, 
         await awake(times, lambda: inventory.sizes()["promise"] == 0 and not inventory.problems())
 
         assert (promised, chosen(inventory)[0]) == ("full", "fits")
-
-
-_REPLICATED = "spec.replicatedJobs[0].template.spec.template"
 
 
 async def awake(times: Times, condition: Any) -> None:

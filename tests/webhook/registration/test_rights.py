@@ -82,9 +82,7 @@ def _needed(**sections: Any) -> list[str]:
         pytest.param({"sunk": {"daemonSets": "off"}}, set(), id="sunk without DaemonSets"),
         pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED, id="topology"),
         pytest.param({"topology": {"inventory": "off"}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="without inventory"),
-        pytest.param(
-            {"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES | _PLACED, id="topology without deletion"
-        ),
+        pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES | _PLACED, id="topology without deletion"),
         pytest.param(
             {
                 "topology": {},
@@ -180,5 +178,5 @@ def test_what_is_only_told_is_not_vital() -> None:
     found = needed(Settings())
     telling = {f"{right.verb} {right.resource}" for right in found if not right.vital}
 
-    assert {"create events", "patch configmaps", "list deployments"} <= telling
+    assert {"create events", "patch configmaps", "list daemonsets"} <= telling
     assert not {"list nodes", "list configmaps", "get namespaces"} & telling

@@ -102,6 +102,8 @@ _DEFAULTS: Json = {
         "preferredNotMoreSpecific": "deny",
         "unapplied": "warn",
         "deletion": "warn",
+        "inventory": "on",
+        "staleSeconds": 300.0,
         "default": {
             "topology": "",
             "preferred": "lowest",
@@ -182,6 +184,8 @@ topology:
   preferredNotMoreSpecific: warn
   unapplied: deny
   deletion: off
+  inventory: off
+  staleSeconds: 600
   default:
     topology: halls
     preferred: example.org/hall
@@ -320,6 +324,8 @@ _OTHER_READ: Json = {
         "preferredNotMoreSpecific": "warn",
         "unapplied": "deny",
         "deletion": "off",
+        "inventory": "off",
+        "staleSeconds": 600.0,
         "default": {
             "topology": "halls",
             "preferred": "example.org/hall",

@@ -1,4 +1,4 @@
-"""A large cluster in an inventory, in a process of its own: `python -m benchmarks.inventory.crowd` prints what it costs."""
+"""A large cluster in an inventory: `python -m benchmarks.inventory.crowd` prints what it costs, as JSON."""
 
 from __future__ import annotations
 
@@ -62,13 +62,14 @@ def _node(number: int, *, cordoned: bool = False) -> bytes:
 
 def _pod(number: int, node: int) -> bytes:
     """A Pod of a Job. On each Node there are more Pods than those with GPUs."""
-    job = f"train-{number // _GANG:06}"
+    job_number = number // _GANG
+    job = f"train-{job_number:06}"
     asked = {"cpu": "8", "memory": "64Gi", **({_GPU: "1", "rdma/ib": "1"} if number % 2 else {})}
     return msgspec.json.encode(
         {
             "metadata": {
                 "name": f"{job}-{number % _GANG}-{number:05x}",
-                "namespace": f"team-{number % 50}",
+                "namespace": f"team-{job_number % 50}",
                 "labels": {"batch.kubernetes.io/job-name": job, "app": "train"},
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True}],
             },

@@ -73,5 +73,5 @@ def _own(seats: Iterable[Seat]) -> Places:
 
 
 def _promises(key: GangKey, places: Places, until: float) -> Iterator[Promise]:
-    for address, members in places.items():
+    for address, members in sorted(places.items(), key=repr):
         yield Promise(key, address, tuple(sorted(members, key=repr)), until)

@@ -103,14 +103,14 @@ class Ledger:
             self._leave(name, table)
 
     def promises(self, now: float) -> Sequence[Promise]:
-        """What is promised and not taken yet, sorted by gang. now: seconds since the epoch."""
+        """What is promised and not taken yet, sorted by workload. now: seconds since the epoch."""
         if self._changed:
             for key in self._changed:
                 self._open.pop(key, None)
                 if made := tuple(self._promises(key)):
                     self._open[key] = made
             self._changed.clear()
-            self._sorted = tuple(sorted((one for made in self._open.values() for one in made), key=_order))
+            self._sorted = tuple(promise for key in sorted(self._open) for promise in self._open[key])
         return [promise for promise in self._sorted if promise.until > now]
 
     def whole(self, gang: Gang) -> Gang:
@@ -214,7 +214,3 @@ def _enter(entries: dict[GangKey, Any], key: GangKey, value: Any) -> None:
 def _name(pod: JsonObject) -> str:
     metadata = mapping(pod, "metadata")
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
-
-
-def _order(promise: Promise) -> tuple[GangKey, str]:
-    return promise.key, repr(promise.address)

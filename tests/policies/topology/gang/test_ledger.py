@@ -153,12 +153,26 @@ def test_ordered_pods() -> None:
     template, annotations = placed("spec.template")
     spec = {"replicas": 3, "podManagementPolicy": "OrderedReady", "template": template}
     slow = workload("apps/v1/StatefulSet", "a", spec, annotations)
-    first = pod("a-0", "apps/v1/StatefulSet/a")
+    first = pod("a-0", "apps/v1/StatefulSet/a", spec=template["spec"])
     ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(3000)}]}
     starting, started = ledger(slow, first), ledger(slow, {**first, "status": ready})
 
     assert [counts(starting, after) for after in (3599, 3601)] == [{"spec.template": 2}, {}]
     assert [counts(started, after) for after in (3599, 3601)] == [{"spec.template": 2}, {}]
+
+
+def test_a_new_place() -> None:
+    """Pods where a Deployment was placed before take nothing from what it is promised where it is placed now."""
+    owner, labels = "apps/v1/ReplicaSet/d-1", {"pod-template-hash": "1"}
+    (here, annotations), (there, _) = placed("spec.template"), placed("spec.template", "13")
+    old, new = (
+        pod(name, owner, metadata={"labels": labels}, spec=template["spec"])
+        for name, template in (("old", there), ("new", here))
+    )
+    deployment = workload("apps/v1/Deployment", "d", {"replicas": 2, "template": here}, annotations)
+
+    assert counts(ledger(deployment, old)) == {"spec.template": 2}
+    assert counts(ledger(deployment, old, new)) == {"spec.template": 1}
 
 
 def _replica(size: int, *, leads: bool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from policies.topology.gang.evidence import is_true
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.lifetime import Life, Sign, conditions, life, seconds
 from policies.topology.gang.membership import LEADER, LEADER_WORKER_SET, Membership, role
-from policies.topology.gang.podcount import completions, podcount
+from policies.topology.gang.podcount import completions, podcount, successes
 
 POD = ("", "Pod")
 # They have no Pods of their own: what is made from them has, later, and may be any number.
@@ -40,13 +40,14 @@ class Share(Struct, frozen=True):
     """What the Pods of a workload's template are promised.
 
     role: tells them from those of other templates, and of this one with another affinity. member: all of them. total:
-    after how many successes there are no more of them, None if they are always replaced. address: where; empty in a
-    LeaderWorkerSet, in which each replica has its own domain.
+    after how many successes there are no more of them, None if they are always replaced. done: those that its status
+    tells of. address: where; empty in a LeaderWorkerSet, in which each replica has its own domain.
     """
 
     role: str
     member: Member
     total: int | None = None
+    done: int = 0
     address: Address = ()
 
 
@@ -58,7 +59,10 @@ class Account(Struct, frozen=True):
 
 
 class Seat(Struct, frozen=True, gc=False):
-    """A Pod of a gang. state: done if it has succeeded. own: what its own record promises it, and where."""
+    """A Pod of a gang. role: as of a Share; empty if it is not known. state: done if the Pod has succeeded.
+
+    own: what its own record promises it, and where.
+    """
 
     role: str
     state: State
@@ -111,14 +115,18 @@ def _shares(obj: JsonObject, key: GangKey, row: Workload, cluster: Cluster) -> I
         demand = member(template, path, count, cluster, namespace=key.namespace)
         if isinstance(demand, Member):
             name = _role(kind, role(kind, obj, location), template, NOTHING)
-            yield Share(name, demand, completions(kind, obj, location), address)
+            yield Share(name, demand, completions(kind, obj, location), successes(kind, obj, location), address)
 
 
 def _role(kind: tuple[str, str], name: str, template: JsonObject, entry: RecordEntry) -> str:
-    """The role of a Pod or a template. entry: what was written into it only, and not into what it was made from."""
-    if kind not in _REVISED:
+    """The role of a Pod or a template; empty if only a part of the Pod is told, for then its affinity is not known.
+
+    entry: what was written into it only, and not into what it was made from.
+    """
+    spec = mapping(template, "spec")
+    if kind not in _REVISED or not ("affinity" in spec or "containers" in spec):
         return name
-    affinity = node_affinity(without_terms(mapping(template, "spec").get("affinity"), entry))
+    affinity = node_affinity(without_terms(spec.get("affinity"), entry))
     return f"{hash(msgspec.json.encode(affinity, order='sorted')):x}"
 
 

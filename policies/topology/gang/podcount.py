@@ -45,6 +45,21 @@ def completions(kind: tuple[str, str], obj: JsonObject, location: Location) -> i
     return _product(total, _number(lookup(obj, location[:-3]), "replicas", 1) if "replicatedJobs" in location else 1)
 
 
+def successes(kind: tuple[str, str], obj: JsonObject, location: Location) -> int:
+    """How many Pods of the template at a location have succeeded, as far as the status of the workload tells."""
+    status, done = mapping(obj, "status"), None
+    if kind == ("batch", "Job"):
+        done = _number(status, "succeeded", 0)
+    elif kind == ("jobset.x-k8s.io", "JobSet"):
+        # It counts Jobs, of which each has succeeded with all of its Pods.
+        name, jobs = mapping({"": lookup(obj, location[:-3])}, "").get("name"), status.get("replicatedJobsStatus")
+        told = [job for job in jobs if mapping({"": job}, "").get("name") == name] if isinstance(jobs, list) else []
+        done = _product(_number(told[0], "succeeded", 0), _job(obj, location)) if told else 0
+    elif kind[0] == "kubeflow.org" and kind not in _REPLACED:
+        done = _number(mapping(mapping(status, "replicaStatuses"), str(location[-2])), "succeeded", 0)
+    return done or 0
+
+
 def _number(holder: Any, field: str, default: int) -> int | None:
     """A count in a map; None if it is malformed."""
     value = holder.get(field) if isinstance(holder, dict) else None

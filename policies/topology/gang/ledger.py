@@ -116,14 +116,13 @@ class Ledger:
     def whole(self, gang: Gang) -> Gang:
         """The gang of a LeaderWorkerSet's replica with its workers as their template has them.
 
-        All that is known at the creation of a leader is its own demand, which stays as it is.
+        All that is known at the creation of a leader is its own demand, which stays as it is. Where leaders are made
+        from the workers' template, so does the gang.
         """
-        known = self._accounts.get(replace(gang.key, part=""))
-        if not gang.key.part or known is None or not gang.members:
+        known = self._accounts.get(replace(gang.key, part="")) if gang.key.part else None
+        if known is None or not gang.members or not any(share.role == LEADER for share in known.shares):
             return gang
-        workers = tuple(share.member for share in known.shares if share.role != LEADER)
-        if len(workers) == len(known.shares):  # leaders are made from the workers' template
-            return gang
+        workers = (share.member for share in known.shares if share.role != LEADER)
         return replace(gang, members=(replace(gang.members[0], count=1), *workers))
 
     def _promises(self, key: GangKey) -> Iterator[Promise]:

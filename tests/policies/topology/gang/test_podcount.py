@@ -31,6 +31,12 @@ def _replicated(*jobs: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"template": {"spec": {"template": _T}}, **job} for job in jobs]
 
 
+def _leader(size: str, index: str = "0") -> dict[str, Any]:
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    labels = {f"{prefix}name": "l", f"{prefix}worker-index": index}
+    return {**_T, "metadata": {"labels": labels, "annotations": {f"{prefix}size": size}}}
+
+
 def _ray(**group: Any) -> dict[str, Any]:
     return {"headGroupSpec": {"template": _T}, "workerGroupSpecs": [{"template": _T, **group}]}
 
@@ -41,6 +47,9 @@ _LWS = "spec.leaderWorkerTemplate"
 
 _TABLE: list[tuple[str, str, dict[str, Any], dict[str, int | None]]] = [
     ("", "Pod", _T, {"": 1}),
+    ("", "Pod", _leader("4"), {"": 4}),
+    ("", "Pod", _leader("four"), {"": 1}),
+    ("", "Pod", _leader("4", "1"), {"": 1}),
     ("", "PodTemplate", {"template": _T}, {"template": None}),
     ("", "ReplicationController", _job(replicas=3), {"spec.template": 3}),
     ("apps", "Deployment", _job(), {"spec.template": 1}),

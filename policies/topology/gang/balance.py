@@ -38,12 +38,16 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
     yield from _promises(key, _own(alone), end(Life(0.0), (seat.sign for seat in alone), span))
 
 
+def home(seats: Iterable[Seat]) -> Address:
+    """The domain of a replica, which its leader has on record; empty if it is not known."""
+    return next((seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None), ())
+
+
 def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tuple[Share, ...]:
     """The shares of a workload with their domains. All Pods of a replica are promised that of its leader."""
     if account is None or not key.part:
         return () if account is None else tuple(share for share in account.shares if share.address)
-    leaders = (seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None)
-    address: Address = next(leaders, ())
+    address = home(seats)
     return tuple(replace(share, address=address) for share in account.shares) if address else ()
 
 

@@ -235,6 +235,17 @@ def test_whole_replica() -> None:
     assert ledger(_replica(4, leads=True)).whole(gang) == replace(gang, members=(replace(leader, count=1), workers))
     assert ledger(_replica(4, leads=False)).whole(gang) == ledger().whole(gang) == gang
 
+    worker = replace(gang, members=(replace(leader, count=1),))
+    assert ledger(_replica(4, leads=True)).whole(worker) == worker
+
+
+def test_home() -> None:
+    """A replica's domain is known for as long as there is its leader, also when nothing is promised any more."""
+    key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
+    made = ledger(_replica(1, leads=True), _leader(1, node="n"))
+
+    assert (made.home(key), made.home(replace(key, part="2")), made.promises(START)) == (RACK, (), [])
+
 
 def test_pods_with_their_own_record() -> None:
     """A Pod that was placed by itself is promised its room until it is bound; if its workload has it, nothing more."""

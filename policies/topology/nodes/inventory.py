@@ -23,9 +23,10 @@ from policies.topology.nodes.usage import PodKey, Share, Usage
 
 
 class Inventory:
-    """Nodes and Pods; a `Stock`. gang_of: the gang that a bound Pod belongs to, None without one.
+    """Nodes and Pods; a `Stock`.
 
-    A Pod may come before its Node, and stays when the Node goes: it counts whenever there is a Node of that name.
+    gang_of: the gang that a bound Pod belongs to, None without one. A Pod may come before its Node, and stays when the
+    Node goes: it counts whenever there is a Node of that name.
     """
 
     def __init__(self, gang_of: Callable[[PodManifest], GangKey | None]) -> None:
@@ -96,9 +97,9 @@ class Inventory:
         if not manifest.holds:
             self.remove_pod(namespace, name)
             return
-        asked, gang = requests.requests(manifest), self._gang_of(manifest)
+        asked = requests.requests(manifest)
         row = self._row(manifest.spec.node_name)
-        share = Share(row, asked, manifest.spec.priority or 0, gang)
+        share = Share(row, asked, manifest.spec.priority or 0, self._gang_of(manifest))
         last = self._usage.put((intern(namespace), name), share)
         if last is not None and last != row:
             self._release(last)
@@ -121,11 +122,6 @@ class Inventory:
         """Forget all Pods but these, each given by its namespace and name."""
         for namespace, name in [key for key in self._usage.shares if key not in keys]:
             self.remove_pod(namespace, name)
-
-    def bound(self, gang: GangKey) -> Mapping[PodKey, tuple[str, Amounts]]:
-        """The bound Pods of a gang: the Node of each, which may be gone, and what the Pod takes of it."""
-        shares = self._usage.of_gang(gang)
-        return {key: (self._names[share.row], share.requests) for key, share in shares.items()}
 
     def names(self) -> list[str]:
         """See `Stock.names`."""

@@ -20,7 +20,7 @@ _NO_SHARES: Mapping[PodKey, Share] = {}
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What a Pod takes, and of which row. The gang is the one that the Pod belongs to, if any."""
+    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any."""
 
     row: int
     requests: Amounts

@@ -34,7 +34,7 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
         life = replace(life, start=0.0)  # a replica begins with its leader
     until = end(life, (seat.sign for seat in seats if seat.state != "done"), span)
     yield from _promises(key, _left(shares, seats), until)
-    alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles]
+    alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles and "" not in roles]
     yield from _promises(key, _own(alone), end(Life(0.0), (seat.sign for seat in alone), span))
 
 
@@ -54,7 +54,7 @@ def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tup
 def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
     """By domain, the members with the Pods that are not bound yet.
 
-    Shares of one role are served in turn, and so are those of a workload by Pods whose role is not known.
+    A Pod takes from the first share of its role that has room. Where one of the two roles is not known, any will do.
     """
     bound = Counter(seat.role for seat in seats if seat.state == "bound")
     done = Counter(seat.role for seat in seats if seat.state == "done")
@@ -64,7 +64,7 @@ def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
         if share.total is not None:
             due = max(0, min(due, share.total - max(done[share.role], share.done)))
         taken = 0
-        for role in dict.fromkeys((share.role, "")):
+        for role in (share.role, "") if share.role else tuple(bound):
             part = min(due - taken, bound[role])
             bound[role] -= part
             taken += part

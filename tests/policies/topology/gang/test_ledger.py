@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.builders import FACTS
+from support.builders import FACTS, WORKLOADS
 from support.gangs import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
 
+from policies.objects.workload import workload as workload_row
 from policies.topology.affinity import RECORD
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang, GangKey, Member
+from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.promise import Promise
 
 _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
@@ -147,6 +149,21 @@ def test_what_stands_between() -> None:
     worker = pod("w", "ray.io/v1/RayCluster/r-x", metadata={"labels": {"ray.io/cluster": "r-x", "ray.io/group": "g"}})
 
     assert [counts(ledger(*seen)) for seen in ((whole, cluster, worker), (worker, cluster, whole))] == [{path: 2}] * 2
+
+
+def test_roles_that_are_not_known() -> None:
+    """Pods of a kind of the configuration take from its templates in turn, whatever their own labels say."""
+    first, annotations = placed("spec.workers[0].template")
+    second, more = placed("spec.workers[1].template")
+    both = {RECORD: annotations[RECORD][:-1] + "," + more[RECORD][1:]}
+    spec = {"workers": [{"replicas": 2, "template": first}, {"replicas": 2, "template": second}]}
+    kinds = {**WORKLOADS, ("example.org", "Run"): workload_row("example.org", "Run", ["spec.workers[*].template"])}
+    made = Ledger(kinds, Cluster(FACTS))
+    made.put(workload("example.org/v1/Run", "r", spec, both))
+    for number in range(3):
+        made.put_pod(pod(f"r-{number}", "example.org/v1/Run/r"))
+
+    assert counts(made) == {"spec.workers[1].template": 1}
 
 
 def test_ordered_pods() -> None:

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.gangs import START, counts, job, ledger, placed, pod
+from support.ledgers import START, counts, job, ledger, placed, pod
 
 from policies.engine.match import SelectorRequirement
 from policies.topology.affinity import RECORD, RecordEntry, with_terms, write_record

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.builders import FACTS, WORKLOADS
-from support.gangs import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
+from support.ledgers import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
 
 from policies.objects.workload import workload as workload_row
 from policies.topology.affinity import RECORD

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from support.rackgangs import RACK, gang, job, question, rack
 from policies.engine.facts import StaticFacts
 from policies.objects.workload import BUILT_IN, table
 from policies.topology.affinity import RECORD
-from policies.topology.choice.choice import Choice, ChoiceKey
+from policies.topology.choice.choice import ChoiceKey
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.ledger import Ledger
 from webhook.cluster.api.client import Connection

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from random import Random
 from statistics import quantiles
-from time import perf_counter
+from time import thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,11 +150,11 @@ def measure(say: Callable[[str], None], gangs: int = GANGS) -> Measurement:
 
 def _time(simulation: Simulation, pods: int, measurement: Measurement) -> None:
     gang = simulation.gang(pods)
-    start = perf_counter()
+    start = thread_time()
     survey = simulation.survey()
-    middle = perf_counter()
+    middle = thread_time()
     choice = survey.choose([gang])[0]
-    end = perf_counter()
+    end = thread_time()
     measurement.survey[pods].append((middle - start) * 1e3)
     measurement.choice[pods].append((end - middle) * 1e3)
     measurement.outcomes[choice.outcome] = measurement.outcomes.get(choice.outcome, 0) + 1

@@ -129,7 +129,9 @@ class Domains:
         fit = capacities(self.room, groups, len(self.layout.first(inner)))
         around = self.layout.around(inner, self.level)
         pairs = zip(fit, self.room.counts, strict=True)
-        return np.maximum.reduce([spread.needed(own, around, self.size, int(count)) for own, count in pairs])
+        return np.asarray(
+            np.maximum.reduce([spread.needed(own, around, self.size, int(count)) for own, count in pairs])
+        )
 
     def fewest(self, group: int, inner: int) -> tuple[int, ...]:
         """The fewest domains of a nearer level that hold the gang inside a domain."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from policies.topology.choice.ground.layout import WHOLE, Layout
-from policies.topology.choice.stock import Integers, Mask, Stock
+from policies.topology.choice.stock import Codes, Integers, Mask, Stock
 from policies.topology.gang.address import Address, Step
 from policies.topology.topology import REGION, ZONE
 
@@ -76,8 +76,10 @@ class Values:
         """order: all rows by the names of their Nodes. last: what was known of an earlier stock, if it still holds."""
         self._stock = stock
         self._order = order
-        same = last is not None and last.holds(stock, order)
-        self.known = _Known(*map(dict, last.known)) if last and same else _Known({}, {}, {})
+        self.known = _Known({}, {}, {})
+        if last is not None and last.holds(stock, order):
+            for own, earlier in zip(self.known, last.known, strict=True):
+                own.update(earlier)
 
     def holds(self, stock: Stock, order: Integers) -> bool:
         """Whether the Nodes of a stock have the same rows and values."""

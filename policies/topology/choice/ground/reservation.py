@@ -43,6 +43,7 @@ class Reservations:
         self._atlas = atlas
         self._promises = sorted(promises, key=lambda promise: (promise.key, promise.until))
         self._places: dict[int | None, _Places] = {}
+        self._places[None] = self._packed(None)
 
     def of(self, resource: str, priority: int | None, without: GangKey) -> Integers:
         """By row, what is promised of a resource to gangs other than one. priority: as in `Stock.free`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import groupby
 
@@ -79,10 +80,20 @@ class Domains:
             self._fits[group] = self._packs(group) and (self._also is None or self._also(group))
         return self._fits[group]
 
+    @cached_property
+    def _easy(self) -> Mask:
+        """By domain, whether it is packed without a search."""
+        if len(self.room.members) == 1:
+            return self.possible
+        room = self.room.at(np.flatnonzero(self.possible[self.groups]))
+        groups = self.layout.groups(self.level)[room.rows]
+        pods = placed(pack(room, groups), groups, self.size)
+        return np.asarray((pods == self.room.counts[:, None]).all(axis=0))
+
     def _packs(self, group: int) -> bool:
         if not self.possible[group]:
             return False
-        if bool((self.placed()[:, group] == self.room.counts).all()):
+        if self._easy[group]:
             return True
         inside = self.room.at(np.flatnonzero(self.groups == group))
         return packing(inside, int(self.room.counts.sum()), self.budget) is not None
@@ -99,7 +110,7 @@ class Domains:
         if len(tie) == 1 or self.nearer is None:
             yield from (group for group in tie if self.fits(group))
             return
-        least = self._needed(self.nearer)[tie].tolist()
+        least = self._needed[tie].tolist()
         order = sorted(zip(least, tie, strict=True))
         if len(self.room.members) == 1 and self._also is None:
             yield from (group for _, group in order)
@@ -123,8 +134,10 @@ class Domains:
         while heap:
             yield heappop(heap)[1]
 
-    def _needed(self, inner: int) -> Integers:
-        """By domain, the fewest domains of a nearer level that hold the Pods of each member for themselves."""
+    @cached_property
+    def _needed(self) -> Integers:
+        """By domain, the fewest domains of the next nearer level that hold the Pods of each member for themselves."""
+        inner = self.level if self.nearer is None else self.nearer
         groups = self.layout.groups(inner)[self.room.rows]
         fit = capacities(self.room, groups, len(self.layout.first(inner)))
         around = self.layout.around(inner, self.level)

@@ -78,8 +78,8 @@ class Values:
         self._order = order
         self.known = _Known({}, {}, {})
         if last is not None and last.holds(stock, order):
-            for own, earlier in zip(self.known, last.known, strict=True):
-                own.update(earlier)
+            earlier = last.known
+            self.known = _Known(dict(earlier.columns), dict(earlier.masks), dict(earlier.rows))
 
     def holds(self, stock: Stock, order: Integers) -> bool:
         """Whether the Nodes of a stock have the same rows and values."""

@@ -42,8 +42,8 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
     if len(room.members) == 1:
         return tuple(int(names[number]) for number in _largest(fit[0], int(room.counts[0])))
     tries = 0
-    whole = np.zeros(len(names), np.int32)
-    least = max(int(needed(own, whole, 1, int(count))[0]) for own, count in zip(fit, room.counts, strict=True))
+    sums = np.cumsum(np.sort(fit, axis=1)[:, ::-1], axis=1)
+    least = 1 + int((sums < room.counts[:, None]).sum(axis=1).max())
     for size in range(least, len(names)):
         for chosen in combinations(range(len(names)), size):
             tries += 1

@@ -31,7 +31,9 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
       cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
     """
     settings = options.settings(config, {})
-    topologies = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
+    topologies = inventory.read(
+        settings, ClusterOptions(kubeconfig, in_cluster), asked="topologies"
+    ).catalog.by_name.values()
     if output == "text":
         rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
         click.echo("\n".join(table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))

@@ -1,15 +1,17 @@
-"""Nodes and Pods in files, as `kubectl get nodes,pods -A -o json` prints them."""
+"""Nodes, Pods and workloads in files, as `kubectl get nodes,pods -A -o json` prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
+from policies.engine.request import JsonObject, mapping
+from policies.topology.affinity import RECORD
+from policies.topology.nodes.inventory import NodeManifest, PodManifest, held, machines
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -21,6 +23,14 @@ HOW = "kubectl get nodes,pods -A -o json"
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
+class Objects(NamedTuple):
+    """What the Nodes of a cluster are and hold. pods: None if not known. workloads: those with a record."""
+
+    nodes: tuple[NodeManifest, ...]
+    pods: tuple[PodManifest, ...] | None = None
+    workloads: tuple[JsonObject, ...] = ()
+
+
 class _Head(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
@@ -30,33 +40,38 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
+_Read = NodeManifest | PodManifest | JsonObject
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
+_RECORD = f'"{RECORD}"'.encode()
 
 
-def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> tuple[Machine, ...]:
-    """The Nodes in files, in directories and, for `-`, in the text of standard input; Pods where there are any.
+def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> Objects:
+    """The objects in files, in directories and, for `-`, in the text of standard input.
 
-    Other objects are passed over. Raises InputError.
+    Objects of other kinds are passed over unless they have a record. Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
     pods: dict[tuple[str, str], PodManifest] = {}
+    workloads: dict[tuple[str, ...], JsonObject] = {}
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
             for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
-                else:
+                elif isinstance(item, PodManifest):
                     pods[item.metadata.namespace, item.metadata.name] = item
+                else:
+                    workloads[_identity(item)] = item
     if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(nodes.values(), pods.values() or None, accelerators)
+    return Objects(tuple(nodes.values()), tuple(pods.values()) or None, tuple(workloads.values()))
 
 
-def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | PodManifest] | None:
+def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
     """What is in JSON; None for anything else, and where something is wrong with it.
 
     A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
@@ -65,27 +80,35 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | Po
         whole = _LIST.decode(text)
         is_list = whole.kind.endswith("List")
         items = (whole.items or []) if is_list else [msgspec.Raw(text)]
-        objects = []
+        objects: list[_Read] = []
         for item in items:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
                 objects.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
+            if kind is not NodeManifest and _RECORD in bytes(item):
+                objects += _recorded(msgspec.json.decode(item))
     except _UNREADABLE:
         return None
     return objects
 
 
-def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeManifest | PodManifest]:
+def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[_Read]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
+        yield from _recorded(written.object)
         if kind is None:
             continue
         try:
             yield _checked(msgspec.convert(written.object, kind), accelerators)
         except _UNREADABLE as error:
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
+
+
+def _recorded(obj: JsonObject) -> list[JsonObject]:
+    """The object, if it has a record of its own."""
+    return [obj] if RECORD in mapping(mapping(obj, "metadata"), "annotations") else []
 
 
 def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:
@@ -95,6 +118,11 @@ def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> N
     else:
         held(item, accelerators)
     return item
+
+
+def _identity(obj: JsonObject) -> tuple[str, ...]:
+    metadata = mapping(obj, "metadata")
+    return tuple(map(str, (obj["apiVersion"], obj["kind"], metadata.get("namespace"), metadata.get("name"))))
 
 
 def _called(obj: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ def command(
         raise click.UsageError(
             f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"
         )
-    known = inventory.read(options.settings(config, {}), where, paths, pods=True)
+    known = inventory.read(options.settings(config, {}), where, paths, "workloads")
     machines = known.machines or ()
     if not machines:
         raise InputError("the cluster has no Nodes")

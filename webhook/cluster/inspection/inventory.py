@@ -1,19 +1,25 @@
-"""Reads the Nodes of a cluster, the Pods that are bound to them, and the Topology objects, once."""
+"""Reads the Nodes of a cluster, the Pods that are bound to them, workloads with a record, and topologies, once."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from policies.engine.request import JsonObject, mapping
 from policies.topology import document
+from policies.topology.affinity import RECORD
 from policies.topology.document import GROUPS, KIND, TopologyError
 from policies.topology.nodes.inventory import NodeManifest, PodManifest
 from policies.topology.topology import Topology
+from webhook.cluster.api.discovery import places
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import UNREADABLE
+from webhook.cluster.facts.references import WORKLOADS
 from webhook.cluster.watches.topologies import VERSIONS
 from webhook.doctor.observation import TopologyObjects
 
@@ -23,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # A Node lists up to 50 images and has at least 20 KB.
-_NODES_PAGE, _PODS_PAGE = 100, 500
+_NODES_PAGE, _PODS_PAGE, _WORKLOADS_PAGE = 100, 500, 100
 _BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _NODE = msgspec.json.Decoder(NodeManifest)
 _POD = msgspec.json.Decoder(PodManifest)
@@ -39,6 +45,25 @@ async def pods(api: ApiClient) -> list[PodManifest]:
     """The Pods of all Namespaces that are bound to a Node and have not ended. Raises ClusterError."""
     query = (("fieldSelector", _BOUND),)
     return [item async for item in _listed(api, "/api/v1/pods", _POD, _PODS_PAGE, query)]
+
+
+async def workloads(api: ApiClient) -> list[JsonObject]:
+    """The workloads with a record, which says where they were placed, of all kinds that are served.
+
+    Raises ClusterError.
+    """
+    recorded: list[JsonObject] = []
+    for group, rows in groupby(sorted(WORKLOADS), key=itemgetter(0)):
+        served = await places(api, group, [kind for _, kind in rows])
+        for kind, place in sorted(served.items()):
+            head = {"apiVersion": place.root.removeprefix("/apis/").removeprefix("/api/"), "kind": kind}
+            objects = _listed(api, place.path(""), _CONTENT, _WORKLOADS_PAGE)
+            recorded += [{**item, **head} async for item in objects if _is_recorded(item)]
+    return recorded
+
+
+def _is_recorded(obj: JsonObject) -> bool:
+    return RECORD in mapping(mapping(obj, "metadata"), "annotations")
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:

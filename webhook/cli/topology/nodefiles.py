@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
 from policies.topology.affinity import RECORD
-from policies.topology.nodes.inventory import NodeManifest, PodManifest, held, machines
+from policies.topology.nodes.machine import held, machines
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError

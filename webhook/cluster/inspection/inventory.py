@@ -13,7 +13,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.topology import document
 from policies.topology.affinity import RECORD
 from policies.topology.document import GROUPS, KIND, TopologyError
-from policies.topology.nodes.inventory import NodeManifest, PodManifest
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.topology import Topology
 from webhook.cluster.api.discovery import places
 from webhook.cluster.api.errors import ApiError, ClusterError

@@ -129,12 +129,20 @@ def _counted(quantities: Quantities) -> Thousandths:
     amounts = {}
     for name, quantity in quantities.items():
         if name in _OF_KUBERNETES or name.startswith((_HUGE_PAGES, "attachable-volumes-")):
-            amounts[name] = thousandths(quantity)
+            amounts[name] = _thousandths(name, quantity)
         elif "/" in name and not name.startswith("requests."):
-            amounts[name] = amount = thousandths(quantity)
+            amounts[name] = amount = _thousandths(name, quantity)
             if amount % 1000:
                 raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
     return amounts
+
+
+def _thousandths(name: str, quantity: str | float) -> int:
+    """Raises ValueError, with the resource."""
+    try:
+        return thousandths(quantity)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:

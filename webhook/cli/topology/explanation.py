@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from policies.topology.affinity import NOTHING, RecordEntry, node_affinity
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
 from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import Path, natural, path
+from policies.topology.nodes.tree import Count, Path, count, natural, path
 from policies.topology.placement import Placement
 from policies.topology.term import old_names, required_terms
 from policies.topology.topology import IB_FABRIC, Level, Topology
@@ -44,7 +43,7 @@ class Landing(Struct, frozen=True):
     nodes: int
     all: int
     level: Level | None = None
-    domains: tuple[tuple[Path, int], ...] = ()
+    domains: tuple[tuple[Path, Count], ...] = ()
 
 
 class Explanation(Struct, frozen=True):
@@ -175,6 +174,9 @@ def _landing(constraint: Constraint, translation: Translation, machines: Sequenc
     if placement is None or constraint.topology is None or constraint.obstacle or not constraint.is_usable:
         return Landing(len(allowed), len(machines))
     levels = (*constraint.topology.above(placement.level), placement.level)
-    counts = Counter(path(levels, machine.node.labels) for machine in allowed)
-    ordered = sorted(counts.items(), key=lambda item: [natural(value) for _, value in item[0]])
-    return Landing(len(allowed), len(machines), placement.level, tuple(ordered))
+    inside: dict[Path, list[Machine]] = {}
+    for machine in allowed:
+        inside.setdefault(path(levels, machine.node.labels), []).append(machine)
+    ordered = sorted(inside.items(), key=lambda item: [natural(value) for _, value in item[0]])
+    counts = tuple((around, count(those)) for around, those in ordered)
+    return Landing(len(allowed), len(machines), placement.level, counts)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology
@@ -111,9 +112,11 @@ def _count(count: Count) -> dict[str, Any]:
     return {
         "nodes": count.nodes,
         "closedNodes": count.closed,
+        "obstacles": dict(count.obstacles),
         "gpus": count.total,
         "used": count.used,
         "free": count.free,
+        "promised": count.promised,
         "unavailable": None if count.free is None else count.unavailable,
     }
 
@@ -126,4 +129,5 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "free": machine.free,
         "ready": machine.ready,
         "cordoned": machine.cordoned,
+        "obstacles": list(reasons(machine.obstacles)),
     }

@@ -82,8 +82,8 @@ def test_a_placement_is_explained() -> None:
         "        - each alternative is combined with 1 term of your own: a Node must meet both",
         "        - an older label counts only where the newer one is absent, so that no Node counts twice",
         "    By their labels 2 of 6 Nodes may take the Pods:",
-        "      superpod 1: 1 Node",
-        "      superpod 2: 1 Node",
+        "      superpod 1: 1 Node, 8 GPUs, 1 cordoned",
+        "      superpod 2: 1 Node, 8 GPUs",
     ]
 
 
@@ -326,7 +326,15 @@ def test_an_explanation_as_data() -> None:
                 "nodes": {
                     "allowed": 6,
                     "all": 6,
-                    "domains": [{"path": {"region": "east", "zone": "east-1"}, "nodes": 6}],
+                    "domains": [
+                        {
+                            "path": {"region": "east", "zone": "east-1"},
+                            "nodes": 6,
+                            "gpus": 40,
+                            "free": None,
+                            "obstacles": {"cordoned": 1, "not ready": 1},
+                        }
+                    ],
                 },
             }
         ],

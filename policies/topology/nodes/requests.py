@@ -151,8 +151,8 @@ def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:
 
 def _is_infeasible(status: PodStatus) -> bool:
     """Whether the kubelet said that the Node can never hold the Pod at its new size."""
-    pending = (condition for condition in status.conditions or () if condition.type == "PodResizePending")
-    return any(condition.reason == "Infeasible" for condition in pending)
+    pending = (condition.reason for condition in status.conditions or () if condition.type == "PodResizePending")
+    return next(pending, None) == "Infeasible"
 
 
 def _largest(*quantities: Quantities | None) -> Thousandths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -20,12 +21,13 @@ _NO_SHARES: Mapping[PodKey, Share] = {}
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What a Pod takes, and of which row. The gang is the one that the Pod belongs to, if any."""
+    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any. role: its part in that."""
 
     row: int
     requests: Amounts
     priority: int = 0
     gang: GangKey | None = None
+    role: str = ""
 
 
 class _Group(NamedTuple):
@@ -55,7 +57,8 @@ class Usage:
         requests = self._same.setdefault(share.requests, share.requests)
         if len(self._same) > _MOST_SHARED:
             self._same.clear()
-        share = Share(share.row, requests, share.priority, None if group is None else group.key)
+        gang = None if group is None else group.key
+        share = Share(share.row, requests, share.priority, gang, intern(share.role))
         self.shares[key] = share
         if group is not None:
             group.shares[key] = share

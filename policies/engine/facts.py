@@ -179,7 +179,7 @@ class StaticFacts(Facts, frozen=True):
     """Facts that are given in advance, on a command line or by a test.
 
     namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
-    checks; None if nothing can answer them. chooser: chooses domains for gangs; None if no Nodes are known.
+    checks; None if nothing can answer them. chooser: chooses domains for gangs; None if there is no inventory.
     """
 
     as_of: date

@@ -36,6 +36,16 @@ class Watches(Protocol):
         """Seconds since the last answer of the API server."""
 
 
+class Inventory(Protocol):
+    """The Nodes and Pods from which domains are chosen."""
+
+    def age(self) -> float:
+        """Seconds since the last proof that all of it is up to date."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """How much it holds, by kind."""
+
+
 class Log(Protocol):
     """Where log lines go."""
 
@@ -46,7 +56,7 @@ class Log(Protocol):
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches: what follows the cluster; None without a cluster. log: where log lines go; None if they are not counted.
+    watches: what follows the cluster; None without a cluster. inventory: None where another process keeps it. log: where log lines go; None if they are not counted.
     role: what the process does: `replica` or `manage`.
     """
 
@@ -185,6 +195,25 @@ class Metrics:
             "cks_admission_api_server_silence_seconds", "Time since the API server last answered any list or watch."
         )
         self.watches: Watches | None = None
+        self.placements = counter(
+            "cks_admission_placements_total",
+            "Domains asked for, by outcome: fits, preempts, full, never, or unknown if none could be chosen.",
+            ("outcome",),
+        )
+        self.choice = Histogram(
+            "cks_admission_choice_duration_seconds",
+            "Time to choose the domains for a workload.",
+            buckets=BUCKETS,
+            registry=self.registry,
+        )
+        self.inventory_age = gauge(
+            "cks_admission_inventory_age_seconds",
+            "Time since Nodes and Pods, from which domains are chosen, were last proved to be up to date.",
+        )
+        self.inventory_objects = gauge(
+            "cks_admission_inventory_objects", "What domains are chosen by: node, pod or promise.", ("kind",)
+        )
+        self.inventory: Inventory | None = None
         self.log_lines_lost = counter(
             "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
         )
@@ -266,6 +295,10 @@ class Metrics:
         self._flush()
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
+        if self.inventory is not None:
+            self.inventory_age.set(self.inventory.age())
+            for kind, size in self.inventory.sizes().items():
+                self.inventory_objects.labels(kind).set(size)
         if self.watches is not None:
             self.silence.set(self.watches.silence())
             self.watch_age.clear()  # so that the series of kinds that are followed no more end

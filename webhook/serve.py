@@ -126,7 +126,9 @@ async def _assemble(
     reports = not settings.manage.apart
     rule_keeper = await keeper(configuration.current, measures, cluster, reports=reports)
     webhooks = await _webhooks(stack, settings, cluster)
-    return _Parts(configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory)
+    return _Parts(
+        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory
+    )
 
 
 def _run_all(

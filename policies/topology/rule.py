@@ -7,12 +7,13 @@ that an update allows, the validation of each kind in Kubernetes and in the proj
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import UNSET
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import NO_MUTATION, Mutation
+from policies.engine.rule import NO_MUTATION, Mutation, MutationRefusedError
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
 from policies.objects.accelerator import READS as ACCELERATOR_READS
@@ -26,7 +27,7 @@ from policies.topology.refusal import RULE
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
 from policies.topology.way import ladder
-from policies.topology.way.assignment import Edit, Plan
+from policies.topology.way.assignment import NO_PLAN, Edit, Plan
 from policies.topology.way.podaffinity import POD_AFFINITY
 from policies.topology.way.scene import Scene
 
@@ -50,6 +51,19 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
         paths |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
         paths |= {".".join(part for part in (render(t), path) if part) for t in row.templates for path in _POD}
     return frozenset(paths)
+
+
+class Explained(NamedTuple):
+    """The constraints of an object's templates, and the plan for them; no plan if the object is refused."""
+
+    constraints: tuple[Constraint, ...]
+    plan: Plan
+
+    @property
+    def translations(self) -> Iterator[tuple[Constraint, Translation]]:
+        """Each constraint with the translation of its template."""
+        for constraint in self.constraints:
+            yield constraint, translate(constraint, self.plan.assignments.get(constraint.template.location))
 
 
 class TopologyPlacement:
@@ -122,16 +136,16 @@ class TopologyPlacement:
         due = [constraint for constraint in submission.constraints if is_due(constraint, submission)]
         return ladder.plan(due, Scene(request, submission, self.options, facts))
 
-    def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:
-        """The constraint of each template of a new object, and its translation."""
+    def explain(self, request: AdmissionRequest, facts: Facts) -> Explained:
+        """The constraint of each template of a new object, with what it gets. Raises Missing or FactUnavailable."""
         submission = read(request, self.catalog(facts), self.options, facts)
         if submission is None:
-            return []
-        plan = self._plan(submission, request, facts)
-        return [
-            (constraint, translate(constraint, plan.assignments.get(constraint.template.location)))
-            for constraint in submission.constraints
-        ]
+            return Explained((), NO_PLAN)
+        try:
+            plan = self._plan(submission, request, facts)
+        except MutationRefusedError:
+            plan = NO_PLAN  # the answer to the request has the refusal
+        return Explained(submission.constraints, plan)
 
     def _without_effect(self, constraint: Constraint, submission: Submission, kind: str) -> Iterator[Violation]:
         """Violations for a placement that was changed too late to have an effect, or that is not in the affinity."""

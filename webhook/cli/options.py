@@ -43,6 +43,12 @@ policies = click.option(
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
 )
+nodes = click.option(
+    "--nodes",
+    multiple=True,
+    metavar="FILE|DIR|-",
+    help="Nodes and Pods, as kubectl get nodes,pods -A -o json prints them; repeatable.",
+)
 
 
 def labels(pairs: Iterable[str]) -> dict[str, str]:

@@ -24,4 +24,8 @@ _UNCOUNTED: Final = frozenset(
 def workloads(settings: Settings) -> Sequence[Workload]:
     """The kinds that a placement may be written into, and whose Pods it holds together. Raises SettingsError."""
     rows = rules.workload_table(settings).values()
-    return [row for row in rows if row.templates and row.affinity != "never" and row.group_kind not in HISTORIES | _UNCOUNTED]
+    return [
+        row
+        for row in rows
+        if row.templates and row.affinity != "never" and row.group_kind not in HISTORIES | _UNCOUNTED
+    ]

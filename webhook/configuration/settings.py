@@ -306,10 +306,13 @@ class TopologySettings(_Model):
         "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
     )
     inventory: OnOff = Field(
-        "on", description="Whether Nodes and Pods are watched, so that domains can be chosen: on or off; without a cluster off."
+        "on",
+        description="Whether Nodes and Pods are watched, so that domains can be chosen: on or off; without a cluster off.",
     )
     stale_seconds: float = Field(
-        300.0, ge=180, description="No domain is chosen if the Nodes or Pods are not known to be up to date for so long."
+        300.0,
+        ge=180,
+        description="No domain is chosen if the Nodes or Pods are not known to be up to date for so long.",
     )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)

@@ -222,7 +222,7 @@ def test_pods_that_are_left_alone() -> None:
     ):
         assert _RULE.mutate(asked, FACTS).operations == ()
         assert list(_RULE.validate(asked, FACTS)) == []
-        assert _RULE.explain(asked, FACTS) == []
+        assert _RULE.explain(asked, FACTS) == ((), NO_PLAN)
 
 
 def test_kinds_of_ones_own() -> None:
@@ -312,7 +312,7 @@ def test_what_comes_of_each_template() -> None:
 
     found = _RULE.explain(request(obj), FACTS)
 
-    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found] == [
+    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found.translations] == [
         (
             "spec.leaderWorkerTemplate.leaderTemplate",
             "it requests no accelerator, as other templates of the workload do",

@@ -45,7 +45,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
 
 @click.command("show", short_help="Show the levels of a topology, and how many Nodes have them.")
 @click.argument("name")
-@inventory.nodes
+@options.nodes
 @inventory.cluster
 @options.config
 @options.output

@@ -34,7 +34,7 @@ class Context(NamedTuple):
     def request(self, given: Manifest) -> AdmissionRequest:
         """The request that would create an object."""
         who = UserInfo("user", groups=("system:authenticated",))
-        return manifest.request(given.object, None, user=who, namespace=self.namespace)
+        return manifest.request(given.object, None, user=who, namespace=self.namespace, uid=given.where)
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""

@@ -32,7 +32,7 @@ class ObjectExplanation(NamedTuple):
 @click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
 )
-@inventory.nodes
+@options.nodes
 @inventory.cluster
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @options.namespace_labels
@@ -71,7 +71,7 @@ def _explain(given: Manifest, context: Context) -> ObjectExplanation:
     facts = context.facts(request.namespace)
     templates = tuple(
         explain(constraint, translation, context.known.machines)
-        for constraint, translation in context.rule.explain(request, facts)
+        for constraint, translation in context.rule.explain(request, facts).translations
     )
     nothing = "" if templates else context.nothing(request)
     return ObjectExplanation(decide(given, request, context.ruleset, facts), templates, nothing)

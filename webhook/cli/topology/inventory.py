@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -20,8 +21,8 @@ from webhook.cli.topology.nodefiles import Objects
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 
-Extent = Literal["topologies", "nodes", "pods", "workloads"]
-"""How much is read of a cluster; each contains those before it."""
+Extent = Literal["topologies", "nodes", "everything"]
+"""How much is read of a cluster; each contains those before it. Everything: with Pods and workloads."""
 
 
 class ClusterOptions(NamedTuple):
@@ -48,22 +49,6 @@ def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     kubeconfig = click.option("--kubeconfig", default="", metavar="FILE", help="Cluster to look at.")
     in_cluster = click.option("--in-cluster", is_flag=True, help="Look at the cluster by the Pod's service account.")
     return kubeconfig(in_cluster(command))
-
-
-nodes = click.option(
-    "--nodes",
-    "nodes",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    help="Nodes, as kubectl get nodes -o json prints them; repeatable.",
-)
-nodes_and_pods = click.option(
-    "--nodes",
-    "nodes",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    help="Nodes, Pods and workloads, as kubectl get nodes,pods -A -o json prints them; repeatable.",
-)
 
 
 def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), asked: Extent = "nodes") -> Inventory:
@@ -120,8 +105,11 @@ async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ..
         if asked == "topologies":
             return known.found, None
         nodes = await inventory.nodes(api)
-        pods = await inventory.pods(api) if asked != "nodes" else None
-        workloads = await inventory.workloads(api) if asked == "workloads" else ()
+        if asked == "nodes":
+            return known.found, Objects(tuple(nodes))
+        pods = await inventory.pods(api)
+        workloads = await inventory.workloads(api)
     finally:
         await api.close()
-    return known.found, Objects(tuple(nodes), None if pods is None else tuple(pods), tuple(workloads))
+    manifests, contents = zip(*pods, strict=True) if pods else ((), ())
+    return known.found, Objects(tuple(nodes), manifests, contents, tuple(workloads), time.time())

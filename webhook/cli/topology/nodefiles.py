@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
 from policies.topology.affinity import RECORD
+from policies.topology.gang.gang import GangKey
+from policies.topology.gang.membership import identity
 from policies.topology.nodes.machine import held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from webhook.cli.exits import InputError, reading
@@ -25,11 +27,16 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Objects(NamedTuple):
-    """What the Nodes of a cluster are and hold. pods: None if not known. workloads: those with a record."""
+    """What the Nodes of a cluster are and hold. pods: None if not known; contents: the same Pods as JSON.
+
+    workloads: those with a record. seconds: when it was so, since the epoch; None if that is not known.
+    """
 
     nodes: tuple[NodeManifest, ...]
     pods: tuple[PodManifest, ...] | None = None
+    contents: tuple[Content, ...] = ()
     workloads: tuple[JsonObject, ...] = ()
+    seconds: float | None = None
 
 
 class _Head(Struct, rename="camel"):
@@ -41,7 +48,8 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
-_Read = NodeManifest | PodManifest | JsonObject
+Content = msgspec.Raw | JsonObject
+_Read = tuple[NodeManifest | PodManifest | None, Content]
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
@@ -55,21 +63,22 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
-    pods: dict[tuple[str, str], PodManifest] = {}
-    workloads: dict[tuple[str, ...], JsonObject] = {}
+    pods: dict[tuple[str, str], tuple[PodManifest, Content]] = {}
+    workloads: dict[GangKey, JsonObject] = {}
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
-            for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
+            for item, content in _quickly(text, accelerators) or _carefully(name, text, accelerators):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
                 elif isinstance(item, PodManifest):
-                    pods[item.metadata.namespace, item.metadata.name] = item
-                else:
-                    workloads[_identity(item)] = item
+                    pods[item.key] = item, content
+                elif isinstance(content, dict):
+                    workloads[identity(content)] = content
     if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return Objects(tuple(nodes.values()), tuple(pods.values()) or None, tuple(workloads.values()))
+    manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
+    return Objects(tuple(nodes.values()), manifests, contents, tuple(workloads.values()))
 
 
 def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
@@ -86,8 +95,8 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
-                objects.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
-            if kind is not NodeManifest and _RECORD in bytes(item):
+                objects.append((_checked(msgspec.json.decode(item, type=kind), accelerators), item))
+            elif _RECORD in bytes(item):
                 objects += _recorded(msgspec.json.decode(item))
     except _UNREADABLE:
         return None
@@ -98,18 +107,18 @@ def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
-        yield from _recorded(written.object)
         if kind is None:
+            yield from _recorded(written.object)
             continue
         try:
-            yield _checked(msgspec.convert(written.object, kind), accelerators)
+            yield _checked(msgspec.convert(written.object, kind), accelerators), written.object
         except _UNREADABLE as error:
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
 
-def _recorded(obj: JsonObject) -> list[JsonObject]:
+def _recorded(obj: JsonObject) -> list[_Read]:
     """The object, if it has a record of its own."""
-    return [obj] if RECORD in mapping(mapping(obj, "metadata"), "annotations") else []
+    return [(None, obj)] if RECORD in mapping(mapping(obj, "metadata"), "annotations") else []
 
 
 def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:
@@ -119,11 +128,6 @@ def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> N
     else:
         held(item, accelerators)
     return item
-
-
-def _identity(obj: JsonObject) -> tuple[str, ...]:
-    metadata = mapping(obj, "metadata")
-    return tuple(map(str, (obj["apiVersion"], obj["kind"], metadata.get("namespace"), metadata.get("name"))))
 
 
 def _called(obj: dict[str, Any]) -> str:

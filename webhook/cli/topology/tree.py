@@ -54,7 +54,7 @@ def command(
         raise click.UsageError(
             f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"
         )
-    known = inventory.read(options.settings(config, {}), where, paths, "workloads")
+    known = inventory.read(options.settings(config, {}), where, paths, "everything")
     machines = known.machines or ()
     if not machines:
         raise InputError("the cluster has no Nodes")

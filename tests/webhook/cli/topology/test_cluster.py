@@ -57,9 +57,7 @@ async def test_the_tree_of_a_cluster_is_that_of_its_objects_in_a_file(server: Fa
     assert (result.stderr, result.exit_code) == ("", 0)
     assert result.stdout == run("topology", "tree", "-f", "all.json").stdout
     assert server.lists(NODES) == [{"limit": "100"}]
-    assert server.lists(_PODS) == [
-        {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", "limit": "500"}
-    ]
+    assert server.lists(_PODS) == [{"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed", "limit": "500"}]
 
 
 async def test_show_reads_no_pods(server: FakeApi) -> None:

@@ -20,7 +20,7 @@ class GangAnswer(Struct, frozen=True):
     """What becomes of a gang. templates: paths of its pod templates. level: the short name.
 
     way: see `Way`. reason: why that way was taken, or nothing is done; empty where there is nothing to say. gang,
-    choice: None where no domain was asked for.
+    choice: None where no domain was asked for. named: the domain that the placement itself names, by node labels.
     """
 
     templates: tuple[str, ...]
@@ -31,6 +31,7 @@ class GangAnswer(Struct, frozen=True):
     reason: str = ""
     gang: Gang | None = None
     choice: Choice | None = None
+    named: Mapping[str, str] = {}
 
     @property
     def address(self) -> Address:
@@ -68,7 +69,7 @@ def data(answer: GangAnswer, outcome: ObjectOutcome) -> dict[str, Any]:
         "topology": answer.topology,
         "level": answer.level,
         "required": answer.is_required,
-        "domain": labels(answer.address),
+        "domain": labels(answer.address) or dict(answer.named),
     }
     if gang is not None:
         told |= {"pods": gang.pods, "gpus": gang.accelerators}

@@ -1,0 +1,60 @@
+"""`cks-admission topology place`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from webhook.cli import exits, options
+from webhook.cli.check import read_objects
+from webhook.cli.exits import InputError
+from webhook.cli.output import write
+from webhook.cli.topology import inventory, stock
+from webhook.cli.topology.context import context
+from webhook.cli.topology.inventory import ClusterOptions
+from webhook.cli.topology.placement import answer, gangs, text
+
+
+@click.command("place", short_help="Say in which domain gangs would be placed, and what else was considered.")
+@click.option(
+    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
+)
+@options.nodes
+@inventory.cluster
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
+@options.namespace_labels
+@options.config
+@options.output
+def command(
+    files: tuple[str, ...], nodes: tuple[str, ...], kubeconfig: str, namespace: str,
+    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, in_cluster: bool,
+) -> None:  # fmt: skip
+    """Say for each gang who keeps it together, in which domain, and what else was considered.
+
+    Nodes decide with what their Pods leave free, and what was promised to workloads that were placed before. Objects
+    are placed in their order: what the first one takes is not free for the next.
+
+    \b
+    Examples:
+      kubectl get nodes,pods -A -o json > nodes.json
+      cks-admission topology place -f train.yaml --nodes nodes.json
+      cks-admission topology place -f train.yaml --kubeconfig ~/.kube/config -o json
+    """
+    settings = options.settings(config, {})
+    if "-" in files and "-" in nodes:
+        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
+    objects = read_objects(files)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
+    around = context(settings, known, namespace, namespace_labels)
+    chooser = stock.chooser(known.objects, settings)
+    answers = [gangs.place(given, around, chooser) for given in objects]
+    if output == "text":
+        click.echo("\n".join(line for told in answers for line in text.text(told)))
+    else:
+        write([answer.data(gang, told.outcome) for told in answers for gang in told.gangs], output)
+        for told in answers:
+            if not (told.gangs or told.outcome.allowed):
+                click.echo(f"{told.outcome.headline}\n{told.outcome.message}", err=True)
+    sys.exit(exits.OK if all(told.fits for told in answers) else exits.REFUSED)

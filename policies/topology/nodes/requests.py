@@ -125,24 +125,26 @@ def _requested(resources: Resources | None) -> Thousandths:
 
 
 def _counted(quantities: Quantities) -> Thousandths:
-    """The resources that the scheduler counts. Raises ValueError, also for a device in parts."""
-    amounts = {}
-    for name, quantity in quantities.items():
-        if name in _OF_KUBERNETES or name.startswith((_HUGE_PAGES, "attachable-volumes-")):
-            amounts[name] = _thousandths(name, quantity)
-        elif "/" in name and not name.startswith("requests."):
-            amounts[name] = amount = _thousandths(name, quantity)
-            if amount % 1000:
-                raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
-    return amounts
+    """The resources that the scheduler counts. Raises ValueError for a malformed amount."""
+    return {
+        name: _amount(name, quantity)
+        for name, quantity in quantities.items()
+        if name in _OF_KUBERNETES
+        or ("/" in name and not name.startswith("requests."))
+        or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
+    }
 
 
-def _thousandths(name: str, quantity: str | float) -> int:
-    """Raises ValueError, with the resource."""
+def _amount(name: str, quantity: str | float) -> int:
+    is_device = "/" in name
     try:
-        return thousandths(quantity)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        amount = thousandths(quantity)
+    except ValueError:
+        amount = None
+    if amount is None or (is_device and amount % 1000):
+        expected = "a whole number of devices" if is_device else "an amount such as 8, 500m or 1.5Gi"
+        raise ValueError(f"{name} is {quantity!r}; {expected} was expected") from None
+    return amount
 
 
 def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from sys import intern
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -21,13 +20,12 @@ _NO_SHARES: Mapping[PodKey, Share] = {}
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any. role: its part in that."""
+    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any."""
 
     row: int
     requests: Amounts
     priority: int = 0
     gang: GangKey | None = None
-    role: str = ""
 
 
 class _Group(NamedTuple):
@@ -57,8 +55,7 @@ class Usage:
         requests = self._same.setdefault(share.requests, share.requests)
         if len(self._same) > _MOST_SHARED:
             self._same.clear()
-        gang = None if group is None else group.key
-        share = Share(share.row, requests, share.priority, gang, intern(share.role))
+        share = Share(share.row, requests, share.priority, None if group is None else group.key)
         self.shares[key] = share
         if group is not None:
             group.shares[key] = share

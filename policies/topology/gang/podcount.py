@@ -33,15 +33,16 @@ def podcount(kind: tuple[str, str], obj: JsonObject, location: Location) -> int 
 
 
 def completions(kind: tuple[str, str], obj: JsonObject, location: Location) -> int | None:
-    """How many Pods of the template at a location succeed before there are no more; None if they are replaced."""
+    """After how many successes there are no more Pods of a template; None if they are always replaced.
+
+    A Job without completions makes no new Pods once one has succeeded.
+    """
     if kind in _REPLACED:
         return None
-    if kind not in _OF_JOBS:
+    total = lookup(obj, (*location[:-1], "completions")) if kind in _OF_JOBS else None
+    if not isinstance(total, int):
         return podcount(kind, obj, location)
-    job = lookup(obj, location[:-1])
-    total = _number(job, "completions", _LARGEST)
-    times = _number(lookup(obj, location[:-3]), "replicas", 1) if kind == ("jobset.x-k8s.io", "JobSet") else 1
-    return None if total is None or times is None else total * times
+    return _product(total, _number(lookup(obj, location[:-3]), "replicas", 1) if "replicatedJobs" in location else 1)
 
 
 def _number(holder: Any, field: str, default: int) -> int | None:

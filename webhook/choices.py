@@ -36,7 +36,7 @@ async def begin(
     from webhook.cluster.inventory.composition import following  # noqa: PLC0415 - numpy is for inventories only
 
     facts = cluster.facts
-    inventory = await stack.enter_async_context(following(facts.api, settings, measures, facts.known))
+    inventory = await stack.enter_async_context(following(facts.api, settings, measures.placing, facts.known))
 
     async def read(key: ChoiceKey, _seconds: float) -> tuple[Choice, ...]:
         return inventory.answer(key)
@@ -51,7 +51,7 @@ def counted(choices: Choices, measures: Metrics) -> Choices:
     async def read(key: ChoiceKey, seconds: float) -> tuple[Choice, ...]:
         chosen = await choices(key, seconds)
         for choice in chosen:
-            measures.placements.labels(choice.outcome).inc()
+            measures.placing.outcomes.labels(choice.outcome).inc()
         return chosen
 
     return read

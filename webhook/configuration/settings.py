@@ -307,7 +307,7 @@ class TopologySettings(_Model):
     )
     inventory: OnOff = Field(
         "on",
-        description="Whether Nodes and Pods are watched, so that domains can be chosen: on or off; without a cluster off.",
+        description="Whether Nodes and Pods of the cluster are followed, so that domains can be chosen: on or off.",
     )
     stale_seconds: float = Field(
         300.0,

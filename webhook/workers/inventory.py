@@ -40,6 +40,6 @@ async def _open(stack: AsyncExitStack, settings: Settings, roster: Roster, socke
         structlog.get_logger().warning("no inventory is kept", reason=str(error))
         return
     stack.push_async_callback(api.close)
-    known = await stack.enter_async_context(following(api, settings, roster.metrics))
+    known = await stack.enter_async_context(following(api, settings, roster.metrics.placing))
     roster.notes = lambda: [f"inventory: {problem}" for problem in known.problems()]
     await stack.enter_async_context(answering(sockets / SOCKET, known.answer))

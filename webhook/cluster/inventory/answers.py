@@ -21,9 +21,8 @@ MOST = 1000
 
 # A gang that fits nowhere now takes no room yet, and its request may be refused for that.
 _PROMISED: frozenset[Outcome] = frozenset({"fits", "preempts"})
-# Where the API server makes up the name, the key has only the name's beginning, which several workloads may have at the
-# same time. No name contains this.
-_NUMBERED = "#"
+# Where the API server makes up the end of a name, this and something unique stand for it.
+_UNNAMED = "…"
 
 
 class Answers:
@@ -31,7 +30,6 @@ class Answers:
 
     def __init__(self) -> None:
         self._promises: dict[GangKey, tuple[Promise, ...]] = {}
-        self._number = 0
 
     def __len__(self) -> int:
         """The number of workloads."""
@@ -41,8 +39,8 @@ class Answers:
         """Remember the domains that were chosen now; not those that gangs had before, which are on record."""
         if key.dry_run or any(key.kept):
             return
-        own = self._named(key.gangs[0].key)
-        promises = tuple(_promises(own, key, choices, now + SECONDS))
+        own = key.gangs[0].key
+        promises = tuple(_promises(key, choices, now + SECONDS))
         self._promises.pop(own, None)
         if promises:
             self._promises[own] = promises
@@ -56,8 +54,7 @@ class Answers:
         forgotten, which asked for about the same.
         """
         if self._promises.pop(workload, None) is None and beginning:
-            numbered = f"{beginning}{_NUMBERED}"
-            alike = (key for key in self._promises if _is_numbered(key, workload, numbered))
+            alike = (key for key in self._promises if _may_be(key, workload, beginning))
             self._promises.pop(next(alike, workload), None)
 
     def promises(self, now: float) -> Iterator[Promise]:
@@ -66,15 +63,8 @@ class Answers:
             del self._promises[key]
         return (promise for promises in self._promises.values() for promise in promises)
 
-    def _named(self, key: GangKey) -> GangKey:
-        """The key under which a workload is remembered, which differs for workloads without a whole name."""
-        if key.name and not key.name.endswith("-"):
-            return key
-        self._number += 1
-        return replace(key, name=f"{key.name}{_NUMBERED}{self._number}")
 
-
-def _promises(own: GangKey, key: ChoiceKey, choices: Sequence[Choice], until: float) -> Iterator[Promise]:
+def _promises(key: ChoiceKey, choices: Sequence[Choice], until: float) -> Iterator[Promise]:
     """What was promised to the gangs of a workload. A template in several gangs counts in the narrowest, the last."""
     counted: set[str] = set()
     for gang, choice in reversed(list(zip(key.gangs, choices, strict=True))):
@@ -82,8 +72,10 @@ def _promises(own: GangKey, key: ChoiceKey, choices: Sequence[Choice], until: fl
         if choice.outcome in _PROMISED and address:
             members: tuple[Member, ...] = tuple(member for member in gang.members if member.path not in counted)
             counted.update(member.path for member in members)
-            yield Promise(own, address, members, until)
+            yield Promise(gang.key, address, members, until)
 
 
-def _is_numbered(key: GangKey, workload: GangKey, numbered: str) -> bool:
-    return key.name.startswith(numbered) and replace(key, name="") == replace(workload, name="")
+def _may_be(key: GangKey, workload: GangKey, beginning: str) -> bool:
+    """Whether a key without a whole name may be that of a workload whose name begins like this."""
+    start, unnamed, _ = key.name.partition(_UNNAMED)
+    return bool(unnamed) and start == beginning and replace(key, name=workload.name) == workload

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from policies.engine.request import JsonObject, mapping
-from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.affinity import RECORD
+from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.gang.gang import GangKey
 from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.membership import identity, membership
@@ -21,7 +21,7 @@ from webhook.cluster.inventory.resources import NODES, PODS, Manifest, Pod, gang
 from webhook.cluster.inventory.workloads import GroupKind, NamespacedName, Sink, Workloads
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import Followers
-from webhook.metrics import Metrics
+from webhook.metrics import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -40,7 +40,7 @@ class ClusterInventory(Followers):
         kinds: Iterable[GroupKind],
         stale: float,
         choose: Choose,
-        measures: Metrics,
+        measures: Placing,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or Clock()
@@ -69,7 +69,7 @@ class ClusterInventory(Followers):
 
     def answer(self, key: ChoiceKey) -> tuple[Choice, ...]:
         """The choices for the gangs of a workload; unknown, with the reason, if none can be made. Raises nothing."""
-        with self._measures.choice.time():
+        with self._measures.seconds.time():
             return self._keeper.answer(key, self._now())
 
     def age(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.gang.address import Address
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 Choose = Callable[[Sequence[Gang], "Stock", Sequence[Promise], Sequence[Address]], tuple[Choice, ...]]
 
 
-class Promises(Protocol):
-    """What is on record."""
+class Records(Protocol):
+    """What workloads and Pods have on record."""
 
     def promises(self, now: float) -> Iterable[Promise]:
         """The Pods that are still to be bound, at a time in seconds since the epoch."""
+
+    def whole(self, gang: Gang) -> Gang:
+        """A gang with what is known of its other templates."""
 
 
 class Keeper:
@@ -33,7 +37,7 @@ class Keeper:
     not be trusted now; empty if it may. choose: the choice. answers: those that no watch has shown yet.
     """
 
-    def __init__(self, stock: Stock, records: Promises, doubt: Callable[[], str], choose: Choose) -> None:
+    def __init__(self, stock: Stock, records: Records, doubt: Callable[[], str], choose: Choose) -> None:
         self.answers = Answers()
         self._stock = stock
         self._records = records
@@ -50,9 +54,19 @@ class Keeper:
         if reason := self._doubt():
             return key.failure(reason)
         try:
-            choices = self._choose(key.gangs, self._stock, self.promises(now), key.kept)
-        except Exception as error:  # a defect must fail neither the review nor the process that answers all workers
+            promises = self.promises(now)
+            key = self._whole(key, promises)
+            choices = self._choose(key.gangs, self._stock, promises, key.kept)
+        except Exception as error:  # noqa: BLE001 - a defect must fail neither the review nor the process that answers all workers
             self._log.exception("no domain could be chosen", namespace=key.gangs[0].key.namespace)
             return key.failure(f"the choice failed: {type(error).__name__}: {error}")
         self.answers.note(key, choices, now)
         return choices
+
+    def _whole(self, key: ChoiceKey, promises: Iterable[Promise]) -> ChoiceKey:
+        """The question with what the records know of it: other templates, and the domain of a replica's other Pods."""
+        gangs = tuple(map(self._records.whole, key.gangs))
+        promised = {promise.key: promise.address for promise in promises if promise.key.part}
+        if key.kept or not any(gang.key in promised for gang in gangs):
+            return replace(key, gangs=gangs)
+        return replace(key, gangs=gangs, kept=tuple(promised.get(gang.key, ()) for gang in gangs))

@@ -50,7 +50,7 @@ class _PodSummary(Struct):
 
 
 class Pod(Object):
-    """A Pod: what it takes of its Node, and its JSON, whole if it has a record, else what says to which gang it belongs."""
+    """A Pod: what it takes of its Node, and its JSON, whole if it has a record, else what tells of its gang."""
 
     manifest: PodManifest
     content: JsonObject

@@ -57,7 +57,9 @@ class _Watch(NamedTuple):
 class Workloads:
     """The workloads of several API groups. kinds: those to follow. sink: makes the sink of a kind."""
 
-    def __init__(self, api: Connection, kinds: Iterable[GroupKind], follower: Follower, clock: Clock) -> None:
+    def __init__(
+        self, api: Connection, kinds: Iterable[GroupKind], sink: Callable[[GroupKind], Sink], clock: Clock
+    ) -> None:
         sinks: dict[str, dict[str, Sink]] = {}
         for group, kind in kinds:
             sinks.setdefault(group, {})[kind] = sink((group, kind))
@@ -84,9 +86,7 @@ class Workloads:
 class _Group:
     """The workloads of one API group. sinks: by kind."""
 
-    def __init__(
-        self, api: Connection, name: str, sinks: Mapping[str, Sink], clock: Clock
-    ) -> None:
+    def __init__(self, api: Connection, name: str, sinks: Mapping[str, Sink], clock: Clock) -> None:
         self.name = name or "the core group"
         self._group = name
         self._api = api

@@ -35,8 +35,10 @@ def parties(constraints: Sequence[Constraint], scene: Scene) -> tuple[list[Party
     """
     obstacles: dict[str, str] = {}
     shares: list[tuple[Constraint, demand.Assignment]] = []
-    for constraint in constraints:
-        share = _share(constraint, scene)
+    counts = [podcount(scene.row.group_kind, scene.object, constraint.template.location) for constraint in constraints]
+    for constraint, count in zip(constraints, counts, strict=True):
+        # Without any Pods now there may be some later, and the domain is chosen now.
+        share = _share(constraint, count if any(counts) or count is None else 1, scene)
         if isinstance(share, Obstacle):
             obstacles[constraint.template.path] = share.reason
         else:
@@ -53,10 +55,9 @@ def demanded(template: Template, scene: Scene) -> Member | Obstacle:
     return _member(template, 1, scene, ())
 
 
-def _share(constraint: Constraint, scene: Scene) -> demand.Assignment | Obstacle:
+def _share(constraint: Constraint, count: int | None, scene: Scene) -> demand.Assignment | Obstacle:
     """The Pods of a template, with the levels at which a domain is to be chosen for them."""
     template, topology = constraint.template, constraint.topology
-    count = podcount(scene.row.group_kind, scene.object, template.location)
     if count is None or topology is None:
         return _UNCOUNTED
     member = _member(template, count, scene, constraint.terms)

@@ -35,10 +35,16 @@ __all__ = ["RULE", "TopologyPlacement", "reads"]
 
 _POD = (
     *("metadata.annotations", "metadata.labels"),
-    *("spec.affinity", "spec.nodeSelector", "spec.schedulerName"),
-    *(f"spec.{path}" for path in ACCELERATOR_READS),
+    *(f"spec.{name}" for name in ("affinity", "nodeName", "nodeSelector", "schedulerName", "tolerations")),
+    *(f"spec.{name}" for name in ("overhead", "preemptionPolicy", "priority", "priorityClassName", "resources")),
+    *(f"spec.{path}" for path in (*ACCELERATOR_READS, "initContainers[*].restartPolicy")),
 )
-_WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions")
+_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy")
+# What says beside or above a template how many Pods there are of it.
+_COUNTS = (
+    *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
+    *("parallelism", "replicas", "size", "suspend"),
+)
 _RECORD = ("metadata", "annotations", RECORD)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
 _FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
@@ -50,6 +56,8 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
     for row in rows:
         paths |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
         paths |= {".".join(part for part in (render(t), path) if part) for t in row.templates for path in _POD}
+        above = {t[:depth] for t in row.templates for depth in range(1, len(t)) if isinstance(t[depth], str)}
+        paths |= {f"{render(holder)}.{field}" for holder in above for field in _COUNTS}
     return frozenset(paths)
 
 
@@ -63,7 +71,7 @@ class Explained(NamedTuple):
     def translations(self) -> Iterator[tuple[Constraint, Translation]]:
         """Each constraint with the translation of its template."""
         for constraint in self.constraints:
-            yield constraint, translate(constraint, self.plan.assignments.get(constraint.template.location))
+            yield constraint, translate(constraint, self.plan.assignments.get(constraint.template.path))
 
 
 class TopologyPlacement:
@@ -88,8 +96,9 @@ class TopologyPlacement:
         if obj is None or submission is None:
             return NO_MUTATION
         warnings = [_BROKEN_RECORD] if submission.now.record is None else []
-        plan = self._plan(submission, request, facts)
-        made = list(translations(submission, plan))
+        scene = Scene(request, submission, self.options, facts)
+        plan = _plan(scene)
+        made = list(translations(scene, plan))
         warnings += plan.warnings
         edits = [*plan.edits, *(edit for translation in made for edit in _affinity(translation))]
         edits += _names(submission, request)
@@ -131,18 +140,13 @@ class TopologyPlacement:
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
 
-    def _plan(self, submission: Submission, request: AdmissionRequest, facts: Facts) -> Plan:
-        """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
-        due = [constraint for constraint in submission.constraints if is_due(constraint, submission)]
-        return ladder.plan(due, Scene(request, submission, self.options, facts))
-
     def explain(self, request: AdmissionRequest, facts: Facts) -> Explained:
         """The constraint of each template of a new object, with what it gets. Raises Missing or FactUnavailable."""
         submission = read(request, self.catalog(facts), self.options, facts)
         if submission is None:
             return Explained((), NO_PLAN)
         try:
-            plan = self._plan(submission, request, facts)
+            plan = _plan(Scene(request, submission, self.options, facts))
         except MutationRefusedError:
             plan = NO_PLAN  # the answer to the request has the refusal
         return Explained(submission.constraints, plan)
@@ -171,6 +175,11 @@ class TopologyPlacement:
             yield refusal.unapplied(template, placement, constraint.obstacle)
         else:
             yield warning.unapplied(constraint, placement)
+
+
+def _plan(scene: Scene) -> Plan:
+    """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
+    return ladder.plan([constraint for constraint in scene.submission.constraints if is_due(constraint, scene)], scene)
 
 
 def _affinity(translation: Translation) -> Iterator[Edit]:

@@ -29,7 +29,7 @@ def chooser(objects: Objects | None, settings: Settings) -> Chooser:
     """
     if objects is None:
         return lambda key: key.failure("no Nodes are given")
-    from policies.topology.choice.choose import choose  # noqa: PLC0415 - loads numpy, which runs without Nodes do not need
+    from policies.topology.choice.survey import choose  # noqa: PLC0415 - loads numpy, which runs without Nodes do not need
     from policies.topology.nodes.inventory import Inventory  # noqa: PLC0415 - as above
     from webhook.cluster.inventory.keeper import Keeper  # noqa: PLC0415 - as above
     from webhook.cluster.inventory.resources import gang_of  # noqa: PLC0415 - as above

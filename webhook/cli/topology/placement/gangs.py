@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from msgspec.structs import replace
 
-from policies.objects.fieldpath import Location
 from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.constraint import Constraint
 from policies.topology.gang.gang import Gang
 from policies.topology.rule import Explained
 from policies.topology.topology import Topology
+from policies.topology.way.permission import Way as WrittenWay
 from webhook.cli.check import decide
 from webhook.cli.topology.context import Context
 from webhook.cli.topology.placement.answer import GangAnswer, ObjectAnswer, Way
@@ -60,15 +61,13 @@ def place(given: Manifest, context: Context, chooser: Chooser) -> ObjectAnswer:
 
 def _asked(answers: dict[Gang, Choice], explained: Explained) -> Iterator[GangAnswer]:
     """The gangs about which was asked."""
-    locations = {constraint.template.path: constraint.template.location for constraint in explained.constraints}
     for gang, choice in answers.items():
         position = gang.preferred if gang.required is None else gang.required
         level = "" if position is None else gang.tiers[position].name
         is_chosen = choice.outcome != "unknown"
-        location = locations[gang.members[0].path]
         yield GangAnswer(
             tuple(member.path for member in gang.members),
-            "domain" if is_chosen else _way(location, explained),
+            "domain" if is_chosen else _way(gang.members[0].path, explained),
             gang.topology,
             level if gang.required is not None else choice.level or level,
             is_required=gang.required is not None,
@@ -89,7 +88,7 @@ def _others(answers: dict[Gang, Choice], explained: Explained) -> Iterator[GangA
 
 def _unasked(constraint: Constraint, topology: Topology, explained: Explained) -> GangAnswer:
     placement = constraint.required or constraint.preferred
-    way, reason = _way(constraint.template.location, explained), constraint.obstacle
+    way, reason = _way(constraint.template.path, explained), constraint.obstacle
     named: dict[str, str] = {}
     if placement is None or not constraint.is_usable:
         reason = _ALONE if placement is None else _UNUSABLE
@@ -102,14 +101,13 @@ def _unasked(constraint: Constraint, topology: Topology, explained: Explained) -
         topology.name,
         "" if placement is None else topology.called(placement.level),
         is_required=constraint.required is not None,
-        reason=reason or explained.plan.reasons.get(constraint.template.location, ""),
+        reason=reason or explained.plan.reasons.get(constraint.template.path, ""),
         named=named,
     )
 
 
-def _way(location: Location, explained: Explained) -> Way:
+def _way(path: str, explained: Explained) -> Way:
     """Who keeps the Pods of a template together. What Kueue places, nobody else does."""
-    assignment = explained.plan.assignments.get(location)
-    if assignment is None or assignment.way in ("", "kueue"):
-        return "none"
-    return assignment.way
+    assignment = explained.plan.assignments.get(path)
+    way: WrittenWay | Literal[""] = "" if assignment is None else assignment.way
+    return "none" if way == "" or way == "kueue" else way  # noqa: PLR1714 - narrows the type

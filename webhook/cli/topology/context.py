@@ -15,7 +15,9 @@ from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import options
 from webhook.cli.check import in_namespace
 from webhook.cli.exits import InputError
+from webhook.cli.topology import stock
 from webhook.cli.topology.inventory import Inventory
+from webhook.cli.topology.stock import Chooser
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -23,13 +25,17 @@ from webhook.files.manifest import Manifest
 
 
 class Context(NamedTuple):
-    """The topology rule, alone and as a rule set, and what it asks for. labels: of the objects' Namespaces."""
+    """The topology rule, alone and as a rule set, and what it asks for. labels: of the objects' Namespaces.
+
+    chooser: chooses domains by the Nodes that are known.
+    """
 
     rule: TopologyPlacement
     ruleset: RuleSet
     namespace: str
     labels: Mapping[str, str]
     known: Inventory
+    chooser: Chooser
 
     def request(self, given: Manifest) -> AdmissionRequest:
         """The request that would create an object."""
@@ -39,7 +45,8 @@ class Context(NamedTuple):
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
         nodes = tuple(machine.node for machine in self.known.machines or ())
-        facts = StaticFacts(datetime.now(UTC).date(), cluster_nodes=nodes, cluster_topologies=self.known.own)
+        today = datetime.now(UTC).date()
+        facts = StaticFacts(today, cluster_nodes=nodes, cluster_topologies=self.known.own, chooser=self.chooser)
         return in_namespace(facts, namespace, self.labels)
 
     def nothing(self, request: AdmissionRequest) -> str:
@@ -68,4 +75,4 @@ def context(settings: Settings, known: Inventory, namespace: str, labels: Sequen
     ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return Context(rule, ruleset, namespace, given, known)
+    return Context(rule, ruleset, namespace, given, known, stock.chooser(known.objects, settings))

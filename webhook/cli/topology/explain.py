@@ -56,7 +56,7 @@ def command(
     if "-" in files and "-" in nodes:
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
     objects = read_objects(files)
-    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
     around = context(settings, known, namespace, namespace_labels)
     explained = [_explain(written, around) for written in objects]
     if output == "text":

@@ -11,7 +11,7 @@ from webhook.cli import exits, options
 from webhook.cli.check import read_objects
 from webhook.cli.exits import InputError
 from webhook.cli.output import write
-from webhook.cli.topology import inventory, stock
+from webhook.cli.topology import inventory, nodefiles
 from webhook.cli.topology.context import context
 from webhook.cli.topology.inventory import ClusterOptions
 from webhook.cli.topology.placement import answer, gangs, text
@@ -47,9 +47,15 @@ def command(
         raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
     objects = read_objects(files)
     known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
+    if known.objects is None:
+        click.echo(
+            f"no domain is chosen without Nodes: give --kubeconfig, or --nodes with what {nodefiles.HOW} prints",
+            err=True,
+        )
+    elif known.objects.pods is None:
+        click.echo(f"without Pods all of the Nodes counts as free; {nodefiles.HOW} gives them", err=True)
     around = context(settings, known, namespace, namespace_labels)
-    chooser = stock.chooser(known.objects, settings)
-    answers = [gangs.place(given, around, chooser) for given in objects]
+    answers = [gangs.place(given, around) for given in objects]
     if output == "text":
         click.echo("\n".join(line for told in answers for line in text.text(told)))
     else:

@@ -28,7 +28,7 @@ def chooser(objects: Objects | None, settings: Settings) -> Chooser:
     What it chooses for one gang is promised to it: the next one does not get it.
     """
     if objects is None:
-        return lambda key: key.failure("no Nodes are given")
+        return lambda key: key.failure("there is no cluster to ask")
     from policies.topology.choice.survey import choose  # noqa: PLC0415 - loads numpy, which runs without Nodes do not need
     from policies.topology.nodes.inventory import Inventory  # noqa: PLC0415 - as above
     from webhook.cluster.inventory.keeper import Keeper  # noqa: PLC0415 - as above

@@ -178,16 +178,10 @@ def test_what_is_missing_is_told_in_pods_and_gpus() -> None:
             True,
             id="preempts",
         ),
-        pytest.param(
-            Choice("unknown", "the claim c is not known"),
-            "    no domain can be chosen; the claim c is not known",
-            True,
-            id="unknown",
-        ),
     ],
 )
 def test_every_outcome_has_its_words(choice: Choice, line: str, fits: bool) -> None:  # noqa: FBT001 - a column
-    """What can never fit is told from what is full, preempts, or is not known; the first two are findings."""
+    """What can never fit is told from what is full, and only these two are findings."""
     told = _object(_placed(choice))
 
     assert line in _lines(told)

@@ -208,7 +208,7 @@ def test_names_cannot_move_the_cursor() -> None:
             '{"apiVersion": "v1", "kind": "List", "items": [\n'
             '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"},\n'
             ' "status": {"allocatable": {"nvidia.com/gpu": "eight"}}}]}',
-            "nodes:2: Node a cannot be read: nvidia.com/gpu: 'eight' is no amount; one such as 8, 500m or 1.5Gi was expected",
+            "nodes:2: Node a cannot be read: nvidia.com/gpu is 'eight'; a whole number of devices was expected",
             id="quantity",
         ),
         pytest.param(

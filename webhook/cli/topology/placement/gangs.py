@@ -48,10 +48,10 @@ class Questions:
         return first
 
 
-def place(given: Manifest, context: Context, chooser: Chooser) -> ObjectAnswer:
+def place(given: Manifest, context: Context) -> ObjectAnswer:
     """What becomes of the gangs of an object."""
     request = context.request(given)
-    questions = Questions(chooser)
+    questions = Questions(context.chooser)
     facts = replace(context.facts(request.namespace), chooser=questions)
     explained = context.rule.explain(request, facts)
     outcome = decide(given, request, context.ruleset, facts)

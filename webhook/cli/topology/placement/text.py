@@ -43,7 +43,7 @@ def _gang(answer: GangAnswer) -> Iterator[str]:
     asked = "required" if answer.is_required else "preferred"
     yield f"  {asked}: one {answer.level}, topology {answer.topology}"
     yield f"  placement: {answer.way} ({answer.reason or _WAYS[answer.way]})"
-    if answer.gang is not None and answer.choice is not None:
+    if answer.gang is not None and answer.choice is not None and answer.choice.outcome != "unknown":
         yield from (f"  {line}" for line in _choice(answer, answer.gang, answer.choice))
 
 
@@ -65,7 +65,6 @@ def _verdict(gang: Gang, choice: Choice) -> str:
         "preempts": "it fits now if Pods of lower priority make room",
         "full": click.style(f"it is full now: {lacking} until other work ends", fg="yellow"),
         "never": click.style(f"it can never fit on these Nodes: {lacking}", fg="red"),
-        "unknown": "no domain can be chosen",
     }
     why = f"; {choice.reason}" if choice.reason else ""
     return f"{verdicts[choice.outcome]}{why}"

@@ -53,6 +53,8 @@ _Read = tuple[NodeManifest | PodManifest | None, Content]
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
+# What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
+_PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
 _RECORD = f'"{RECORD}"'.encode()
 
 
@@ -77,6 +79,8 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
                     workloads[identity(content)] = content
     if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
+    for node in nodes.values():
+        node.status.allocatable = _PLENTY | (node.status.allocatable or {})
     manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
     return Objects(tuple(nodes.values()), manifests, contents, tuple(workloads.values()))
 

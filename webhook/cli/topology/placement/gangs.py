@@ -91,7 +91,7 @@ def _unasked(constraint: Constraint, topology: Topology, explained: Explained) -
     way, reason = _way(constraint.template.path, explained), constraint.obstacle
     named: dict[str, str] = {}
     if placement is None or not constraint.is_usable:
-        reason = _ALONE if placement is None else _UNUSABLE
+        reason = _ALONE if constraint.is_usable else _UNUSABLE
     elif way == "none" and not reason:
         way, reason = ("domain", _NAMED) if placement.is_named else ("none", _KUEUE)
         named = {domain.level.keys[0]: domain.values[0] for domain in placement.domains if len(domain.values) == 1}

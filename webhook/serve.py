@@ -141,6 +141,7 @@ def _run_all(
         if parts.facts is not None:
             parts.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
         state.served = _served(parts)
+        parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
         service.slow.forgive()
         if registrar is not None:
             registrar.look()
@@ -334,7 +335,6 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 def _served(parts: _Parts) -> Served:
-    parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
     if parts.facts is None:
         return Served(parts.keeper.ruleset, _NoCluster(date.min))
     return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)

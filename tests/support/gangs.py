@@ -67,7 +67,7 @@ def pod(
     }
     if owner:
         metadata["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": controller, "controller": True}]
-    return {"metadata": metadata, "spec": {"nodeName": node, **more.pop("spec", {})}, **more}
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": [], **more.pop("spec", {})}, **more}
 
 
 def ledger(*objects: dict[str, Any]) -> Ledger:

@@ -5,39 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, is_being_deleted, mapping
 from policies.objects.fieldpath import locate, render
 from policies.objects.workload import Workload
-from policies.topology.affinity import RECORD, Record, RecordEntry, read_record
+from policies.topology.affinity import NOTHING, RECORD, Record, RecordEntry, node_affinity, read_record, without_terms
 from policies.topology.gang.address import Address
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.evidence import is_true
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.lifetime import Life, Sign, conditions, life, seconds
 from policies.topology.gang.membership import LEADER, LEADER_WORKER_SET, Membership, role
-from policies.topology.gang.podcount import completions, podcount
+from policies.topology.gang.podcount import completions, podcount, successes
 
 POD = ("", "Pod")
 # They have no Pods of their own: what is made from them has, later, and may be any number.
 _PATTERNS = frozenset(
     {("batch", "CronJob"), *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster"))}
 )
+# Kinds whose Pods have the affinity of the template, which may change while there are Pods with an earlier one.
+_REVISED = frozenset(
+    {
+        *(("", "ReplicationController"), ("argoproj.io", "Rollout")),
+        *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")),
+    }
+)
 
 State = Literal["unbound", "bound", "done"]
 
 
 class Share(Struct, frozen=True):
-    """What the Pods of a workload's template are promised. role: see `membership.role`. member: all of them.
+    """What the Pods of a workload's template are promised.
 
-    total: after how many successes there are no more of them, None if they are always replaced. address: where; empty
-    in a LeaderWorkerSet, in which each replica has its own domain.
+    role: tells them from those of other templates, and of this one with another affinity. member: all of them. total:
+    after how many successes there are no more of them, None if they are always replaced. done: those that its status
+    tells of. address: where; empty in a LeaderWorkerSet, in which each replica has its own domain.
     """
 
     role: str
     member: Member
     total: int | None = None
+    done: int = 0
     address: Address = ()
 
 
@@ -49,7 +59,10 @@ class Account(Struct, frozen=True):
 
 
 class Seat(Struct, frozen=True, gc=False):
-    """A Pod of a gang. state: done if it has succeeded. own: what its own record promises it, and where."""
+    """A Pod of a gang. role: as of a Share; empty if it is not known. state: done if the Pod has succeeded.
+
+    own: what its own record promises it, and where.
+    """
 
     role: str
     state: State
@@ -85,7 +98,9 @@ def seat(pod: JsonObject, belongs: Membership, cluster: Cluster, *, matters: boo
         seconds(ready.get("lastTransitionTime")) if ready.get("status") == "True" else 0.0,
         is_bound,
     )
-    return Seat(belongs.role, "done" if phase == "Succeeded" else "bound" if is_bound else "unbound", sign, own)
+    state: State = "done" if phase == "Succeeded" else "bound" if is_bound else "unbound"
+    kind = (belongs.key.group, belongs.key.kind)
+    return Seat(_role(kind, belongs.role, pod, _record(pod).get("", NOTHING)), state, sign, own)
 
 
 def _shares(obj: JsonObject, key: GangKey, row: Workload, cluster: Cluster) -> Iterator[Share]:
@@ -99,7 +114,20 @@ def _shares(obj: JsonObject, key: GangKey, row: Workload, cluster: Cluster) -> I
             continue
         demand = member(template, path, count, cluster, namespace=key.namespace)
         if isinstance(demand, Member):
-            yield Share(role(kind, obj, location), demand, completions(kind, obj, location), address)
+            name = _role(kind, role(kind, obj, location), template, NOTHING)
+            yield Share(name, demand, completions(kind, obj, location), successes(kind, obj, location), address)
+
+
+def _role(kind: tuple[str, str], name: str, template: JsonObject, entry: RecordEntry) -> str:
+    """The role of a Pod or a template; empty if only a part of the Pod is told, for then its affinity is not known.
+
+    entry: what was written into it only, and not into what it was made from.
+    """
+    spec = mapping(template, "spec")
+    if kind not in _REVISED or not ("affinity" in spec or "containers" in spec):
+        return name
+    affinity = node_affinity(without_terms(spec.get("affinity"), entry))
+    return f"{hash(msgspec.json.encode(affinity, order='sorted')):x}"
 
 
 def _own(pod: JsonObject, key: GangKey, cluster: Cluster) -> tuple[Address, Member] | None:

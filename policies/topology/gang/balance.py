@@ -48,16 +48,22 @@ def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tup
 
 
 def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
-    """By domain, the members with the Pods that are not bound yet. Shares of one role are served in turn."""
+    """By domain, the members with the Pods that are not bound yet.
+
+    Shares of one role are served in turn, and so are those of a workload by Pods whose role is not known.
+    """
     bound = Counter(seat.role for seat in seats if seat.state == "bound")
     done = Counter(seat.role for seat in seats if seat.state == "done")
     places: Places = {}
     for share in shares:
         due = share.member.count
         if share.total is not None:
-            due = max(0, min(due, share.total - done[share.role]))
-        taken = min(due, bound[share.role])
-        bound[share.role] -= taken
+            due = max(0, min(due, share.total - max(done[share.role], share.done)))
+        taken = 0
+        for role in dict.fromkeys((share.role, "")):
+            part = min(due - taken, bound[role])
+            bound[role] -= part
+            taken += part
         if due > taken:
             places.setdefault(share.address, []).append(replace(share.member, count=due - taken))
     return places
@@ -73,5 +79,5 @@ def _own(seats: Iterable[Seat]) -> Places:
 
 
 def _promises(key: GangKey, places: Places, until: float) -> Iterator[Promise]:
-    for address, members in places.items():
+    for address, members in sorted(places.items(), key=repr):
         yield Promise(key, address, tuple(sorted(members, key=repr)), until)

@@ -103,27 +103,26 @@ class Ledger:
             self._leave(name, table)
 
     def promises(self, now: float) -> Sequence[Promise]:
-        """What is promised and not taken yet, sorted by gang. now: seconds since the epoch."""
+        """What is promised and not taken yet, sorted by workload. now: seconds since the epoch."""
         if self._changed:
             for key in self._changed:
                 self._open.pop(key, None)
                 if made := tuple(self._promises(key)):
                     self._open[key] = made
             self._changed.clear()
-            self._sorted = tuple(sorted((one for made in self._open.values() for one in made), key=_order))
+            self._sorted = tuple(promise for key in sorted(self._open) for promise in self._open[key])
         return [promise for promise in self._sorted if promise.until > now]
 
     def whole(self, gang: Gang) -> Gang:
         """The gang of a LeaderWorkerSet's replica with its workers as their template has them.
 
-        All that is known at the creation of a leader is its own demand, which stays as it is.
+        All that is known at the creation of a leader is its own demand, which stays as it is. Where leaders are made
+        from the workers' template, so does the gang.
         """
-        known = self._accounts.get(replace(gang.key, part=""))
-        if not gang.key.part or known is None or not gang.members:
+        known = self._accounts.get(replace(gang.key, part="")) if gang.key.part else None
+        if known is None or not gang.members or not any(share.role == LEADER for share in known.shares):
             return gang
-        workers = tuple(share.member for share in known.shares if share.role != LEADER)
-        if len(workers) == len(known.shares):  # leaders are made from the workers' template
-            return gang
+        workers = (share.member for share in known.shares if share.role != LEADER)
         return replace(gang, members=(replace(gang.members[0], count=1), *workers))
 
     def _promises(self, key: GangKey) -> Iterator[Promise]:
@@ -214,7 +213,3 @@ def _enter(entries: dict[GangKey, Any], key: GangKey, value: Any) -> None:
 def _name(pod: JsonObject) -> str:
     metadata = mapping(pod, "metadata")
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
-
-
-def _order(promise: Promise) -> tuple[GangKey, str]:
-    return promise.key, repr(promise.address)

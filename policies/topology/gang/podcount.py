@@ -16,6 +16,8 @@ from policies.objects.workload import BUILT_IN
 # No cluster has as many; Kubernetes supports 150,000 Pods. A bound keeps sums small.
 MOST_PODS = 1_000_000
 _LARGEST = 2**31 - 1  # the API's counts are of 32 bits
+_DIGITS = 10  # of such a number
+_LWS = "leaderworkerset.sigs.k8s.io/"
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 Count = Callable[[JsonObject, Location], int | None]
@@ -45,6 +47,21 @@ def completions(kind: tuple[str, str], obj: JsonObject, location: Location) -> i
     return _product(total, _number(lookup(obj, location[:-3]), "replicas", 1) if "replicatedJobs" in location else 1)
 
 
+def successes(kind: tuple[str, str], obj: JsonObject, location: Location) -> int:
+    """How many Pods of the template at a location have succeeded, as far as the status of the workload tells."""
+    status, done = mapping(obj, "status"), None
+    if kind == ("batch", "Job"):
+        done = _number(status, "succeeded", 0)
+    elif kind == ("jobset.x-k8s.io", "JobSet"):
+        # It counts Jobs, of which each has succeeded with all of its Pods.
+        name, jobs = mapping({"": lookup(obj, location[:-3])}, "").get("name"), status.get("replicatedJobsStatus")
+        told = [job for job in jobs if mapping({"": job}, "").get("name") == name] if isinstance(jobs, list) else []
+        done = _product(_number(told[0], "succeeded", 0), _job(obj, location)) if told else 0
+    elif kind[0] == "kubeflow.org" and kind not in _REPLACED:
+        done = _number(mapping(mapping(status, "replicaStatuses"), str(location[-2])), "succeeded", 0)
+    return done or 0
+
+
 def _number(holder: Any, field: str, default: int) -> int | None:
     """A count in a map; None if it is malformed."""
     value = holder.get(field) if isinstance(holder, dict) else None
@@ -64,6 +81,14 @@ def _product(*counts: int | None) -> int | None:
 
 def _single(_obj: JsonObject, _location: Location) -> int | None:
     return 1
+
+
+def _pod(obj: JsonObject, _location: Location) -> int | None:
+    """One Pod; for the leader of a LeaderWorkerSet's replica all of the replica, as its workers follow it."""
+    metadata = mapping(obj, "metadata")
+    labels, size = mapping(metadata, "labels"), mapping(metadata, "annotations").get(f"{_LWS}size")
+    leads = f"{_LWS}name" in labels and labels.get(f"{_LWS}worker-index") == "0"
+    return max(1, int(size)) if leads and isinstance(size, str) and size.isdecimal() and len(size) < _DIGITS else 1
 
 
 def _replicas(obj: JsonObject, location: Location) -> int | None:
@@ -145,7 +170,7 @@ def _nearest(obj: JsonObject, location: Location) -> int | None:
 
 _BUILT_IN = frozenset(row.group_kind for row in BUILT_IN)
 _COUNTS: Mapping[tuple[str, str], Count] = {
-    ("", "Pod"): _single,
+    ("", "Pod"): _pod,
     ("", "ReplicationController"): _replicas,
     ("apps", "Deployment"): _replicas,
     ("apps", "ReplicaSet"): _replicas,

@@ -6,7 +6,7 @@ what was there, and the order of Nodes and Pods does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from sys import intern
 
 import numpy as np
@@ -48,12 +48,12 @@ class Inventory:
         return len(self._names)
 
     @property
-    def nodes(self) -> Collection[str]:
+    def nodes(self) -> KeysView[str]:
         """The names of the Nodes."""
         return self._allocatable.keys()
 
     @property
-    def pods(self) -> Collection[PodKey]:
+    def pods(self) -> KeysView[PodKey]:
         """The Pods that count, each as its namespace and name."""
         return self._usage.shares.keys()
 
@@ -84,11 +84,7 @@ class Inventory:
         for manifest in manifests:
             self.put_node(manifest)
             names.add(manifest.metadata.name)
-        self.retain_nodes(names)
-
-    def retain_nodes(self, names: Collection[str]) -> None:
-        """Forget all Nodes but these."""
-        for name in [name for name in self._allocatable if name not in names]:
+        for name in self.nodes - names:
             self.remove_node(name)
 
     def put_pod(self, manifest: PodManifest) -> None:
@@ -116,11 +112,7 @@ class Inventory:
         for manifest in manifests:
             self.put_pod(manifest)
             keys.add(manifest.key)
-        self.retain_pods(keys)
-
-    def retain_pods(self, keys: Collection[PodKey]) -> None:
-        """Forget all Pods but these, each given by its namespace and name."""
-        for namespace, name in [key for key in self._usage.shares if key not in keys]:
+        for namespace, name in self.pods - keys:
             self.remove_pod(namespace, name)
 
     def names(self) -> list[str]:

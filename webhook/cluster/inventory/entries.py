@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import structlog
@@ -27,11 +27,6 @@ class Entries(Generic[T, K]):
         self._remove = remove
         self._keys: set[K] = set()
         self._listed: set[K] = set()
-
-    @property
-    def keys(self) -> Collection[K]:
-        """The keys of all objects."""
-        return self._keys
 
     def begin(self) -> None:
         """Begin a list."""

@@ -80,7 +80,7 @@ class ClusterInventory(Followers):
     def sizes(self) -> Mapping[str, int]:
         """How much it holds, by kind."""
         promises = len(self._keeper.promises(self._now()))
-        return {"node": len(self._nodes.keys), "pod": len(self._pods.keys), "promise": promises}
+        return {"node": len(self._stock.nodes), "pod": len(self._stock.pods), "promise": promises}
 
     def problems(self) -> list[str]:
         """Why no domain is chosen, and what is not counted."""

@@ -83,8 +83,8 @@ def _pod(raw: msgspec.Raw) -> Pod:
 
 # A Node lists up to 50 images and has at least 20 KB, as in webhook/cluster/api/objects.py.
 NODES = FollowedResource("nodes", _node, page=100)
-# A Pod that has finished takes no room and gets no other Node.
-PODS = FollowedResource("pods", _pod, query=(("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed"),))
+# A Pod that has failed takes no room, and is replaced. One that has succeeded takes none either, but needs no other.
+PODS = FollowedResource("pods", _pod, query=(("fieldSelector", "status.phase!=Failed"),))
 
 
 def gang_of(pod: PodManifest) -> GangKey | None:

@@ -55,9 +55,10 @@ def test_a_pod_that_is_replaced() -> None:
 def test_success_is_not_promised_again() -> None:
     """A Pod that has succeeded gets no successor unless more completions are due."""
     done = [pod(f"a-{number}", status={"phase": "Succeeded"}) for number in range(3)]
-    queue = job(spec={"parallelism": 2, "completions": 4})
+    queue, told = job(spec={"parallelism": 2, "completions": 4}), job(status={"succeeded": 3})
 
-    assert (counts(ledger(job(), *done)), counts(ledger(queue, *done))) == ({"spec.template": 1}, {"spec.template": 1})
+    assert counts(ledger(job(), *done)) == counts(ledger(queue, *done)) == {"spec.template": 1}
+    assert counts(ledger(told)) == counts(ledger(told, *done)) == {"spec.template": 1}
 
 
 @pytest.mark.parametrize(
@@ -153,12 +154,29 @@ def test_ordered_pods() -> None:
     template, annotations = placed("spec.template")
     spec = {"replicas": 3, "podManagementPolicy": "OrderedReady", "template": template}
     slow = workload("apps/v1/StatefulSet", "a", spec, annotations)
-    first = pod("a-0", "apps/v1/StatefulSet/a")
+    first = pod("a-0", "apps/v1/StatefulSet/a", spec=template["spec"])
     ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(3000)}]}
     starting, started = ledger(slow, first), ledger(slow, {**first, "status": ready})
 
     assert [counts(starting, after) for after in (3599, 3601)] == [{"spec.template": 2}, {}]
     assert [counts(started, after) for after in (3599, 3601)] == [{"spec.template": 2}, {}]
+
+
+def test_a_new_place() -> None:
+    """Pods where a Deployment was placed before take nothing from what it is promised where it is placed now."""
+    owner, labels = "apps/v1/ReplicaSet/d-1", {"pod-template-hash": "1"}
+    (here, annotations), (there, _) = placed("spec.template"), placed("spec.template", "13")
+    old, new = (
+        pod(name, owner, metadata={"labels": labels}, spec=template["spec"])
+        for name, template in (("old", there), ("new", here))
+    )
+    deployment = workload("apps/v1/Deployment", "d", {"replicas": 2, "template": here}, annotations)
+
+    assert counts(ledger(deployment, old)) == {"spec.template": 2}
+    assert counts(ledger(deployment, old, new)) == {"spec.template": 1}
+
+    old["spec"] = {"nodeName": "n"}  # only a part of it is told
+    assert counts(ledger(deployment, old)) == {"spec.template": 1}
 
 
 def _replica(size: int, *, leads: bool) -> dict[str, Any]:

@@ -112,8 +112,7 @@ def command(
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, changes)
-    if "-" in files and "-" in nodes:
-        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
+    options.refuse_one_stdin(files, nodes)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}

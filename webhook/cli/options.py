@@ -62,6 +62,12 @@ def labels(pairs: Iterable[str]) -> dict[str, str]:
     return parsed
 
 
+def refuse_one_stdin(files: Sequence[str], nodes: Sequence[str]) -> None:
+    """Raises InputError if objects and Nodes are both to be read from standard input."""
+    if "-" in files and "-" in nodes:
+        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
+
+
 def stdin(paths: Sequence[str]) -> bytes:
     """The text of standard input where one of the paths is `-`, else nothing."""
     return sys.stdin.buffer.read() if "-" in paths else b""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
@@ -13,10 +14,10 @@ from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted
 from policies.engine.ruleset import RuleSet
 from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import options
-from webhook.cli.check import in_namespace
+from webhook.cli.check import in_namespace, read_objects
 from webhook.cli.exits import InputError
-from webhook.cli.topology import stock
-from webhook.cli.topology.inventory import Inventory
+from webhook.cli.topology import inventory, stock
+from webhook.cli.topology.inventory import ClusterOptions, Inventory
 from webhook.cli.topology.stock import Chooser
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
@@ -63,9 +64,36 @@ class Context(NamedTuple):
         return "it has no topology annotations"
 
 
-def context(settings: Settings, known: Inventory, namespace: str, labels: Sequence[str]) -> Context:
-    """The context of a run. namespace, labels: as the options give them. Raises InputError."""
-    given = options.labels(labels)
+def subject(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what objects a verb is about, and what their fate depends on; see `read`."""
+    files = click.option(
+        "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
+    )
+    namespace = click.option(
+        "-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none."
+    )
+    return files(options.nodes(inventory.cluster(namespace(options.namespace_labels(options.config(command))))))
+
+
+def read(
+    *,
+    files: Sequence[str],
+    nodes: Sequence[str],
+    kubeconfig: str,
+    in_cluster: bool,
+    namespace: str,
+    namespace_labels: Sequence[str],
+    config: Path | None,
+) -> tuple[list[Manifest], Context]:
+    """The objects and the context of a run, by the options of `subject`. Raises InputError and ToolError."""
+    settings = options.settings(config, {})
+    options.refuse_one_stdin(files, nodes)
+    objects = read_objects(files)
+    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
+    return objects, _context(settings, known, namespace, options.labels(namespace_labels))
+
+
+def _context(settings: Settings, known: Inventory, namespace: str, labels: Mapping[str, str]) -> Context:
     try:
         catalog = rules.topologies(settings)
         built = rules.build(settings, catalog=catalog)
@@ -75,4 +103,4 @@ def context(settings: Settings, known: Inventory, namespace: str, labels: Sequen
     ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return Context(rule, ruleset, namespace, given, known, stock.chooser(known.objects, settings))
+    return Context(rule, ruleset, namespace, labels, known, stock.chooser(known.objects, settings))

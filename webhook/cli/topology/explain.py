@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from webhook.cli import exits, options
-from webhook.cli.check import ObjectOutcome, decide, read_objects
-from webhook.cli.exits import InputError
+from webhook.cli.check import ObjectOutcome, decide
 from webhook.cli.output import write
-from webhook.cli.topology import inventory, report
-from webhook.cli.topology.context import Context, context
+from webhook.cli.topology import report
+from webhook.cli.topology.context import Context, read, subject
 from webhook.cli.topology.explanation import Explanation, explain
-from webhook.cli.topology.inventory import ClusterOptions
 from webhook.files.manifest import Manifest
 
 
@@ -29,19 +26,9 @@ class ObjectExplanation(NamedTuple):
 
 
 @click.command("explain", short_help="Say what becomes of topology annotations, and why.")
-@click.option(
-    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
-)
-@options.nodes
-@inventory.cluster
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
-@options.namespace_labels
-@options.config
+@subject
 @options.output
-def command(
-    files: tuple[str, ...], nodes: tuple[str, ...], kubeconfig: str, namespace: str,
-    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, in_cluster: bool,
-) -> None:  # fmt: skip
+def command(output: str, **inputs: Any) -> None:
     """Say what becomes of topology annotations: which hold, what is added to the node affinity, and why.
 
     With Nodes it also says on how many of them the Pods may land.
@@ -52,12 +39,7 @@ def command(
       cks-admission topology explain -f train.yaml --nodes nodes.json
       cks-admission topology explain -f manifests/ --kubeconfig ~/.kube/config
     """
-    settings = options.settings(config, {})
-    if "-" in files and "-" in nodes:
-        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
-    objects = read_objects(files)
-    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
-    around = context(settings, known, namespace, namespace_labels)
+    objects, around = read(**inputs)
     explained = [_explain(written, around) for written in objects]
     if output == "text":
         click.echo("\n".join(line for explanation in explained for line in _text(explanation)))
@@ -70,7 +52,7 @@ def _explain(given: Manifest, context: Context) -> ObjectExplanation:
     request = context.request(given)
     facts = context.facts(request.namespace)
     templates = tuple(
-        explain(constraint, translation, context.known.machines)
+        explain(constraint, translation, context.known.machines, context.known.reservations)
         for constraint, translation in context.rule.explain(request, facts).translations
     )
     nothing = "" if templates else context.nothing(request)

@@ -15,7 +15,7 @@ from policies.topology.affinity import NOTHING, RecordEntry, node_affinity
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
 from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import Count, Path, count, natural, path
+from policies.topology.nodes.tree import Count, Path, Reservation, count, natural, path
 from policies.topology.placement import Placement
 from policies.topology.term import old_names, required_terms
 from policies.topology.topology import IB_FABRIC, Level, Topology
@@ -63,8 +63,13 @@ class Explanation(Struct, frozen=True):
     landing: Landing | None
 
 
-def explain(constraint: Constraint, translation: Translation, machines: Sequence[Machine] | None) -> Explanation:
-    """The explanation of a template. machines: None where Nodes are not known."""
+def explain(
+    constraint: Constraint,
+    translation: Translation,
+    machines: Sequence[Machine] | None,
+    reservations: Sequence[Reservation] = (),
+) -> Explanation:
+    """The explanation of a template. machines: None where Nodes are not known. reservations: on them."""
     entry = translation.entry
     nothing = "" if entry != NOTHING else _why_nothing(constraint, translation)
     placements = [("required", constraint.required), ("preferred", constraint.preferred)]
@@ -77,7 +82,7 @@ def explain(constraint: Constraint, translation: Translation, machines: Sequence
         tuple(PreferredTerm(preference["weight"], _joined(preference["preference"])) for preference in entry.preferred),
         nothing,
         () if nothing else tuple(_reasons(constraint, translation)),
-        None if machines is None else _landing(constraint, translation, machines),
+        None if machines is None else _landing(constraint, translation, machines, reservations),
     )
 
 
@@ -167,7 +172,9 @@ def _why_weights(constraint: Constraint, translation: Translation) -> Iterator[s
         yield "an older label counts only where the newer one is absent, so that no Node counts twice"
 
 
-def _landing(constraint: Constraint, translation: Translation, machines: Sequence[Machine]) -> Landing:
+def _landing(
+    constraint: Constraint, translation: Translation, machines: Sequence[Machine], reservations: Sequence[Reservation]
+) -> Landing:
     spec = {**constraint.template.spec, "affinity": translation.affinity}
     allowed = [machine for machine in machines if allows(spec, machine.node)]
     placement = constraint.required or constraint.preferred
@@ -178,5 +185,5 @@ def _landing(constraint: Constraint, translation: Translation, machines: Sequenc
     for machine in allowed:
         inside.setdefault(path(levels, machine.node.labels), []).append(machine)
     ordered = sorted(inside.items(), key=lambda item: [natural(value) for _, value in item[0]])
-    counts = tuple((around, count(those)) for around, those in ordered)
+    counts = tuple((around, count(those, reservations)) for around, those in ordered)
     return Landing(len(allowed), len(machines), placement.level, counts)

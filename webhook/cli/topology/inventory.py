@@ -13,10 +13,11 @@ from policies.kubernetes.spelling import closest, closest_first
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.machine import machines as machines_of
+from policies.topology.nodes.tree import Reservation, reservations
 from policies.topology.topology import Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.topology import nodefiles
+from webhook.cli.topology import nodefiles, stock
 from webhook.cli.topology.nodefiles import Objects
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
@@ -36,12 +37,14 @@ class Inventory(NamedTuple):
     """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too.
 
     objects: what Nodes, Pods and workloads say; machines: the Nodes with their accelerators; both None without Nodes.
+    reservations: what is promised on these Nodes.
     """
 
     catalog: Catalog
     own: tuple[Topology, ...] = ()
     objects: Objects | None = None
     machines: tuple[Machine, ...] | None = None
+    reservations: tuple[Reservation, ...] = ()
 
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,8 +72,10 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
         objects = objects or there
     for clash in catalog.clashes:
         click.echo(str(clash), err=True)
-    machines = machines_of(objects.nodes, objects.pods, accelerators) if objects is not None else None
-    return Inventory(catalog, own, objects, machines)
+    if objects is None:
+        return Inventory(catalog, own)
+    machines = machines_of(objects.nodes, objects.pods, accelerators)
+    return Inventory(catalog, own, objects, machines, reservations(machines, stock.promises(objects, settings)))
 
 
 def find(catalog: Catalog, name: str) -> Topology:

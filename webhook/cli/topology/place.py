@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import Any
 
 import click
 
 from webhook.cli import exits, options
-from webhook.cli.check import read_objects
-from webhook.cli.exits import InputError
 from webhook.cli.output import write
-from webhook.cli.topology import inventory, nodefiles
-from webhook.cli.topology.context import context
-from webhook.cli.topology.inventory import ClusterOptions
+from webhook.cli.topology import nodefiles
+from webhook.cli.topology.context import read, subject
 from webhook.cli.topology.placement import answer, gangs, text
 
 
 @click.command("place", short_help="Say in which domain gangs would be placed, and what else was considered.")
-@click.option(
-    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="Objects; repeatable."
-)
-@options.nodes
-@inventory.cluster
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
-@options.namespace_labels
-@options.config
+@subject
 @options.output
-def command(
-    files: tuple[str, ...], nodes: tuple[str, ...], kubeconfig: str, namespace: str,
-    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, in_cluster: bool,
-) -> None:  # fmt: skip
+def command(output: str, **inputs: Any) -> None:
     """Say for each gang who keeps it together, in which domain, and what else was considered.
 
     Nodes decide with what their Pods leave free, and what was promised to workloads that were placed before. Objects
@@ -42,19 +29,14 @@ def command(
       cks-admission topology place -f train.yaml --nodes nodes.json
       cks-admission topology place -f train.yaml --kubeconfig ~/.kube/config -o json
     """
-    settings = options.settings(config, {})
-    if "-" in files and "-" in nodes:
-        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
-    objects = read_objects(files)
-    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
-    if known.objects is None:
+    objects, around = read(**inputs)
+    if around.known.objects is None:
         click.echo(
             f"no domain is chosen without Nodes: give --kubeconfig, or --nodes with what {nodefiles.HOW} prints",
             err=True,
         )
-    elif known.objects.pods is None:
+    elif around.known.objects.pods is None:
         click.echo(f"without Pods all of the Nodes counts as free; {nodefiles.HOW} gives them", err=True)
-    around = context(settings, known, namespace, namespace_labels)
     answers = [gangs.place(given, around) for given in objects]
     if output == "text":
         click.echo("\n".join(line for told in answers for line in text.text(told)))

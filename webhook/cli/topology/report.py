@@ -82,7 +82,8 @@ def _room(count: Count) -> str:
     """`3 Nodes, 16 of 24 GPUs free, 1 cordoned`."""
     gpus = counted(count.total, "GPU") if count.total else "no GPUs"
     free = gpus if count.free is None or not count.total else f"{count.free:,} of {gpus} free"
-    return ", ".join(part for part in (counted(count.nodes, "Node"), free, closed(count)) if part)
+    promised = f"{count.promised:,} promised" if count.promised else ""
+    return ", ".join(part for part in (counted(count.nodes, "Node"), free, promised, closed(count)) if part)
 
 
 def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topology) -> str:
@@ -122,6 +123,7 @@ def _landing_data(landing: Landing, topology: Topology | None) -> dict[str, Any]
             "nodes": count.nodes,
             "gpus": count.total,
             "free": count.free,
+            "promised": count.promised,
             "obstacles": dict(count.obstacles),
         }
         for path, count in landing.domains

@@ -63,7 +63,7 @@ def command(
     )
     lowest = _level(level, topology) if level else None
     _notes(machines, topology, lowest)
-    root = grow(machines, topology, lowest)
+    root = grow(machines, topology, lowest, known.reservations)
     if output == "svg":
         click.echo(svg.draw(root, topology), nl=False)
     elif output == "text":

@@ -334,6 +334,7 @@ def test_an_explanation_as_data() -> None:
                             "nodes": 6,
                             "gpus": 40,
                             "free": None,
+                            "promised": 0,
                             "obstacles": {"cordoned": 1, "not ready": 1},
                         }
                     ],

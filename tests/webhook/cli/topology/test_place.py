@@ -86,7 +86,7 @@ def _domain(rack: str, superpod: str = "1", fabric: str = "f1") -> dict[str, str
 def test_a_gang_gets_the_rack_that_holds_it(
     pods: int, domain: dict[str, str], outcome: str, missing: int | None
 ) -> None:
-    """The domain is one rack for all Pods; where there is none with room, it is told what is missing, in exit code 1."""
+    """The domain is one rack for all Pods; where there is none with room, what is missing is told, in exit code 1."""
     (told,) = _placed([_job(pods, _asks("rack"))], _racks(), 0 if missing is None else 1)
 
     assert (*_brief(told), told["outcome"]) == ("train", "domain", "rack", domain, missing, outcome)
@@ -139,6 +139,8 @@ def test_what_is_on_record_is_promised() -> None:
         ["NODES", "FREE", "PROMISED", "GPUS"],
         ["topology", "coreweave", "16", "80", "48", "128", "███░░░░░"],
     ]
+    explained = run("topology", "explain", "-f", "jobs.yaml", "--nodes", "nodes.json").stdout
+    assert "      rack a: 8 Nodes, 48 of 64 GPUs free, 48 promised" in explained.splitlines()
 
 
 def test_nodes_that_take_no_pods_are_no_room() -> None:

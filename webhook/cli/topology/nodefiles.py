@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject
 from policies.topology.affinity import RECORD
+from policies.topology.gang.account import counts
 from policies.topology.gang.gang import GangKey
-from policies.topology.gang.membership import identity
+from policies.topology.gang.membership import LEADER_WORKER_SET, identity
 from policies.topology.nodes.machine import held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from webhook.cli.exits import InputError, reading
@@ -29,7 +30,7 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 class Objects(NamedTuple):
     """What the Nodes of a cluster are and hold. pods: None if not known; contents: the same Pods as JSON.
 
-    workloads: those with a record. seconds: when it was so, since the epoch; None if that is not known.
+    workloads: those that something may be promised to. seconds: when it was so, since the epoch; None if not known.
     """
 
     nodes: tuple[NodeManifest, ...]
@@ -55,13 +56,13 @@ _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 # What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
 _PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
-_RECORD = f'"{RECORD}"'.encode()
+_MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1]))
 
 
 def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> Objects:
     """The objects in files, in directories and, for `-`, in the text of standard input.
 
-    Objects of other kinds are passed over unless they have a record. Raises InputError.
+    Objects of other kinds are passed over unless something may be promised to them. Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
@@ -100,8 +101,8 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
                 objects.append((_checked(msgspec.json.decode(item, type=kind), accelerators), item))
-            elif _RECORD in bytes(item):
-                objects += _recorded(msgspec.json.decode(item))
+            elif any(mark in bytes(item) for mark in _MARKS):
+                objects += _promised(msgspec.json.decode(item))
     except _UNREADABLE:
         return None
     return objects
@@ -112,7 +113,7 @@ def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
         if kind is None:
-            yield from _recorded(written.object)
+            yield from _promised(written.object)
             continue
         try:
             yield _checked(msgspec.convert(written.object, kind), accelerators), written.object
@@ -120,9 +121,9 @@ def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
 
-def _recorded(obj: JsonObject) -> list[_Read]:
-    """The object, if it has a record of its own."""
-    return [(None, obj)] if RECORD in mapping(mapping(obj, "metadata"), "annotations") else []
+def _promised(obj: JsonObject) -> list[_Read]:
+    """The object, if something may be promised to it."""
+    return [(None, obj)] if counts(obj) else []
 
 
 def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:

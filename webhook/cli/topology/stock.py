@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject, mapping
+from policies.topology.affinity import RECORD
 from policies.topology.choice.choice import Choice, ChoiceKey
+from policies.topology.gang.account import counts
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.lifetime import seconds
@@ -19,6 +21,7 @@ from webhook.cli.topology.nodefiles import Content, Objects
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 
+_RECORD = RECORD.encode()
 Chooser = Callable[[ChoiceKey], tuple[Choice, ...]]
 
 
@@ -52,13 +55,17 @@ def _ledger(objects: Objects, settings: Settings) -> tuple[Ledger, float]:
     """The ledger of what was read, and the time at which it was so."""
     cluster = Cluster(StaticFacts(datetime.now(UTC).date()), rules.topology_options(settings).accelerators)
     ledger = Ledger(rules.workload_table(settings), cluster)
-    if not objects.workloads:
+    if not objects.workloads and not any(map(_has_record, objects.contents)):
         return ledger, 0.0
     pods = [_decoded(content) for content in objects.contents]
     for obj in (*objects.workloads, *pods):
         ledger.put(obj)
     now = objects.seconds
     return ledger, _newest((*objects.workloads, *pods)) if now is None else now
+
+
+def _has_record(content: Content) -> bool:
+    return counts(content) if isinstance(content, dict) else _RECORD in bytes(content)
 
 
 def _decoded(content: Content) -> JsonObject:

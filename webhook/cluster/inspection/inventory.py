@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject
 from policies.topology import document
-from policies.topology.affinity import RECORD
 from policies.topology.document import GROUPS, KIND, TopologyError
+from policies.topology.gang.account import POD, counts
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.topology import Topology
 from webhook.cluster.api.discovery import places
@@ -52,22 +52,18 @@ def _pod(raw: msgspec.Raw) -> tuple[PodManifest, msgspec.Raw]:
 
 
 async def workloads(api: ApiClient) -> list[JsonObject]:
-    """The workloads with a record, which says where they were placed, of all kinds that are served.
+    """The workloads, other than Pods, that something may be promised to, of all kinds that are served.
 
     Raises ClusterError.
     """
-    recorded: list[JsonObject] = []
-    for group, rows in groupby(sorted(WORKLOADS), key=itemgetter(0)):
+    promised: list[JsonObject] = []
+    for group, rows in groupby(sorted({*WORKLOADS} - {POD}), key=itemgetter(0)):
         served = await places(api, group, [kind for _, kind in rows])
         for kind, place in sorted(served.items()):
             head = {"apiVersion": place.root.removeprefix("/apis/").removeprefix("/api/"), "kind": kind}
             objects = _listed(api, place.path(""), _CONTENT.decode, _WORKLOADS_PAGE)
-            recorded += [{**item, **head} async for item in objects if _is_recorded(item)]
-    return recorded
-
-
-def _is_recorded(obj: JsonObject) -> bool:
-    return RECORD in mapping(mapping(obj, "metadata"), "annotations")
+            promised += [named async for item in objects if counts(named := {**item, **head})]
+    return promised
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:

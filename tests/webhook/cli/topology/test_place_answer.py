@@ -166,9 +166,9 @@ def test_what_is_missing_is_told_in_pods_and_gpus() -> None:
     ("choice", "line", "fits"),
     [
         pytest.param(
-            replace(_FULL, outcome="never", required=(), reason="the largest rack has 24"),
+            replace(_FULL, outcome="never", required=()),
             "    it can never fit on these Nodes: 2 of 4 Pods with 16 GPUs without a place "
-            "(16000m cpu, 16 nvidia.com/gpu missing); the largest rack has 24",
+            "(16000m cpu, 16 nvidia.com/gpu missing)",
             False,
             id="never",
         ),

@@ -19,6 +19,7 @@ from webhook.cli.topology.placement.answer import GangAnswer, ObjectAnswer, Way
 from webhook.cli.topology.stock import Chooser
 from webhook.files.manifest import Manifest
 
+_TOO_LARGE = "no domain can hold it"
 _UNUSABLE = "what is asked for cannot be used"
 _ALONE = "a topology alone places nothing"
 _KUEUE = "Kueue places it, and is told the level"
@@ -64,14 +65,15 @@ def _asked(answers: dict[Gang, Choice], explained: Explained) -> Iterator[GangAn
     for gang, choice in answers.items():
         position = gang.preferred if gang.required is None else gang.required
         level = "" if position is None else gang.tiers[position].name
-        is_chosen = choice.outcome != "unknown"
+        is_known, path = choice.outcome != "unknown", gang.members[0].path
+        reason = explained.plan.reasons.get(path, _TOO_LARGE) if choice.outcome == "never" else choice.reason
         yield GangAnswer(
             tuple(member.path for member in gang.members),
-            "domain" if is_chosen else _way(gang.members[0].path, explained),
+            "domain" if is_known else _way(path, explained),
             gang.topology,
             level if gang.required is not None else choice.level or level,
             is_required=gang.required is not None,
-            reason="" if is_chosen else choice.reason,
+            reason=reason,
             gang=gang,
             choice=choice,
         )

@@ -52,7 +52,7 @@ def _choice(answer: GangAnswer, gang: Gang, choice: Choice) -> Iterator[str]:
         yield f"domain: {called(answer.address, gang.tiers)}"
     if answer.is_required and choice.preferred:
         yield f"preferred in it: {', then '.join(called(address, gang.tiers) for address in choice.preferred)}"
-    yield f"{_verdict(gang, choice)}"
+    yield _verdict(gang, choice)
     if choice.considered:
         yield from _considered(choice, gang.tiers)
 
@@ -66,8 +66,7 @@ def _verdict(gang: Gang, choice: Choice) -> str:
         "full": click.style(f"it is full now: {lacking} until other work ends", fg="yellow"),
         "never": click.style(f"it can never fit on these Nodes: {lacking}", fg="red"),
     }
-    why = f"; {choice.reason}" if choice.reason else ""
-    return f"{verdicts[choice.outcome]}{why}"
+    return verdicts[choice.outcome]
 
 
 def _without_place(gang: Gang, choice: Choice) -> str:

@@ -43,7 +43,8 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     """The terms that were written into one template. created: the outermost map that had to be created for them.
 
     earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them. domain:
-    the chosen domain that the terms stand for: the nearest that holds the whole gang.
+    the chosen domain that the terms stand for: the nearest that holds the whole gang. scheduling: the node label key of
+    the constraint for Kubernetes' own workload scheduling. annotation: that of Kueue in the template, and its value.
     """
 
     required: tuple[Replacement, ...] = ()
@@ -51,6 +52,8 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     created: Created = ""
     earlier: tuple[RecordEntry, ...] = ()
     domain: Address = ()
+    scheduling: str = ""
+    annotation: tuple[str, str] | None = None
 
 
 NOTHING = RecordEntry()

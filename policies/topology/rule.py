@@ -24,6 +24,7 @@ from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, require
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
+from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, translate, translations
 
@@ -68,6 +69,8 @@ class TopologyPlacement:
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Write the node affinity for the annotations, and the record of it, or remove both again."""
+        if request.kind.group_kind == podgroup.KIND:
+            return podgroup.mutate(request, facts)
         obj = request.object
         submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:

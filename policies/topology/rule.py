@@ -7,7 +7,6 @@ that an update allows, the validation of each kind in Kubernetes and in the proj
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from msgspec import UNSET
 
@@ -26,21 +25,23 @@ from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, 
 from policies.topology.refusal import RULE
 from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
-from policies.topology.translation import Translation, translate, translations
+from policies.topology.translation import Translation, is_due, may_change, translate, translations
+from policies.topology.way import kueue, ladder, workload
+from policies.topology.way.assignment import Edit, Plan
+from policies.topology.way.podaffinity import POD_AFFINITY
+from policies.topology.way.scene import Scene
 
 __all__ = ["RULE", "TopologyPlacement", "reads"]
 
 _POD = (
     *("metadata.annotations", "metadata.labels"),
-    *("spec.affinity", "spec.nodeSelector", "spec.schedulerName"),
+    *("spec.affinity", "spec.nodeSelector", "spec.schedulerName", "spec.schedulingGroup"),
     *(f"spec.{path}" for path in ACCELERATOR_READS),
 )
-_WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions")
+_WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions", "spec.completionMode", "spec.scheduling")
 _RECORD = ("metadata", "annotations", RECORD)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
 _FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
-Edit = tuple[Location, Any]
-"""A location and its new value; UNSET removes the value there."""
 
 
 def reads(rows: Sequence[Workload]) -> frozenset[str]:
@@ -76,8 +77,12 @@ class TopologyPlacement:
         if obj is None or submission is None:
             return NO_MUTATION
         warnings = [_BROKEN_RECORD] if submission.now.record is None else []
-        made = list(translations(submission))
-        edits = [edit for translation in made for edit in _affinity(translation)]
+        plan = self._plan(submission, request, facts)
+        made = list(translations(submission, plan))
+        warnings += plan.warnings
+        edits = [*plan.edits, *workload.restored(submission, Scene(request, submission, self.options, facts))]
+        for translation in made:
+            edits += (*_affinity(translation), *kueue.edits(translation.template, translation.entry))
         edits += _names(submission, request)
         if made or warnings:
             text, lost = _record(submission, made)
@@ -117,26 +122,39 @@ class TopologyPlacement:
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
 
+    def _plan(self, submission: Submission, request: AdmissionRequest, facts: Facts) -> Plan:
+        """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
+        due = [constraint for constraint in submission.constraints if is_due(constraint, submission)]
+        return ladder.plan(due, Scene(request, submission, self.options, facts))
+
     def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:
         """The constraint of each template of a new object, and its translation."""
         submission = read(request, self.catalog(facts), self.options, facts)
-        constraints = () if submission is None else submission.constraints
-        return [(constraint, translate(constraint)) for constraint in constraints]
+        if submission is None:
+            return []
+        plan = self._plan(submission, request, facts)
+        return [
+            (constraint, translate(constraint, plan.assignments.get(constraint.template.location)))
+            for constraint in submission.constraints
+        ]
 
     def _without_effect(self, constraint: Constraint, submission: Submission, kind: str) -> Iterator[Violation]:
         """Violations for a placement that was changed too late to have an effect, or that is not in the affinity."""
         if constraint.reader or not constraint.is_usable:
             return
         template, earlier, topology = constraint.template, constraint.earlier, constraint.topology
-        if earlier is not None and not submission.may_change:
+        if earlier is not None and not may_change(constraint, submission):
             # A default from the configuration is no change by the user, so only the template's annotations count.
             now, before = template.annotations, earlier.annotations
-            if before.values != now.values and not are_alike(translate(constraint).affinity, earlier.affinity):
+            is_same = constraint.is_same or are_alike(translate(constraint).affinity, earlier.affinity)
+            if before.values != now.values and not is_same:
                 yield refusal.fixed(kind, now, before)
                 return
         required = constraint.required
         if topology is None or required is None or constraint.obstacle == NO_ACCELERATOR:
             return
+        if submission.is_suspended and constraint.requires_level:
+            return  # its domain is chosen when it is resumed
         if constraint.obstacle != TOO_LARGE and requires(template.affinity, constraint.terms):
             return
         placement = required.called(topology)
@@ -156,7 +174,9 @@ def _affinity(translation: Translation) -> Iterator[Edit]:
     elif translation.template.affinity is None:
         yield at, affinity
     else:
-        yield (*at, NODE_AFFINITY), affinity.get(NODE_AFFINITY, UNSET)
+        for key in (NODE_AFFINITY, POD_AFFINITY):
+            if affinity.get(key) != translation.template.affinity.get(key):
+                yield (*at, key), affinity.get(key, UNSET)
 
 
 def _names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:

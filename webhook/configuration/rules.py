@@ -340,6 +340,7 @@ def topology_options(settings: Settings) -> Options:
         not_more_specific=chosen.preferred_not_more_specific,
         unapplied=chosen.unapplied,
         pool_keys=chosen.pool_keys,
+        schedules=schedules_workloads(settings),
     )
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from msgspec import Struct
+
+from policies.engine.lookup import FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import Violation, quote
 from policies.topology.constraint import Constraint
@@ -30,19 +33,42 @@ def is_queued(obj: JsonObject | None) -> bool:
     return bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
 
 
+class FlavorsKey(Key[frozenset[str] | None], Struct, frozen=True):
+    """The key of the topologies that ResourceFlavors name; None if they are not known."""
+
+    @property
+    def missing(self) -> str:
+        """The message that they are not known."""
+        return "the ResourceFlavors of Kueue are not known yet"
+
+    def failure(self, reason: str) -> frozenset[str] | FactUnavailable | None:
+        """Nothing is known of them, and nothing said."""
+        del reason
+        return None
+
+
 def annotation(constraint: Constraint) -> Annotation | None:
     """The annotation that a template gets for its placement; None if it has one of its own, or no key to name.
 
     A required level comes before a preferred one. A union of levels has no key of its own.
     """
-    own = mapping(mapping(constraint.template.value, "metadata"), "annotations")
     topology = constraint.topology
-    if topology is None or any(name in own for name in (REQUIRED, PREFERRED, _UNCONSTRAINED)):
+    if topology is None or has_own(constraint):
         return None
     for name, placement in ((REQUIRED, constraint.required), (PREFERRED, constraint.preferred)):
         if placement is not None:
             return None if placement.level in topology.unions else (name, placement.level.name)
     return None
+
+
+def has_own(constraint: Constraint) -> bool:
+    """Whether a template has an annotation of Kueue's that was not written for its placement."""
+    template = constraint.template
+    present = mapping(mapping(template.value, "metadata"), "annotations")
+    return any(
+        name in present and (name, present[name]) != template.entry.annotation
+        for name in (REQUIRED, PREFERRED, _UNCONSTRAINED)
+    )
 
 
 def warnings(constraint: Constraint, flavored: Collection[str] | None) -> Iterator[Violation]:

@@ -12,6 +12,7 @@ from policies.cel.library.kubernetes.authorizer import Check
 from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.podgroup import RecordKey
 from policies.topology.scheduling.support import SupportKey
 from policies.topology.topology import Topology
@@ -175,6 +176,7 @@ class ClusterFacts:
             ParametersKey: self.parameters.read,
             ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
+            FlavorsKey: lambda key, seconds: scheduling.flavors(self.api, key, seconds),
             RecordKey: lambda key, seconds: scheduling.record(self.api, key, seconds),
         }
         value: T = await readers[type(key)](key, seconds)

@@ -17,7 +17,9 @@ import structlog
 from policies.engine.lookup import FactUnavailable
 from policies.engine.request import JsonObject, mapping
 from policies.topology.affinity import RECORD
+from policies.topology.document import KUEUE
 from policies.topology.scheduling import workload
+from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.podgroup import GROUP, RecordKey
 from policies.topology.scheduling.support import Support
 from policies.topology.topology import HOSTNAME
@@ -103,6 +105,18 @@ async def record(api: ApiClient, key: RecordKey, seconds: float) -> str | FactUn
         return key.failure(str(error))
 
 
+async def flavors(api: ApiClient, key: FlavorsKey, seconds: float) -> frozenset[str] | FactUnavailable | None:
+    """The topologies that Kueue's ResourceFlavors name; None if they cannot be read."""
+    try:
+        async with asyncio.timeout(seconds):
+            version = next(iter(await versions(api, KUEUE)), "")
+            items = await _items(api, f"/apis/{KUEUE}/{version}/resourceflavors") if version else []
+    except (TimeoutError, ClusterError) as error:
+        return key.failure(str(error))
+    named = (mapping(item, "spec").get("topologyName") for item in items)
+    return frozenset(str(name) for name in named if name)
+
+
 class SchedulingSupport:
     """Asks once a minute what the cluster supports, and logs when that changes. current: the last answer.
 
@@ -156,11 +170,16 @@ async def _annotation(api: ApiClient, place: str, name: str, key: str, uid: str 
 
     It is listed and not read, which is the right that the service has.
     """
-    call = Call("GET", place, (("fieldSelector", f"metadata.name={name}"),), seconds=READ_SECONDS)
-    try:
-        items = _OBJECT.decode(await fetch(api, call)).get("items") or []
-    except UNREADABLE as error:
-        raise ClusterError(f"the answer to GET {place} is not a list: {error}") from error
+    items = await _items(api, place, ("fieldSelector", f"metadata.name={name}"))
     found = [mapping(item, "metadata") for item in items]
     text = next((mapping(one, "annotations").get(key) for one in found if uid in ("", one.get("uid"))), None)
     return str(text or "")
+
+
+async def _items(api: ApiClient, place: str, *query: tuple[str, str]) -> list[JsonObject]:
+    """The objects of a list. Raises ClusterError."""
+    try:
+        items = _OBJECT.decode(await fetch(api, Call("GET", place, query, seconds=READ_SECONDS))).get("items")
+    except UNREADABLE as error:
+        raise ClusterError(f"the answer to GET {place} is not a list: {error}") from error
+    return items if isinstance(items, list) else []

@@ -35,10 +35,17 @@ __all__ = ["RULE", "TopologyPlacement", "reads"]
 
 _POD = (
     *("metadata.annotations", "metadata.labels"),
-    *("spec.affinity", "spec.nodeSelector", "spec.schedulerName", "spec.schedulingGroup"),
-    *(f"spec.{path}" for path in ACCELERATOR_READS),
+    *(f"spec.{name}" for name in ("affinity", "nodeName", "nodeSelector", "schedulerName", "tolerations")),
+    *(f"spec.{name}" for name in ("overhead", "preemptionPolicy", "priority", "priorityClassName", "resources")),
+    "spec.schedulingGroup",
+    *(f"spec.{path}" for path in (*ACCELERATOR_READS, "initContainers[*].restartPolicy")),
 )
-_WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions", "spec.completionMode", "spec.scheduling")
+_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling")
+# What says beside or above a template how many Pods there are of it.
+_COUNTS = (
+    *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
+    *("parallelism", "replicas", "size", "suspend"),
+)
 _RECORD = ("metadata", "annotations", RECORD)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
 _FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
@@ -50,6 +57,8 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
     for row in rows:
         paths |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
         paths |= {".".join(part for part in (render(t), path) if part) for t in row.templates for path in _POD}
+        above = {t[:depth] for t in row.templates for depth in range(1, len(t)) if isinstance(t[depth], str)}
+        paths |= {f"{render(holder)}.{field}" for holder in above for field in _COUNTS}
     return frozenset(paths)
 
 
@@ -77,10 +86,11 @@ class TopologyPlacement:
         if obj is None or submission is None:
             return NO_MUTATION
         warnings = [_BROKEN_RECORD] if submission.now.record is None else []
-        plan = self._plan(submission, request, facts)
-        made = list(translations(submission, plan))
+        scene = Scene(request, submission, self.options, facts)
+        plan = _plan(scene)
+        made = list(translations(scene, plan))
         warnings += plan.warnings
-        edits = [*plan.edits, *workload.restored(submission, Scene(request, submission, self.options, facts))]
+        edits = [*plan.edits, *workload.restored(scene)]
         for translation in made:
             edits += (*_affinity(translation), *kueue.edits(translation.template, translation.entry))
         edits += _names(submission, request)
@@ -122,19 +132,14 @@ class TopologyPlacement:
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
 
-    def _plan(self, submission: Submission, request: AdmissionRequest, facts: Facts) -> Plan:
-        """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
-        due = [constraint for constraint in submission.constraints if is_due(constraint, submission)]
-        return ladder.plan(due, Scene(request, submission, self.options, facts))
-
     def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:
         """The constraint of each template of a new object, and its translation."""
         submission = read(request, self.catalog(facts), self.options, facts)
         if submission is None:
             return []
-        plan = self._plan(submission, request, facts)
+        plan = _plan(Scene(request, submission, self.options, facts))
         return [
-            (constraint, translate(constraint, plan.assignments.get(constraint.template.location)))
+            (constraint, translate(constraint, plan.assignments.get(constraint.template.path)))
             for constraint in submission.constraints
         ]
 
@@ -162,6 +167,11 @@ class TopologyPlacement:
             yield refusal.unapplied(template, placement, constraint.obstacle)
         else:
             yield warning.unapplied(constraint, placement)
+
+
+def _plan(scene: Scene) -> Plan:
+    """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
+    return ladder.plan([constraint for constraint in scene.submission.constraints if is_due(constraint, scene)], scene)
 
 
 def _affinity(translation: Translation) -> Iterator[Edit]:

@@ -22,6 +22,7 @@ from policies.topology.constraint import Constraint, Submission
 from policies.topology.way.assignment import Assignment, Plan
 from policies.topology.way.party import demanded
 from policies.topology.way.podaffinity import APART, with_together
+from policies.topology.way.scene import Scene
 
 
 class Translation(Struct, frozen=True):
@@ -37,11 +38,11 @@ class Translation(Struct, frozen=True):
         return bool(self.affinity != self.template.affinity)
 
 
-def is_due(constraint: Constraint, submission: Submission) -> bool:
+def is_due(constraint: Constraint, scene: Scene) -> bool:
     """Whether domains are to be chosen for a template now."""
-    if not constraint.is_open or not may_change(constraint, submission):
+    if not constraint.is_open or not may_change(constraint, scene.submission):
         return False
-    return differs(constraint, submission) and _standing(constraint, submission) is None
+    return differs(constraint, scene) and _standing(constraint, scene) is None
 
 
 def may_change(constraint: Constraint, submission: Submission) -> bool:
@@ -54,18 +55,18 @@ def may_change(constraint: Constraint, submission: Submission) -> bool:
     return submission.may_change and not is_fixed
 
 
-def differs(constraint: Constraint, submission: Submission) -> bool:
+def differs(constraint: Constraint, scene: Scene) -> bool:
     """Whether a template's affinity, or anything that it depends on, has changed."""
-    is_placed_now = submission.is_resumed and constraint.is_open
-    return constraint.differs or is_placed_now or _demands_other(constraint, submission)
+    is_placed_now = scene.submission.is_resumed and constraint.is_open
+    return constraint.differs or is_placed_now or _demands_other(constraint, scene)
 
 
-def translations(submission: Submission, plan: Plan) -> Iterator[Translation]:
+def translations(scene: Scene, plan: Plan) -> Iterator[Translation]:
     """The translations of a submission. An update leaves a template alone unless its constraint has changed."""
-    for constraint in submission.constraints:
-        assignment = plan.assignments.get(constraint.template.location)
-        if differs(constraint, submission):
-            translation = _standing(constraint, submission) or _translation(constraint, submission, assignment)
+    for constraint in scene.submission.constraints:
+        assignment = plan.assignments.get(constraint.template.path)
+        if differs(constraint, scene):
+            translation = _standing(constraint, scene) or _translation(constraint, scene.submission, assignment)
             if translation is not None:
                 yield translation
 
@@ -86,7 +87,7 @@ def translate(constraint: Constraint, assignment: Assignment | None = None) -> T
     return Translation(template, affinity, entry)
 
 
-def _standing(constraint: Constraint, submission: Submission) -> Translation | None:
+def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
     """The translation that keeps what was written before an update; None if the template is to be translated anew.
 
     If neither the annotations nor the user's own terms have changed, the terms that were written before stay, even if
@@ -95,20 +96,20 @@ def _standing(constraint: Constraint, submission: Submission) -> Translation | N
     template, earlier = constraint.template, constraint.earlier
     if earlier is None or earlier.entry == NOTHING or (constraint.is_new and not constraint.is_same):
         return None
-    if submission.is_resumed and constraint.is_open and not earlier.entry.is_settled:
+    if scene.submission.is_resumed and constraint.is_open and not earlier.entry.is_settled:
         return None
     own, was_own = (without_terms(version.affinity, version.entry) for version in (template, earlier))
-    if not are_alike(was_own, own) or _demands_other(constraint, submission):
+    if not are_alike(was_own, own) or _demands_other(constraint, scene):
         return None
     return Translation(template, restored(own, earlier.affinity, earlier.entry), earlier.entry)
 
 
-def _demands_other(constraint: Constraint, submission: Submission) -> bool:
+def _demands_other(constraint: Constraint, scene: Scene) -> bool:
     """Whether the Pods of a template that has a chosen domain ask for something else than before an update."""
     earlier = constraint.earlier
-    if earlier is None or not earlier.entry.domain or not constraint.is_open or not may_change(constraint, submission):
+    if earlier is None or not earlier.entry.domain or not constraint.is_open:
         return False
-    return demanded(constraint.template) != demanded(earlier)
+    return may_change(constraint, scene.submission) and demanded(constraint.template, scene) != demanded(earlier, scene)
 
 
 def _translation(constraint: Constraint, submission: Submission, assignment: Assignment | None) -> Translation | None:

@@ -35,14 +35,14 @@ class Assignment(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The assignments of templates by their locations, and what is told about them.
+    """The assignments of templates by their paths, and what is told about them.
 
     reasons: why the ways that were tried cannot keep the Pods of other templates together. warnings: for the requester.
     decisions: in a sentence each, for the object's annotation. edits: of the object outside of its affinity.
     """
 
-    assignments: Mapping[Location, Assignment] = {}
-    reasons: Mapping[Location, str] = {}
+    assignments: Mapping[str, Assignment] = {}
+    reasons: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()

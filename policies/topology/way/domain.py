@@ -17,7 +17,6 @@ from policies.topology.way.assignment import Assignment, Edit, Plan
 from policies.topology.way.party import Party, parties
 from policies.topology.way.scene import Scene
 
-_UNCOUNTED = "the number of its Pods is not known"
 _SUSPEND: Location = ("spec", "suspend")
 
 
@@ -26,10 +25,8 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
 
     Raises MutationRefusedError if a gang does not fit and the options say so.
     """
-    gangs = parties(constraints, scene)
-    counted = {constraint.template.location for party in gangs for constraint in party.constraints}
-    locations = (constraint.template.location for constraint in constraints)
-    plan = Plan(reasons={location: _UNCOUNTED for location in locations if location not in counted})
+    gangs, obstacles = parties(constraints, scene)
+    plan = Plan(reasons=obstacles)
     for party, choice in zip(gangs, choices(gangs, scene), strict=True):
         plan = plan.joined(_assigned(party, choice, scene))
     return plan
@@ -49,20 +46,20 @@ def choices(gangs: Sequence[Party], scene: Scene, kept: Sequence[Address] = ()) 
 def _assigned(party: Party, choice: Choice, scene: Scene) -> Plan:
     """The plan for one gang."""
     told = notice.Told(party, choice, scene.request.kind.kind)
-    locations = [constraint.template.location for constraint in party.constraints]
+    paths = [constraint.template.path for constraint in party.constraints]
     if choice.outcome == "unknown":
-        return Plan(reasons=dict.fromkeys(locations, choice.reason))
+        return Plan(reasons=dict.fromkeys(paths, choice.reason))
     lacks_room = party.gang.required is not None and choice.outcome in ("full", "never")
     if lacks_room and _is_refused(choice, scene):
         raise MutationRefusedError(notice.refusal(told))
     if lacks_room and choice.outcome == "never":
-        return Plan(reasons=dict.fromkeys(locations, notice.never(told)))
+        return Plan(reasons=dict.fromkeys(paths, notice.never(told)))
     waits = lacks_room and scene.options.full == "wait" and scene.row.affinity == "suspended"
     if waits or scene.submission.is_suspended:
         edits: tuple[Edit, ...] = ((_SUSPEND, True),) if waits else ()
-        later = {constraint.template.location: _later(constraint) for constraint in party.constraints}
+        later = {constraint.template.path: _later(constraint) for constraint in party.constraints}
         return Plan(later, warnings=notice.later(told), edits=edits)
-    chosen = {constraint.template.location: _chosen(constraint, party, choice) for constraint in party.constraints}
+    chosen = {constraint.template.path: _chosen(constraint, party, choice) for constraint in party.constraints}
     return Plan(chosen, warnings=notice.chosen(told), decisions=notice.decision(told))
 
 

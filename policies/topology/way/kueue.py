@@ -22,7 +22,7 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     flavored = scene.facts.look_up(kueue.FlavorsKey())
     told = [violation.warning for constraint in constraints for violation in kueue.warnings(constraint, flavored)]
     assignments = {
-        constraint.template.location: Assignment("kueue", constraint.terms, constraint.own_preferences, annotation=own)
+        constraint.template.path: Assignment("kueue", constraint.terms, constraint.own_preferences, annotation=own)
         for constraint in constraints
         if (own := kueue.annotation(constraint)) or kueue.has_own(constraint)
     }

@@ -18,13 +18,13 @@ Step = Callable[[Sequence[Constraint], Scene], Plan]
 
 def plan(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     """The plan for constraints with open levels. Raises MutationRefusedError, Missing or FactUnavailable."""
-    ways = {constraint.template.location: _permitted(constraint, scene) for constraint in constraints}
+    ways = {constraint.template.path: _permitted(constraint, scene) for constraint in constraints}
     made, left = NO_PLAN, list(constraints)
     for way, step in _STEPS:
-        if due := [constraint for constraint in left if way in ways[constraint.template.location]]:
+        if due := [constraint for constraint in left if way in ways[constraint.template.path]]:
             made = made.joined(step(due, scene))
-            left = [constraint for constraint in left if constraint.template.location not in made.assignments]
-    made = made.joined(Plan({c.template.location: Assignment("", c.terms, c.own_preferences) for c in left}))
+            left = [constraint for constraint in left if constraint.template.path not in made.assignments]
+    made = made.joined(Plan({c.template.path: Assignment("", c.terms, c.own_preferences) for c in left}))
     lines = [line for constraint in constraints for line in _told(constraint, made, is_left=constraint in left)]
     return made.joined(Plan(warnings=tuple(dict.fromkeys(lines))))
 
@@ -38,8 +38,8 @@ def _permitted(constraint: Constraint, scene: Scene) -> tuple[Way, ...]:
 
 def _told(constraint: Constraint, made: Plan, *, is_left: bool) -> Iterator[str]:
     """The warning about a template for which no domain was chosen."""
-    assignment = made.assignments[constraint.template.location]
-    reason = made.reasons.get(constraint.template.location, "")
+    assignment = made.assignments[constraint.template.path]
+    reason = made.reasons.get(constraint.template.path, "")
     if constraint.is_default:
         return
     if assignment.together != APART:
@@ -50,7 +50,7 @@ def _told(constraint: Constraint, made: Plan, *, is_left: bool) -> Iterator[str]
 
 def _labels(constraints: Sequence[Constraint], _scene: Scene) -> Plan:
     """The way `labels`: Nodes must, or should, have the labels."""
-    return Plan({c.template.location: Assignment("labels", c.terms, c.preferences) for c in constraints})
+    return Plan({c.template.path: Assignment("labels", c.terms, c.preferences) for c in constraints})
 
 
 _STEPS: tuple[tuple[Way, Step], ...] = (

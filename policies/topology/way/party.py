@@ -1,4 +1,4 @@
-"""The gangs of a workload: the templates that belong in one domain of a level, with their Pods."""
+"""The gangs of a workload, with the templates of their Pods."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from policies.topology.affinity import with_terms, without_terms
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint
 from policies.topology.gang import demand
+from policies.topology.gang.demand import Cluster, Obstacle
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.gang.podcount import podcount
-from policies.topology.placement import Placement
 from policies.topology.term import Term
 from policies.topology.topology import Level, Topology
 from policies.topology.way.scene import Scene
+
+_UNCOUNTED = Obstacle("the number of its Pods is not known")
 
 
 class Party(Struct, frozen=True):
@@ -27,54 +28,68 @@ class Party(Struct, frozen=True):
     constraints: tuple[Constraint, ...]
 
 
-def parties(constraints: Sequence[Constraint], scene: Scene) -> list[Party]:
-    """The gangs of constraints, those with wider required levels first.
+def parties(constraints: Sequence[Constraint], scene: Scene) -> tuple[list[Party], dict[str, str]]:
+    """The gangs of constraints, those with wider required levels first; by path, why other templates have none.
 
-    Templates with the same required placement form one gang. Constraints without a topology, or whose numbers of Pods
-    are not known, are left out.
+    A template without Pods, which may get some later, goes with the gang that its Pods would belong to.
     """
-    groups: dict[tuple[Topology, Placement | None], list[tuple[Constraint, Member]]] = {}
+    obstacles: dict[str, str] = {}
+    shares: list[tuple[Constraint, demand.Assignment]] = []
     for constraint in constraints:
-        member = _member(constraint, scene)
-        if constraint.topology is not None and member is not None:
-            groups.setdefault((constraint.topology, constraint.required), []).append((constraint, member))
-    made = [_party(*asked, group, scene) for asked, group in groups.items()]
-    return sorted(made, key=lambda p: len(p.levels) if p.gang.required is None else p.gang.required)
+        share = _share(constraint, scene)
+        if isinstance(share, Obstacle):
+            obstacles[constraint.template.path] = share.reason
+        else:
+            shares.append((constraint, share))
+    made = []
+    for gang in demand.gangs(_key(scene), (share for _, share in shares)):
+        asked = gang.topology, None if gang.required is None else gang.tiers[gang.required]
+        made.append(_party(gang, [constraint for constraint, share in shares if _asked(share) == asked]))
+    return made, obstacles
 
 
-def demanded(template: Template, terms: Sequence[Term] = (), count: int = 0) -> Member:
-    """So many Pods of a template, as the user wrote it, that also need one of some terms."""
-    affinity, _ = with_terms(without_terms(template.affinity, template.entry), terms, ())
-    value = {**template.value, "spec": {**template.spec, "affinity": affinity}}
-    return demand.member(value, template.path, count)
+def demanded(template: Template, scene: Scene) -> Member | Obstacle:
+    """What one Pod of a template asks for, without the terms that were written for its placement."""
+    return _member(template, 1, scene, ())
 
 
-def _member(constraint: Constraint, scene: Scene) -> Member | None:
-    count = podcount(scene.row.group_kind, scene.object, constraint.template.location)
-    return None if count is None else demanded(constraint.template, constraint.terms, count)
+def _share(constraint: Constraint, scene: Scene) -> demand.Assignment | Obstacle:
+    """The Pods of a template, with the levels at which a domain is to be chosen for them."""
+    template, topology = constraint.template, constraint.topology
+    count = podcount(scene.row.group_kind, scene.object, template.location)
+    if count is None or topology is None:
+        return _UNCOUNTED
+    member = _member(template, count, scene, constraint.terms)
+    if isinstance(member, Obstacle):
+        return member
+    placements = constraint.required, constraint.preferred
+    tiers = demand.tiers(topology, *(placement.level for placement in placements if placement))
+    required, preferred = (
+        topology.position(placement.level) if placement and is_open else None
+        for placement, is_open in zip(placements, (constraint.requires_level, constraint.prefers_level), strict=True)
+    )
+    return demand.Assignment(member, topology.name, tiers, required, preferred)
 
 
-def _party(
-    topology: Topology, required: Placement | None, group: Sequence[tuple[Constraint, Member]], scene: Scene
-) -> Party:
-    """The gang of templates with the same topology and required placement."""
-    constraints = tuple(constraint for constraint, _ in group)
-    levels = list(topology.levels)
-    preferred = [c.preferred.level for c in constraints if c.preferred is not None and c.prefers_level]
-    for level in (*preferred, *([required.level] if required else ())):
-        levels[topology.position(level)] = level  # a union takes the place of its first level
-    gang = Gang(
-        _key(scene), topology.name,
-        tuple(Tier(topology.called(level), level.keys, level.distinct) for level in levels),
-        tuple(member for _, member in group),
-        topology.position(required.level) if required is not None and required.is_open else None,
-        max(map(topology.position, preferred), default=None),
+def _asked(share: demand.Assignment) -> tuple[str, Tier | None]:
+    return share.topology, None if share.required is None else share.tiers[share.required]
+
+
+def _member(template: Template, count: int, scene: Scene, terms: Sequence[Term]) -> Member | Obstacle:
+    cluster = Cluster(scene.facts, scene.options.accelerators)
+    return demand.member(
+        template.value, template.path, count, cluster,
+        namespace=scene.request.namespace, entry=template.entry, terms=terms,
     )  # fmt: skip
-    return Party(gang, topology, tuple(levels), constraints)
+
+
+def _party(gang: Gang, constraints: Sequence[Constraint]) -> Party:
+    topology = next(constraint.topology for constraint in constraints if constraint.topology is not None)
+    by_key = {level.keys: level for level in (*topology.levels, *topology.unions)}
+    return Party(gang, topology, tuple(by_key[tier.keys] for tier in gang.tiers), tuple(constraints))
 
 
 def _key(scene: Scene) -> GangKey:
     """The key of the gangs of a workload. One that has no name yet is told from others by its request."""
     request = scene.request
-    group, kind = request.kind.group_kind
-    return GangKey(request.namespace, group, kind, request.name or f"{request.display_name}{request.uid}")
+    return GangKey(request.namespace, *request.kind.group_kind, request.name or f"{request.display_name}{request.uid}")

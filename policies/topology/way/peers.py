@@ -40,12 +40,12 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
         return NO_PLAN  # the Pod affinity of an object that exists is never changed
     counts = [podcount(scene.row.group_kind, scene.object, constraint.template.location) for constraint in constraints]
     if None not in counts and sum(count or 0 for count in counts) <= 1:
-        return Plan({c.template.location: Assignment("affinity", c.terms, c.own_preferences) for c in constraints})
+        return Plan({c.template.path: Assignment("affinity", c.terms, c.own_preferences) for c in constraints})
     selected = selector(scene.row.group_kind, scene.object)
     if selected is None:
         return NO_PLAN
     nodes = scene.facts.nodes()
-    return Plan({c.template.location: _assignment(c, selected, nodes) for c in constraints})
+    return Plan({c.template.path: _assignment(c, selected, nodes) for c in constraints})
 
 
 def selector(group_kind: tuple[str, str], obj: JsonObject) -> JsonObject | None:

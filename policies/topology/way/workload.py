@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from policies.topology.constraint import Constraint, Submission
+from policies.topology.constraint import Constraint
 from policies.topology.scheduling import workload as scheduling
 from policies.topology.scheduling.support import SupportKey
 from policies.topology.scheduling.workload import FIELD, Offer
@@ -21,16 +21,16 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     for constraint in constraints:
         offer = scheduling.offer(constraint, kind, scene.object, support, nodes)
         if not offer.key:
-            plan = plan.joined(Plan(reasons={constraint.template.location: offer.obstacle}))
+            plan = plan.joined(Plan(reasons={constraint.template.path: offer.obstacle}))
             continue
         edits: tuple[Edit, ...] = ((FIELD, scheduling.scheduling(offer.key)),) if support.form == "Job" else ()
         plan = plan.joined(_plan(constraint, offer, edits))
     return plan
 
 
-def restored(submission: Submission, scene: Scene) -> Iterator[Edit]:
+def restored(scene: Scene) -> Iterator[Edit]:
     """The edit that puts back a constraint which an update lacks, as the API server refuses to clear it."""
-    for earlier in submission.earlier:
+    for earlier in scene.submission.earlier:
         value = scheduling.restored(scene.object, scene.request.old_object, earlier.entry.scheduling)
         if value is not None:
             yield FIELD, value
@@ -43,4 +43,4 @@ def _plan(constraint: Constraint, offer: Offer, edits: tuple[Edit, ...]) -> Plan
     told = () if constraint.is_default else (f'required "{level}": {sentence}',)
     # The terms name the domains around the level, without which its values may not be unique.
     assignment = Assignment("workload", constraint.terms, scheduling=offer.key)
-    return Plan({constraint.template.location: assignment}, warnings=told, decisions=(sentence,), edits=edits)
+    return Plan({constraint.template.path: assignment}, warnings=told, decisions=(sentence,), edits=edits)

@@ -45,7 +45,8 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
     earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them. domain:
     the chosen domain that the terms stand for: the nearest that holds the whole gang. together: Pod affinity that was
-    written.
+    written. scheduling: the node label key of the constraint for Kubernetes' own workload scheduling. annotation: the
+    one of Kueue in the template, and its value.
     """
 
     required: tuple[Replacement, ...] = ()
@@ -54,6 +55,13 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     earlier: tuple[RecordEntry, ...] = ()
     domain: Address = ()
     together: Together = APART
+    scheduling: str = ""
+    annotation: tuple[str, str] | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether something that was written keeps the Pods together, or makes others do so."""
+        return bool(self.domain or self.together != APART or self.scheduling or self.annotation)
 
 
 NOTHING = RecordEntry()

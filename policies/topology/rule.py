@@ -23,9 +23,10 @@ from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, require
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
+from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
-from policies.topology.way import ladder
+from policies.topology.way import kueue, ladder, workload
 from policies.topology.way.assignment import Edit, Plan
 from policies.topology.way.podaffinity import POD_AFFINITY
 from policies.topology.way.scene import Scene
@@ -36,9 +37,10 @@ _POD = (
     *("metadata.annotations", "metadata.labels"),
     *(f"spec.{name}" for name in ("affinity", "nodeName", "nodeSelector", "schedulerName", "tolerations")),
     *(f"spec.{name}" for name in ("overhead", "preemptionPolicy", "priority", "priorityClassName", "resources")),
+    "spec.schedulingGroup",
     *(f"spec.{path}" for path in (*ACCELERATOR_READS, "initContainers[*].restartPolicy")),
 )
-_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy")
+_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling")
 # What says beside or above a template how many Pods there are of it.
 _COUNTS = (
     *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
@@ -77,6 +79,8 @@ class TopologyPlacement:
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Write the node affinity for the annotations, and the record of it, or remove both again."""
+        if request.kind.group_kind == podgroup.KIND:
+            return podgroup.mutate(request, facts)
         obj = request.object
         submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:
@@ -86,7 +90,9 @@ class TopologyPlacement:
         plan = _plan(scene)
         made = list(translations(scene, plan))
         warnings += plan.warnings
-        edits = [*plan.edits, *(edit for translation in made for edit in _affinity(translation))]
+        edits = [*plan.edits, *workload.restored(scene)]
+        for translation in made:
+            edits += (*_affinity(translation), *kueue.edits(translation.template, translation.entry))
         edits += _names(submission, request)
         if made or warnings:
             text, lost = _record(submission, made)

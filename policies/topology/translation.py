@@ -46,8 +46,13 @@ def is_due(constraint: Constraint, scene: Scene) -> bool:
 
 
 def may_change(constraint: Constraint, submission: Submission) -> bool:
-    """Whether a template's affinity may change. Pod affinity that was written into an existing object may not."""
-    return submission.may_change and (constraint.earlier is None or constraint.earlier.entry.together == APART)
+    """Whether a template's affinity may change.
+
+    In an existing object, neither Pod affinity that was written nor a constraint for Kubernetes' own scheduling may.
+    """
+    earlier = constraint.earlier
+    is_fixed = earlier is not None and (earlier.entry.together != APART or bool(earlier.entry.scheduling))
+    return submission.may_change and not is_fixed
 
 
 def differs(constraint: Constraint, scene: Scene) -> bool:
@@ -76,7 +81,10 @@ def translate(constraint: Constraint, assignment: Assignment | None = None) -> T
     affinity, entry = with_terms(own, given.terms, given.preferences)
     affinity, together = with_together(affinity, given.together)
     domain = given.domain if entry != NOTHING else ()
-    return Translation(template, affinity, replace(entry, domain=domain, together=together))
+    entry = replace(
+        entry, domain=domain, together=together, scheduling=given.scheduling, annotation=given.annotation
+    )  # fmt: skip
+    return Translation(template, affinity, entry)
 
 
 def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
@@ -88,12 +96,7 @@ def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
     template, earlier = constraint.template, constraint.earlier
     if earlier is None or earlier.entry == NOTHING or (constraint.is_new and not constraint.is_same):
         return None
-    if (
-        scene.submission.is_resumed
-        and constraint.is_open
-        and not earlier.entry.domain
-        and earlier.entry.together == APART
-    ):
+    if scene.submission.is_resumed and constraint.is_open and not earlier.entry.is_settled:
         return None
     own, was_own = (without_terms(version.affinity, version.entry) for version in (template, earlier))
     if not are_alike(was_own, own) or _demands_other(constraint, scene):

@@ -26,6 +26,7 @@ from webhook.configuration.fields import (
     InnerPaths,
     KindsAndNames,
     Many,
+    OnOrOff,
     Port,
     Resources,
     RuleAction,
@@ -300,6 +301,10 @@ class TopologySettings(_Model):
     )
     unapplied: DenyOrWarn = Field(
         "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
+    )
+    workload_scheduling: OnOrOff = Field(
+        "off",
+        description="Whether Kubernetes itself places Jobs with a required level, where its feature gates are on.",
     )
     deletion: RuleAction = Field(
         "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."

@@ -22,6 +22,7 @@ class Assignment(Struct, frozen=True):
     """What is written into one template. way: who keeps its Pods together; empty if nobody has to, or not yet.
 
     terms, preferences: for the node affinity. domain: the chosen one that they stand for. together: Pod affinity.
+    scheduling: the node label key of a constraint for Kubernetes' own scheduling. annotation: Kueue's, and its value.
     """
 
     way: Way | Literal[""] = ""
@@ -29,6 +30,8 @@ class Assignment(Struct, frozen=True):
     preferences: Sequence[JsonObject] = ()
     domain: Address = ()
     together: Together = APART
+    scheduling: str = ""
+    annotation: tuple[str, str] | None = None
 
 
 class Plan(Struct, frozen=True):

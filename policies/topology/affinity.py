@@ -113,7 +113,7 @@ def _encoded(entries: Record) -> str:
 def remembering(entry: RecordEntry, last: RecordEntry) -> RecordEntry:
     """The entry, with the last one and those before it in `earlier`."""
     former = (replace(last, earlier=()), *last.earlier)
-    return replace(entry, earlier=tuple(past for past in former if past not in (entry, NOTHING))[:REMEMBERED])
+    return replace(entry, earlier=tuple(past for past in former if past != entry and _size(past))[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, RecordEntry]:

@@ -30,6 +30,13 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     return Plan({constraint.template.path: _copied(constraint) for constraint in constraints})
 
 
+def is_moved(constraint: Constraint, scene: Scene) -> bool:
+    """Whether annotations of a LeaderWorkerSet stand elsewhere than before, so that others are to be copied."""
+    if constraint.earlier is None or scene.row.group_kind != LEADER_WORKER_SET:
+        return False
+    return constraint.template.annotations.places != constraint.earlier.annotations.places
+
+
 def key(scene: Scene) -> GangKey | None:
     """The key of the replica that a Pod belongs to; None for other objects."""
     if scene.row.group_kind != ("", "Pod"):

@@ -221,6 +221,7 @@ def test_what_lets_a_job_be_changed_is_decoded() -> None:
 def test_every_path_that_the_rule_reads_is_tried() -> None:
     """The tests above leave out no path that the rule reads, but accelerators where a kind has one template only."""
     jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"}
+    jobs.add("spec.schedulingConstraints")
     demanded = {_below(pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
     alone = {
         _below(pattern, path)

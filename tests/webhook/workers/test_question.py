@@ -58,7 +58,6 @@ async def test_nobody_answers(tmp_path: Path) -> None:
 
 async def test_a_supervisor_that_hangs(tmp_path: Path) -> None:
     """Whoever asks waits for half of the time that his review has, and no longer."""
-
     gone = asyncio.Event()
 
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

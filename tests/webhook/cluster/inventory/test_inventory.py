@@ -128,7 +128,7 @@ async def test_only_pods_that_may_take_room_are_followed(cluster: FakeApi, inven
         await synced(inventory)
 
     query = {"fieldSelector": "status.phase!=Failed"}
-    assert cluster.lists(PODS) == [{**query, "limit": "500"}]
+    assert cluster.lists(PODS) == [{**query, "limit": "100"}]
     assert cluster.watches(PODS)[0].items() >= query.items()
 
 

@@ -101,6 +101,7 @@ _DEFAULTS: Json = {
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
         "preferredNotMoreSpecific": "deny",
         "unapplied": "warn",
+        "workloadScheduling": "off",
         "deletion": "warn",
         "default": {
             "topology": "",
@@ -181,6 +182,7 @@ topology:
   namespaceSelector: {matchLabels: {h: i}, matchExpressions: [{key: j, operator: Exists}]}
   preferredNotMoreSpecific: warn
   unapplied: deny
+  workloadScheduling: on
   deletion: off
   default:
     topology: halls
@@ -319,6 +321,7 @@ _OTHER_READ: Json = {
         },
         "preferredNotMoreSpecific": "warn",
         "unapplied": "deny",
+        "workloadScheduling": "on",
         "deletion": "off",
         "default": {
             "topology": "halls",

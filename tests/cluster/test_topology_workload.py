@@ -113,6 +113,7 @@ def test_a_replaced_manifest_keeps_the_constraint(gated: ControlPlane, asked: Se
     before = gated.get("job", "kept", "-n", "default")
     plain = copy.deepcopy(before)
     plain["spec"].pop("scheduling", None)
+    del plain["spec"]["template"]["spec"]["affinity"]
     del plain["metadata"]["resourceVersion"], plain["metadata"]["annotations"][RECORD]
 
     replaced = gated.kubectl("replace", "-f", "-", input=json.dumps(plain))

@@ -35,8 +35,9 @@ class _PodMetadata(Struct, rename="camel", omit_defaults=True):
     owner_references: list[dict[str, Any]] | None = None
 
 
-class _PodSpec(Struct, rename="camel", omit_defaults=True):
+class _PodSpec(Struct, rename="camel"):
     node_name: str = ""
+    affinity: dict[str, Any] | None = None  # tells where the Pod was placed, or with None that it was not
 
 
 class _PodStatus(Struct, omit_defaults=True):

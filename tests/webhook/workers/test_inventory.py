@@ -10,6 +10,7 @@ import yaml
 from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
 from support.patience import PATIENCE
 from support.rackgangs import RACK, gang, question, rack
+from support.service.installation import kubeconfig
 from support.service.processes import Service
 from support.service.wire import connected, head
 
@@ -20,19 +21,6 @@ _STATUS = {
     "allocatable": {"pods": "10", "nvidia.com/gpu": "8"},
     "conditions": [{"type": "Ready", "status": "True"}],
 }
-
-
-def kubeconfig(directory: Path, server: FakeApi) -> str:
-    """A kubeconfig for the small API server."""
-    path = directory / "kubeconfig"
-    config = {
-        "current-context": "fake",
-        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
-        "clusters": [{"name": "fake", "cluster": {"server": server.url}}],
-        "users": [{"name": "me", "user": {"token": "my-token"}}],
-    }
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    return str(path)
 
 
 def sockets(directory: Path) -> Path:
@@ -61,7 +49,8 @@ async def test_the_supervisor_keeps_it_for_its_workers(tmp_path: Path, monkeypat
         server.put(NODES, named("a", {RACK.keys[0]: "r1"}, status=_STATUS))
         server.put(PODS, named("b", namespace="team", spec={"nodeName": "a"}))
         server.fail(PODS, 403, status(403, "pods is forbidden"), times=9999)
-        cluster = {"kubeconfig": kubeconfig(tmp_path, server)}
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(server.url)), encoding="utf-8")
+        cluster = {"kubeconfig": str(tmp_path / "kubeconfig")}
         policies = {"configMaps": False, "native": False}
         async with Service(tmp_path, listen={"workers": 2}, cluster=cluster, policies=policies) as service:
             unready = await shown(service, "/readyz", "ok\n")

@@ -11,7 +11,7 @@ from itertools import product
 from msgspec import Struct
 
 from policies.topology.document import GROUPS
-from webhook.configuration import roles, rules
+from webhook.configuration import inventory, roles, rules
 from webhook.configuration.settings import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -43,9 +43,10 @@ def needed(settings: Settings) -> list[Right]:
     If manage runs apart, these are rights to read, and to create SubjectAccessReviews.
     """
     chosen = roles.of_replica(settings)
-    return [
+    rights = [
         *_facts(chosen),
         *_topologies(chosen),
+        *_inventory(chosen),
         *_references(chosen),
         *_policies(chosen),
         *_events(chosen),
@@ -54,6 +55,10 @@ def needed(settings: Settings) -> list[Right]:
         *_registration(chosen),
         *(() if chosen.manage.apart else _shared(chosen)),
     ]
+    granted: dict[tuple[str, ...], Right] = {}
+    for right in rights:
+        granted.setdefault((right.verb, right.group, right.resource, right.name, right.namespace), right)
+    return list(granted.values())
 
 
 def needed_by_manager(settings: Settings) -> list[Right]:
@@ -88,6 +93,15 @@ def _topologies(settings: Settings) -> Iterator[Right]:
         return
     for group in GROUPS:
         yield from _rights(_FOLLOW, group, ["topologies"], "workloads may name topologies of the cluster")
+
+
+def _inventory(settings: Settings) -> Iterator[Right]:
+    if settings.topology.inventory == "off" or settings.topology.action == "off":
+        return
+    yield from _rights(_FOLLOW, "", ["pods"], "domains are chosen by what Pods leave free on Nodes")
+    for row in inventory.workloads(settings):
+        reason = "the room that workloads were promised is on record there"
+        yield from _rights(_FOLLOW, row.group, [row.resource], reason)
 
 
 def _references(settings: Settings) -> Iterator[Right]:

@@ -3,6 +3,7 @@
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $name := $all.registration.name -}}
 {{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
+{{- $inventory := include "cks-admission.inventory" . -}}
 {{- $deletion := ne (include "cks-admission.on" (dig "topology" "deletion" "warn" $all)) "" -}}
 {{- $sunk := and (include "cks-admission.on" (dig "sunk" "action" "warn" $all)) (include "cks-admission.on" (dig "sunk" "daemonSets" "warn" $all)) -}}
 - apiGroups: [""]
@@ -20,6 +21,23 @@
 - apiGroups: [kai.scheduler, kueue.x-k8s.io]
   resources: [topologies]
   verbs: [list, watch]
+{{- end }}
+{{- if $inventory }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+{{- range (.Files.Get "files/placed.yaml" | fromYamlArray) }}
+- apiGroups: [{{ .group | quote }}]
+  resources: {{ toJson .resources }}
+  verbs: [list, watch]
+{{- end }}
+{{- range $all.workloads }}
+{{- if and .templates (ne (default "create" .affinity) "never") }}
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ include "cks-admission.plural" .kind }}]
+  verbs: [list, watch]
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if and $topology $deletion }}
 {{- range (.Files.Get "files/workloads.yaml" | fromYamlArray) }}

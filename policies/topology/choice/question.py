@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from policies.topology.choice.domains import Domains
-from policies.topology.choice.ground import Ground
-from policies.topology.choice.layout import WHOLE
+from policies.topology.choice.ground.ground import Ground
+from policies.topology.choice.ground.layout import WHOLE
 from policies.topology.choice.measure import devices, measure
 from policies.topology.choice.pack.exact import Budget
 from policies.topology.choice.pack.room import Room
@@ -121,11 +121,14 @@ class Question:
         free = self.amounts() if names else none
         return self.layout.present.astype(np.int64), free + promised, total, promised
 
-    def sums(self, level: int, amounts: Integers) -> Integers:
-        """Amounts by row, summed by domain."""
-        groups, present = self.layout.groups(level), self.layout.present
-        size = len(self.layout.first(level))
-        return np.bincount(groups[present], weights=amounts[present], minlength=size).astype(np.int64)
+    def sums(self, level: int, groups: Sequence[int]) -> Integers:
+        """The columns summed by domain, for some domains of a level."""
+        of_rows = self.layout.groups(level)
+        chosen = np.zeros(len(self.layout.first(level)) + 1, bool)
+        chosen[groups] = True
+        rows = np.flatnonzero(chosen[of_rows])
+        sums = [np.bincount(of_rows[rows], column[rows], len(chosen)) for column in self.columns]
+        return np.stack(sums).astype(np.int64)[:, groups]
 
     def address(self, level: int, group: int) -> Address:
         """The address of a domain: the one that is kept, or its own."""

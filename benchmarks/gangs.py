@@ -13,8 +13,8 @@ import numpy as np
 from msgspec import convert
 
 from benchmarks.report import Figure
-from policies.topology.choice.ground.address import Values
 from policies.topology.choice.choice import Choice
+from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.atlas import Atlas
 from policies.topology.choice.survey import Survey
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
@@ -60,7 +60,7 @@ class Simulation:
 
     def __init__(self, seed: int = 1) -> None:
         self.random = Random(seed)  # noqa: S311 - repeatable on purpose
-        self.inventory = Inventory(lambda pod: (GangKey("team", "batch", "Job", pod.key[1].rpartition("-")[0]), ""))
+        self.inventory = Inventory(lambda pod: GangKey("team", "batch", "Job", pod.key[1].rpartition("-")[0]))
         self.atlas = Atlas()
         self.promises: deque[Promise] = deque()
         self.running: deque[tuple[str, int]] = deque()

@@ -60,7 +60,7 @@ class Options(Struct, frozen=True):
 
     placement: the ways that are permitted; the first permission for a topology and Namespace counts. full: what happens
     to a gang for which there is no room now. autoscaling: whether Nodes may come that are not there yet. refuses:
-    whether the rule refuses at all.
+    whether the rule refuses at all. schedules: whether Kubernetes' own scheduling of workloads may be made use of.
     """
 
     workloads: Mapping[tuple[str, str], Workload]
@@ -74,6 +74,7 @@ class Options(Struct, frozen=True):
     full: Literal["pin", "wait", "refuse"] = "pin"
     autoscaling: Literal["unknown", "off"] = "unknown"
     refuses: bool = True
+    schedules: bool = False
 
 
 class Constraint(Struct, frozen=True):

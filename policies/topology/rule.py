@@ -24,9 +24,10 @@ from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, require
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
+from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
-from policies.topology.way import ladder
+from policies.topology.way import copies, ladder, workload
 from policies.topology.way.assignment import NO_PLAN, Edit, Plan
 from policies.topology.way.podaffinity import POD_AFFINITY
 from policies.topology.way.scene import Scene
@@ -37,9 +38,10 @@ _POD = (
     *("metadata.annotations", "metadata.labels"),
     *(f"spec.{name}" for name in ("affinity", "nodeName", "nodeSelector", "schedulerName", "tolerations")),
     *(f"spec.{name}" for name in ("overhead", "preemptionPolicy", "priority", "priorityClassName", "resources")),
+    "spec.schedulingGroup",
     *(f"spec.{path}" for path in (*ACCELERATOR_READS, "initContainers[*].restartPolicy")),
 )
-_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy")
+_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling")
 # What says beside or above a template how many Pods there are of it.
 _COUNTS = (
     *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
@@ -91,6 +93,8 @@ class TopologyPlacement:
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Write the node affinity for the annotations, and the record of it, or remove both again."""
+        if request.kind.group_kind == podgroup.KIND:
+            return podgroup.mutate(request, facts)
         obj = request.object
         submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:
@@ -100,7 +104,9 @@ class TopologyPlacement:
         plan = _plan(scene)
         made = list(translations(scene, plan))
         warnings += plan.warnings
-        edits = [*plan.edits, *(edit for translation in made for edit in _affinity(translation))]
+        edits = [*plan.edits, *workload.restored(scene)]
+        for translation in made:
+            edits += (*_affinity(translation), *copies.edits(translation.template, translation.entry))
         edits += _names(submission, request)
         if made or warnings:
             text, lost = _record(submission, made)
@@ -168,6 +174,8 @@ class TopologyPlacement:
             return
         if submission.is_suspended and constraint.requires_level:
             return  # its domain is chosen when it is resumed
+        if template.entry.annotations and constraint.requires_level:
+            return  # its Pods are placed when they are created, or by another scheduler
         if constraint.obstacle != TOO_LARGE and requires(template.affinity, constraint.terms):
             return
         placement = required.called(topology)

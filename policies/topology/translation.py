@@ -19,6 +19,7 @@ from policies.topology.affinity import (
 )
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint, Submission
+from policies.topology.way import copies, replica
 from policies.topology.way.assignment import Assignment, Plan
 from policies.topology.way.party import demanded
 from policies.topology.way.podaffinity import APART, with_together
@@ -46,14 +47,22 @@ def is_due(constraint: Constraint, scene: Scene) -> bool:
 
 
 def may_change(constraint: Constraint, submission: Submission) -> bool:
-    """Whether a template's affinity may change. Pod affinity that was written into an existing object may not."""
-    return submission.may_change and (constraint.earlier is None or constraint.earlier.entry.together == APART)
+    """Whether a template's affinity may change.
+
+    In an existing object, neither Pod affinity that was written nor a constraint for Kubernetes' own scheduling may.
+    """
+    earlier = constraint.earlier
+    is_fixed = earlier is not None and (earlier.entry.together != APART or bool(earlier.entry.scheduling))
+    return submission.may_change and not is_fixed
 
 
 def differs(constraint: Constraint, scene: Scene) -> bool:
     """Whether a template's affinity, or anything that it depends on, has changed."""
     is_placed_now = scene.submission.is_resumed and constraint.is_open
-    return constraint.differs or is_placed_now or _demands_other(constraint, scene)
+    earlier = constraint.earlier
+    is_lost = earlier is not None and copies.are_lost(constraint.template, earlier.entry)
+    is_lost = is_lost or replica.is_moved(constraint, scene)
+    return constraint.differs or is_placed_now or is_lost or _demands_other(constraint, scene)
 
 
 def translations(scene: Scene, plan: Plan) -> Iterator[Translation]:
@@ -76,7 +85,10 @@ def translate(constraint: Constraint, assignment: Assignment | None = None) -> T
     affinity, entry = with_terms(own, given.terms, given.preferences)
     affinity, together = with_together(affinity, given.together)
     domain = given.domain if entry != NOTHING else ()
-    return Translation(template, affinity, replace(entry, domain=domain, together=together))
+    entry = replace(
+        entry, domain=domain, together=together, scheduling=given.scheduling, annotations=given.annotations
+    )  # fmt: skip
+    return Translation(template, affinity, entry)
 
 
 def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
@@ -88,12 +100,9 @@ def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
     template, earlier = constraint.template, constraint.earlier
     if earlier is None or earlier.entry == NOTHING or (constraint.is_new and not constraint.is_same):
         return None
-    if (
-        scene.submission.is_resumed
-        and constraint.is_open
-        and not earlier.entry.domain
-        and earlier.entry.together == APART
-    ):
+    if replica.is_moved(constraint, scene):
+        return None
+    if scene.submission.is_resumed and constraint.is_open and not earlier.entry.is_settled:
         return None
     own, was_own = (without_terms(version.affinity, version.entry) for version in (template, earlier))
     if not are_alike(was_own, own) or _demands_other(constraint, scene):

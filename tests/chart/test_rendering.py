@@ -44,6 +44,8 @@ OBJECTS = {
     "policies-as-files": (_MANAGED | _SECRET | _FILES) - _NO_MAPS,
     "rules-off": (_MANAGED | _SECRET) - _NO_MAPS,
     "deletion-unwatched": _MANAGED | _SECRET,
+    "workload-scheduling": _MANAGED | _SECRET,
+    "workload-scheduling-rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
     "more-workloads": _MANAGED | _SECRET,
     "cert-manager": _MANAGED | _ISSUED | _AUTHORITY,
     "cert-manager-issuer": _MANAGED | _ISSUED,

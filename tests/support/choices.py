@@ -40,11 +40,11 @@ class Chooser:
         considered = tuple(
             Candidate(address, 9, free, 72, free // 8, fits=True) for address, free in ((required or preferred, 64),)
         )
-        missing = {"pods_missing": 2, "accelerators_missing": 16} if self.outcome == "full" else {}
+        missing = 2 if self.outcome == "full" else 0
         return Choice(
             self.outcome, "",
             () if self.outcome == "never" else required, (preferred,) if preferred else (),
-            gang.tiers[tier or 0].name, considered=considered, domains=1, **missing,
+            gang.tiers[tier or 0].name, (), 8 * missing, missing, considered, 1,
         )  # fmt: skip
 
     def _address(self, gang: Gang, position: int | None) -> Address:

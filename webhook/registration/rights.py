@@ -10,7 +10,8 @@ from itertools import product
 
 from msgspec import Struct
 
-from policies.topology.document import GROUPS
+from policies.topology.document import GROUPS, KUEUE
+from policies.topology.scheduling.podgroup import GROUP
 from webhook.configuration import inventory, roles, rules
 from webhook.configuration.settings import Settings
 
@@ -48,8 +49,10 @@ def needed(settings: Settings) -> list[Right]:
         *_topologies(chosen),
         *_inventory(chosen),
         *_references(chosen),
+        *_gangs(chosen),
         *_policies(chosen),
         *_events(chosen),
+        *(() if chosen.manage.apart else _probe(chosen)),
         *(_followed_registration(chosen) if chosen.manage.apart else (*_reports(chosen), *_looks(chosen))),
         *_authorizer(chosen),
         *_registration(chosen),
@@ -76,6 +79,8 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *(_registration(chosen) if writes else _followed_registration(chosen)),
         *_shared(chosen),
         *_looks(chosen),
+        *_probe(chosen),
+        *(() if writes else _publication(chosen)),
     ]
 
 
@@ -110,6 +115,31 @@ def _references(settings: Settings) -> Iterator[Right]:
     reason = "who deletes a Topology object is told which workloads name it"
     for row in rules.topology_options(settings).workloads.values():
         yield Right("list", row.group, row.resource, reason=reason, vital=False)
+
+
+def _gangs(settings: Settings) -> Iterator[Right]:
+    """The rights to read what others who place gangs go by."""
+    if settings.topology.action == "off":
+        return
+    reason = "who submits to Kueue is told if no ResourceFlavor names the topology"
+    yield Right("list", KUEUE, "resourceflavors", reason=reason, vital=False)
+    if rules.schedules_workloads(settings) and settings.topology.deletion == "off":  # else it is among the references
+        yield Right("list", "batch", "jobs", reason="the PodGroup of a Job gets the constraint in the Job's record")
+
+
+def _probe(settings: Settings) -> Iterator[Right]:
+    """The rights to find out what Kubernetes' own scheduling of workloads does. Whoever has them may run Pods."""
+    if rules.schedules_workloads(settings):
+        reason = "dry runs show whether the API server keeps topology constraints of workloads"
+        for group, resource in (("batch", "jobs"), (GROUP, "podgroups")):
+            yield Right("create", group, resource, namespace=settings.cluster.namespace, reason=reason)
+
+
+def _publication(settings: Settings) -> Iterator[Right]:
+    """The right to write what was found out, where manage writes no webhook configurations."""
+    if rules.schedules_workloads(settings):
+        reason = "replicas read in the webhook configuration what dry runs show"
+        yield Right("patch", ADMISSION, CONFIGURATIONS[0], name=settings.registration.name, reason=reason)
 
 
 def _policies(settings: Settings) -> Iterator[Right]:

@@ -22,6 +22,8 @@ class Assignment(Struct, frozen=True):
     """What is written into one template. way: who keeps its Pods together; empty if nobody has to, or not yet.
 
     terms, preferences: for the node affinity. domain: the chosen one that they stand for. together: Pod affinity.
+    scheduling: the node label key of a constraint for Kubernetes' own scheduling. annotations: for
+    the template itself, with their values.
     """
 
     way: Way | Literal[""] = ""
@@ -29,6 +31,8 @@ class Assignment(Struct, frozen=True):
     preferences: Sequence[JsonObject] = ()
     domain: Address = ()
     together: Together = APART
+    scheduling: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 class Plan(Struct, frozen=True):

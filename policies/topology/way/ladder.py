@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from policies.topology.constraint import Constraint
-from policies.topology.way import domain, notice, peers
+from policies.topology.way import domain, kueue, notice, peers, replica, workload
 from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
 from policies.topology.way.permission import Way, permitted
 from policies.topology.way.podaffinity import APART
@@ -53,4 +53,12 @@ def _labels(constraints: Sequence[Constraint], _scene: Scene) -> Plan:
     return Plan({c.template.path: Assignment("labels", c.terms, c.preferences) for c in constraints})
 
 
-_STEPS: tuple[tuple[Way, Step], ...] = (("domain", domain.assign), ("affinity", peers.assign), ("labels", _labels))
+_STEPS: tuple[tuple[Way, Step], ...] = (
+    ("kueue", kueue.assign),
+    ("workload", workload.assign),
+    ("domain", replica.assign),
+    ("domain", domain.assign),
+    ("affinity", replica.assign),
+    ("affinity", peers.assign),
+    ("labels", _labels),
+)

@@ -77,6 +77,7 @@ _OF_SEVERAL_PODS = {
     )
 } - {"kubeflow.org/v1 Notebook"}
 _ON_EACH_NODE = {"sunk.coreweave.com/v1alpha1 NodeSet"}
+_BY_REPLICA = {"leaderworkerset.x-k8s.io/v1 LeaderWorkerSet"}
 
 
 def _object(kind: str, annotations: Mapping[str, Any] | None = None, *, suspend: bool = False, **fields: Any) -> Json:
@@ -428,7 +429,9 @@ def test_the_default_of_the_configuration(kind: str) -> None:
 
     changed = _changed(obj, rule=_DEFAULT, facts=Chooser().facts)
 
-    assert _affinity(kind, changed) == (_NEAR if kind in _OF_SEVERAL_PODS - _ON_EACH_NODE else None)
+    is_near = kind in _OF_SEVERAL_PODS - _ON_EACH_NODE - _BY_REPLICA
+    assert _affinity(kind, changed) == (_NEAR if is_near else None)
+    assert (kind in _BY_REPLICA) == ("topology-preferred-placement" in str(changed.get("spec")))
     assert list(_DEFAULT.validate(request(changed), FACTS)) == []
     assert _changed(changed, rule=_DEFAULT, facts=Chooser().facts) == changed
     assert _changed(obj) == obj
@@ -562,7 +565,7 @@ def test_what_is_read() -> None:
     rows = [WORKLOADS["batch", "CronJob"], WORKLOADS["", "Pod"]]
     names = (
         *("affinity", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName"),
-        *("resourceClaims", "resources", "schedulerName", "tolerations"),
+        *("resourceClaims", "resources", "schedulerName", "schedulingGroup", "tolerations"),
         *("containers[*].resources", "initContainers[*].resources", "initContainers[*].restartPolicy"),
     )
     pod = ("metadata.annotations", "metadata.labels", *(f"spec.{name}" for name in names))
@@ -572,7 +575,8 @@ def test_what_is_read() -> None:
     )
 
     assert reads(rows) == {
-        *("spec.mlPolicy", "spec.selector", "spec.suspend", "spec.jobTemplate.metadata.annotations"),
+        *("spec.completionMode", "spec.mlPolicy", "spec.scheduling", "spec.selector", "spec.suspend"),
+        "spec.jobTemplate.metadata.annotations",
         *pod,
         *(f"spec.jobTemplate.spec.template.{path}" for path in pod),
         *(f"{holder}.{name}" for holder in ("spec", "spec.jobTemplate", "spec.jobTemplate.spec") for name in counts),

@@ -166,6 +166,7 @@ _DEMANDED: dict[str, Json] = {
     "spec.priority": {"spec": {"priority": 7}},
     "spec.priorityClassName": {"spec": {"priorityClassName": "system-node-critical"}},
     "spec.resources": {"spec": {"resources": {"requests": {"cpu": "9"}}}},
+    "spec.schedulingGroup": {"spec": {"schedulingGroup": {"podGroupName": "a"}}},
     "spec.tolerations": {"spec": {"tolerations": [{"operator": "Exists"}]}},
     "spec.initContainers[*].restartPolicy": {
         "spec": {"initContainers": [{"name": "first", "restartPolicy": "Always", **_GPU}]}
@@ -219,7 +220,8 @@ def test_what_lets_a_job_be_changed_is_decoded() -> None:
 
 def test_every_path_that_the_rule_reads_is_tried() -> None:
     """The tests above leave out no path that the rule reads, but accelerators where a kind has one template only."""
-    jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy"}
+    jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"}
+    jobs.add("spec.schedulingConstraints")
     demanded = {_below(pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
     alone = {
         _below(pattern, path)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from policies.engine.facts import Facts
 from policies.topology.choice.choice import Choice
-from policies.topology.choice.layout import Atlas
+from policies.topology.choice.ground.atlas import Atlas
 from policies.topology.choice.stock import Stock
 from policies.topology.choice.survey import Survey
 from policies.topology.gang.address import Address

@@ -21,7 +21,7 @@ from policies.objects.workload import Workload
 from policies.topology import pool, refusal, warning
 from policies.topology.affinity import DECISION, NODE_AFFINITY, RECORD, Record, are_alike, requires, write_record
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
+from policies.topology.constraint import NO_ACCELERATOR, REPIN, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
 from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
@@ -49,6 +49,7 @@ _COUNTS = (
 _RECORD = ("metadata", "annotations", RECORD)
 _DECISION = ("metadata", "annotations", DECISION)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
+_NO_REPIN = f"{REPIN} has no effect: the placement of a {{0}} is fixed; delete the {{0}} and create it again"
 _FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
 
 
@@ -91,6 +92,8 @@ class TopologyPlacement:
         plan = _plan(scene)
         made = list(translations(scene, plan))
         warnings += plan.warnings
+        if submission.repins and not submission.may_change:
+            warnings.append(_NO_REPIN.format(request.kind.kind))
         edits = [*plan.edits, *workload.restored(scene)]
         for translation in made:
             edits += (*_affinity(translation), *copies.edits(translation.template, translation.entry))

@@ -25,7 +25,9 @@ def plan(constraints: Sequence[Constraint], scene: Scene) -> Plan:
         if due := [constraint for constraint in left if way in ways[constraint.template.path]]:
             made = made.joined(step(due, scene))
             left = [constraint for constraint in left if constraint.template.path not in made.assignments]
-    made = made.joined(Plan({c.template.path: Assignment("", c.terms, c.own_preferences) for c in left}))
+    made = made.joined(
+        Plan({c.template.path: Assignment("", c.terms, c.own_preferences, is_makeshift=True) for c in left})
+    )
     lines = [line for constraint in constraints for line in _told(constraint, made, is_left=constraint in left)]
     return made.joined(Plan(warnings=tuple(dict.fromkeys(lines))))
 

@@ -181,6 +181,30 @@ def test_another_demand_is_another_choice() -> None:
     assert _affinity(_changed(other, Chooser("7").facts, live)) == _required(*_in(rack="7"))
 
 
+def test_a_domain_is_not_given_up() -> None:
+    """While no other domain can be chosen, a gang stays in the one that it has, whatever it asks for."""
+    live = _changed(_set(_asked("rack")), Chooser("12").facts)
+    other = merged(live, {"metadata": {"annotations": {"cks-admission.dev/repin": "1"}}})
+    other["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
+
+    assert _changed(other, FACTS, live) == other
+
+
+def test_a_gang_that_is_pinned_again() -> None:
+    """Another value of the annotation asks for another choice, where the affinity may change; else that is said."""
+    again: Json = {"metadata": {"annotations": {"cks-admission.dev/repin": "1"}}}
+    live, running = (_changed(make(_asked("rack")), Chooser("12").facts) for make in (_set, _job))
+    pinned = _changed(merged(live, again), Chooser("7").facts, live)
+    mutation = _mutation(merged(running, again), Chooser("7").facts, running)
+
+    assert _affinity(pinned) == _required(*_in(rack="7"))
+    assert _changed(pinned, Chooser("8").facts, pinned) == pinned
+    assert (mutation.operations, mutation.warnings) == (
+        (),
+        ("cks-admission.dev/repin has no effect: the placement of a Job is fixed; delete the Job and create it again",),
+    )
+
+
 def test_another_spelling_is_no_other_placement() -> None:
     """A running Job may call its level by another name, and stays as it is."""
     live = _changed(_job(_asked("rack")), Chooser("12").facts)

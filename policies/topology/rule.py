@@ -7,12 +7,13 @@ that an update allows, the validation of each kind in Kubernetes and in the proj
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from msgspec import UNSET
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import NO_MUTATION, Mutation
+from policies.engine.rule import NO_MUTATION, Mutation, MutationRefusedError
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
 from policies.objects.accelerator import READS as ACCELERATOR_READS
@@ -27,7 +28,7 @@ from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
 from policies.topology.way import copies, domain, ladder, workload
-from policies.topology.way.assignment import Edit, Plan
+from policies.topology.way.assignment import NO_PLAN, Edit, Plan
 from policies.topology.way.podaffinity import POD_AFFINITY
 from policies.topology.way.scene import Scene
 
@@ -62,6 +63,19 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
         above = {t[:depth] for t in row.templates for depth in range(1, len(t)) if isinstance(t[depth], str)}
         paths |= {f"{render(holder)}.{field}" for holder in above for field in _COUNTS}
     return frozenset(paths)
+
+
+class Explained(NamedTuple):
+    """The constraints of an object's templates, and the plan for them; no plan if the object is refused."""
+
+    constraints: tuple[Constraint, ...]
+    plan: Plan
+
+    @property
+    def translations(self) -> Iterator[tuple[Constraint, Translation]]:
+        """Each constraint with the translation of its template."""
+        for constraint in self.constraints:
+            yield constraint, translate(constraint, self.plan.assignments.get(constraint.template.path))
 
 
 class TopologyPlacement:
@@ -137,16 +151,16 @@ class TopologyPlacement:
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
 
-    def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:
-        """The constraint of each template of a new object, and its translation."""
+    def explain(self, request: AdmissionRequest, facts: Facts) -> Explained:
+        """The constraint of each template of a new object, with what it gets. Raises Missing or FactUnavailable."""
         submission = read(request, self.catalog(facts), self.options, facts)
         if submission is None:
-            return []
-        plan = _plan(Scene(request, submission, self.options, facts))
-        return [
-            (constraint, translate(constraint, plan.assignments.get(constraint.template.path)))
-            for constraint in submission.constraints
-        ]
+            return Explained((), NO_PLAN)
+        try:
+            plan = _plan(Scene(request, submission, self.options, facts))
+        except MutationRefusedError:
+            plan = NO_PLAN  # the answer to the request has the refusal
+        return Explained(submission.constraints, plan)
 
     def _without_effect(self, constraint: Constraint, submission: Submission, kind: str) -> Iterator[Violation]:
         """Violations for a placement that was changed too late to have an effect, or that is not in the affinity."""

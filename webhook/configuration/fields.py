@@ -65,8 +65,8 @@ def _off(value: object) -> object:
 
 
 def _on_or_off(value: object) -> object:
-    """Take both words as people write them; see `_off`."""
-    return "on" if value is True else _off(value)
+    """Take the words on and off as people write them: without quotes YAML makes booleans of them."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 Glob = Annotated[str, AfterValidator(_glob)]
@@ -77,7 +77,7 @@ InnerPath = Annotated[str, AfterValidator(_inner_path)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
 DenyOrWarn = Literal["deny", "warn"]
 DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
-OnOrOff = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
 UnknownOrOff = Annotated[Literal["unknown", "off"], BeforeValidator(_off)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Many = Annotated[tuple[T, ...], Field(strict=False)]

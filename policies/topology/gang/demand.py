@@ -51,7 +51,7 @@ class Cluster(Struct, frozen=True):
     priorities: Mapping[str, int] | None = None
 
 
-class Obstacle(Struct, frozen=True):
+class NoDemand(Struct, frozen=True):
     """Why a template has no demand that could be placed. reason: continues a sentence about the template."""
 
     reason: str
@@ -103,7 +103,7 @@ def member(
     namespace: str = "",
     entry: RecordEntry = NOTHING,
     terms: Sequence[Term] = (),
-) -> Member | Obstacle:
+) -> Member | NoDemand:
     """The demand of a template's Pods, or why there is none. It never raises, whatever the template is.
 
     entry: the recorded terms, which are left out of the demand. terms: alternatives of which a Node must meet one as
@@ -125,7 +125,7 @@ def member(
             claims=_claims(spec, amounts, namespace, cluster),
         )
     except (ValueError, TypeError) as error:
-        return Obstacle(f"it cannot be read: {error}")
+        return NoDemand(f"it cannot be read: {error}")
 
 
 def _required(assignment: Assignment) -> Tier | None:

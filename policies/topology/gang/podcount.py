@@ -16,6 +16,8 @@ from policies.objects.workload import BUILT_IN
 # No cluster has as many; Kubernetes supports 150,000 Pods. A bound keeps sums small.
 MOST_PODS = 1_000_000
 _LARGEST = 2**31 - 1  # the API's counts are of 32 bits
+_DIGITS = 10  # of such a number
+_LWS = "leaderworkerset.sigs.k8s.io/"
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 Count = Callable[[JsonObject, Location], int | None]
@@ -33,15 +35,31 @@ def podcount(kind: tuple[str, str], obj: JsonObject, location: Location) -> int 
 
 
 def completions(kind: tuple[str, str], obj: JsonObject, location: Location) -> int | None:
-    """How many Pods of the template at a location succeed before there are no more; None if they are replaced."""
+    """After how many successes there are no more Pods of a template; None if they are always replaced.
+
+    A Job without completions makes no new Pods once one has succeeded.
+    """
     if kind in _REPLACED:
         return None
-    if kind not in _OF_JOBS:
+    total = lookup(obj, (*location[:-1], "completions")) if kind in _OF_JOBS else None
+    if not isinstance(total, int):
         return podcount(kind, obj, location)
-    job = lookup(obj, location[:-1])
-    total = _number(job, "completions", _LARGEST)
-    times = _number(lookup(obj, location[:-3]), "replicas", 1) if kind == ("jobset.x-k8s.io", "JobSet") else 1
-    return None if total is None or times is None else total * times
+    return _product(total, _number(lookup(obj, location[:-3]), "replicas", 1) if "replicatedJobs" in location else 1)
+
+
+def successes(kind: tuple[str, str], obj: JsonObject, location: Location) -> int:
+    """How many Pods of the template at a location have succeeded, as far as the status of the workload tells."""
+    status, done = mapping(obj, "status"), None
+    if kind == ("batch", "Job"):
+        done = _number(status, "succeeded", 0)
+    elif kind == ("jobset.x-k8s.io", "JobSet"):
+        # It counts Jobs, of which each has succeeded with all of its Pods.
+        name, jobs = mapping({"": lookup(obj, location[:-3])}, "").get("name"), status.get("replicatedJobsStatus")
+        told = [job for job in jobs if mapping({"": job}, "").get("name") == name] if isinstance(jobs, list) else []
+        done = _product(_number(told[0], "succeeded", 0), _job(obj, location)) if told else 0
+    elif kind[0] == "kubeflow.org" and kind not in _REPLACED:
+        done = _number(mapping(mapping(status, "replicaStatuses"), str(location[-2])), "succeeded", 0)
+    return done or 0
 
 
 def _number(holder: Any, field: str, default: int) -> int | None:
@@ -63,6 +81,14 @@ def _product(*counts: int | None) -> int | None:
 
 def _single(_obj: JsonObject, _location: Location) -> int | None:
     return 1
+
+
+def _pod(obj: JsonObject, _location: Location) -> int | None:
+    """One Pod; for the leader of a LeaderWorkerSet's replica all of the replica, as its workers follow it."""
+    metadata = mapping(obj, "metadata")
+    labels, size = mapping(metadata, "labels"), mapping(metadata, "annotations").get(f"{_LWS}size")
+    leads = f"{_LWS}name" in labels and labels.get(f"{_LWS}worker-index") == "0"
+    return max(1, int(size)) if leads and isinstance(size, str) and size.isdecimal() and len(size) < _DIGITS else 1
 
 
 def _replicas(obj: JsonObject, location: Location) -> int | None:
@@ -144,7 +170,7 @@ def _nearest(obj: JsonObject, location: Location) -> int | None:
 
 _BUILT_IN = frozenset(row.group_kind for row in BUILT_IN)
 _COUNTS: Mapping[tuple[str, str], Count] = {
-    ("", "Pod"): _single,
+    ("", "Pod"): _pod,
     ("", "ReplicationController"): _replicas,
     ("apps", "Deployment"): _replicas,
     ("apps", "ReplicaSet"): _replicas,

@@ -7,7 +7,7 @@ A column holds numbers in the place of values. It is made when it is asked for, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 
 import numpy as np
@@ -44,6 +44,10 @@ class Column:
     def put(self, row: int, labels: Mapping[str, str]) -> None:
         """Enter the labels of a row."""
         self.upto(row + 1)[row] = self._code(labels)
+
+    def fill(self, labels: Sequence[Mapping[str, str]]) -> None:
+        """Enter the labels of all rows."""
+        self.upto(len(labels))[:] = np.fromiter(map(self._code, labels), np.int32, len(labels))
 
     def upto(self, size: int) -> Codes:
         """The codes of so many rows. They are not to be written to."""
@@ -145,8 +149,7 @@ class Labels:
 
     def _column(self, keys: tuple[str, ...], *, distinct: bool) -> Column:
         column = Column(keys, distinct=distinct)
-        for row, labels in enumerate(self._labels):
-            column.put(row, labels)
+        column.fill(self._labels)
         return column
 
 

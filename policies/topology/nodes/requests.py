@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies.kubernetes.quantity import thousandths
-from policies.objects.accelerator import DEVICE_CLASS_PREFIX
 from policies.topology.gang.gang import PODS, Amounts
 from policies.topology.nodes.manifest import Container, ContainerStatus, PodManifest, PodStatus, Quantities, Resources
 
@@ -43,20 +42,6 @@ def requests(pod: PodManifest) -> Amounts:
 def allocatable(quantities: Quantities | None) -> Amounts:
     """What a Node has for Pods. Raises ValueError for a malformed amount."""
     return _amounts(_counted(quantities or {}))
-
-
-def claims(pod: PodManifest) -> tuple[str, ...]:
-    """The device claims of a Pod or a template by name, which only the scheduler can count.
-
-    An extended resource named after a device class is such a claim. Any other extended resource counts as one that
-    Nodes have, also where it stands for devices of a class.
-    """
-    named = (
-        claim.resource_claim_name or claim.resource_claim_template_name or claim.name
-        for claim in pod.spec.resource_claims or ()
-    )
-    implied = (name for name, _ in requests(pod) if name.startswith(DEVICE_CLASS_PREFIX))
-    return tuple(dict.fromkeys((*named, *implied)))
 
 
 def _of_containers(pod: PodManifest) -> Thousandths:
@@ -125,16 +110,26 @@ def _requested(resources: Resources | None) -> Thousandths:
 
 
 def _counted(quantities: Quantities) -> Thousandths:
-    """The resources that the scheduler counts. Raises ValueError, also for a device in parts."""
-    amounts = {}
-    for name, quantity in quantities.items():
-        if name in _OF_KUBERNETES or name.startswith((_HUGE_PAGES, "attachable-volumes-")):
-            amounts[name] = thousandths(quantity)
-        elif "/" in name and not name.startswith("requests."):
-            amounts[name] = amount = thousandths(quantity)
-            if amount % 1000:
-                raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
-    return amounts
+    """The resources that the scheduler counts. Raises ValueError for a malformed amount."""
+    return {
+        name: _amount(name, quantity)
+        for name, quantity in quantities.items()
+        if name in _OF_KUBERNETES
+        or ("/" in name and not name.startswith("requests."))
+        or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
+    }
+
+
+def _amount(name: str, quantity: str | float) -> int:
+    is_device = "/" in name
+    try:
+        amount = thousandths(quantity)
+    except ValueError:
+        amount = None
+    if amount is None or (is_device and amount % 1000):
+        expected = "a whole number of devices" if is_device else "an amount such as 8, 500m or 1.5Gi"
+        raise ValueError(f"{name} is {quantity!r}; {expected} was expected") from None
+    return amount
 
 
 def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:
@@ -143,8 +138,8 @@ def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:
 
 def _is_infeasible(status: PodStatus) -> bool:
     """Whether the kubelet said that the Node can never hold the Pod at its new size."""
-    pending = (condition for condition in status.conditions or () if condition.type == "PodResizePending")
-    return any(condition.reason == "Infeasible" for condition in pending)
+    pending = (condition.reason for condition in status.conditions or () if condition.type == "PodResizePending")
+    return next(pending, None) == "Infeasible"
 
 
 def _largest(*quantities: Quantities | None) -> Thousandths:

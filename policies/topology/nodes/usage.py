@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -14,13 +13,16 @@ from policies.topology.nodes.table import Table
 PodKey = tuple[str, str]
 """The namespace and name of a Pod."""
 
+# What is kept for each Pod and each gang is out of the sight of Python's collector of cycles, which would stop the
+# process for tenths of a second. None of it can be in a cycle.
+
 # Many Pods ask for the same, and share one tuple. This many are remembered for that.
 _MOST_SHARED = 10_000
 _NO_SHARES: Mapping[PodKey, Share] = {}
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What a Pod takes, and of which row. The gang is the one that the Pod belongs to, if any."""
+    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any."""
 
     row: int
     requests: Amounts
@@ -28,7 +30,7 @@ class Share(Struct, frozen=True, gc=False):
     gang: GangKey | None = None
 
 
-class _Group(NamedTuple):
+class _Group(Struct, frozen=True, gc=False):
     """The Pods of a gang. key: one object for all of them."""
 
     key: GangKey

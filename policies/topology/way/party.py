@@ -9,7 +9,7 @@ from msgspec import Struct
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint
 from policies.topology.gang import demand
-from policies.topology.gang.demand import Cluster, Obstacle
+from policies.topology.gang.demand import Cluster, NoDemand
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.gang.podcount import podcount
 from policies.topology.term import Term
@@ -17,7 +17,7 @@ from policies.topology.topology import Level, Topology
 from policies.topology.way import replica
 from policies.topology.way.scene import Scene
 
-_UNCOUNTED = Obstacle("the number of its Pods is not known")
+_UNCOUNTED = NoDemand("the number of its Pods is not known")
 
 
 class Party(Struct, frozen=True):
@@ -40,7 +40,7 @@ def parties(constraints: Sequence[Constraint], scene: Scene) -> tuple[list[Party
     for constraint, pods in zip(constraints, counts, strict=True):
         # Without any Pods now there may be some later, and the domain is chosen now.
         share = _share(constraint, pods if any(counts) or pods is None else 1, scene)
-        if isinstance(share, Obstacle):
+        if isinstance(share, NoDemand):
             obstacles[constraint.template.path] = share.reason
         else:
             shares.append((constraint, share))
@@ -58,18 +58,18 @@ def count(constraint: Constraint, scene: Scene) -> int | None:
     return podcount(scene.row.group_kind, scene.object, constraint.template.location)
 
 
-def demanded(template: Template, scene: Scene) -> Member | Obstacle:
+def demanded(template: Template, scene: Scene) -> Member | NoDemand:
     """What one Pod of a template asks for, without the terms that were written for its placement."""
     return _member(template, 1, scene, ())
 
 
-def _share(constraint: Constraint, pods: int | None, scene: Scene) -> demand.Assignment | Obstacle:
+def _share(constraint: Constraint, pods: int | None, scene: Scene) -> demand.Assignment | NoDemand:
     """The Pods of a template, with the levels at which a domain is to be chosen for them."""
     template, topology = constraint.template, constraint.topology
     if pods is None or topology is None:
         return _UNCOUNTED
     member = _member(template, pods, scene, constraint.terms)
-    if isinstance(member, Obstacle):
+    if isinstance(member, NoDemand):
         return member
     placements = constraint.required, constraint.preferred
     tiers = demand.tiers(topology, *(placement.level for placement in placements if placement))
@@ -84,7 +84,7 @@ def _asked(share: demand.Assignment) -> tuple[str, Tier | None]:
     return share.topology, None if share.required is None else share.tiers[share.required]
 
 
-def _member(template: Template, pods: int, scene: Scene, terms: Sequence[Term]) -> Member | Obstacle:
+def _member(template: Template, pods: int, scene: Scene, terms: Sequence[Term]) -> Member | NoDemand:
     cluster = Cluster(scene.facts, scene.options.accelerators)
     return demand.member(
         template.value, template.path, pods, cluster,

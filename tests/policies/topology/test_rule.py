@@ -22,6 +22,7 @@ from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.document import read
 from policies.topology.rule import TopologyPlacement, reads
+from policies.topology.way.assignment import NO_PLAN
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -226,7 +227,7 @@ def test_pods_that_are_left_alone() -> None:
     ):
         assert _RULE.mutate(asked, FACTS).operations == ()
         assert list(_RULE.validate(asked, FACTS)) == []
-        assert _RULE.explain(asked, FACTS) == []
+        assert _RULE.explain(asked, FACTS) == ((), NO_PLAN)
 
 
 def test_kinds_of_ones_own() -> None:
@@ -316,7 +317,7 @@ def test_what_comes_of_each_template() -> None:
 
     found = _RULE.explain(request(obj), FACTS)
 
-    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found] == [
+    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found.translations] == [
         (
             "spec.leaderWorkerTemplate.leaderTemplate",
             "it requests no accelerator, as other templates of the workload do",

@@ -13,7 +13,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.match import SelectorRequirement
 from policies.topology.affinity import with_terms
 from policies.topology.catalog import BUILT_IN
-from policies.topology.gang.demand import Assignment, Cluster, Obstacle, gangs, member, tiers
+from policies.topology.gang.demand import Assignment, Cluster, NoDemand, gangs, member, tiers
 from policies.topology.gang.gang import Gang, GangKey, Member, Requirement, Tier, Toleration
 from policies.topology.topology import Topology
 
@@ -38,7 +38,7 @@ def _expressions(key: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
 
 
-def _member(spec: Any, cluster: Cluster = _CLUSTER, **options: Any) -> Member | Obstacle:
+def _member(spec: Any, cluster: Cluster = _CLUSTER, **options: Any) -> Member | NoDemand:
     return member({"spec": spec}, "spec.template", 2, cluster, **options)
 
 
@@ -156,13 +156,13 @@ def test_second_names() -> None:
         ({"affinity": _affinity(_KEYLESS)}, "a requirement of its nodeAffinity is malformed"),
         ({"tolerations": [1]}, "a toleration is no map"),
         ({"nodeName": 1}, "Expected `str`, got `int` - at `$.spec.nodeName`"),
-        (_AMOUNTLESS, "'x' is no amount; one such as 8, 500m or 1.5Gi was expected"),
+        (_AMOUNTLESS, "cpu is 'x'; an amount such as 8, 500m or 1.5Gi was expected"),
     ],
     ids=["selector", "label", "affinity", "no terms", "empty term", "requirement", "toleration", "name", "amount"],
 )
 def test_malformed(spec: dict[str, Any], reason: str) -> None:
     """A template that nobody can place has no demand, and the reason is told."""
-    assert _member(spec) == Obstacle(f"it cannot be read: {reason}")
+    assert _member(spec) == NoDemand(f"it cannot be read: {reason}")
 
 
 _FIELDS = (
@@ -181,7 +181,7 @@ def test_nothing_raises(spec: Any, affinity: Any) -> None:
     """Whatever a template is, there is a demand or a reason."""
     whole = {**spec, "affinity": {"nodeAffinity": affinity}} if isinstance(spec, dict) else spec
 
-    assert isinstance(_member(whole, terms=[_RACK]), Member | Obstacle)
+    assert isinstance(_member(whole, terms=[_RACK]), Member | NoDemand)
 
 
 def test_tiers() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support.builders import WORKLOADS
 
-from policies.objects.fieldpath import locate, parse, render
-from policies.topology.gang.podcount import MOST_PODS, completions, podcount
+from policies.objects.fieldpath import Location, locate, parse, render
+from policies.topology.gang.podcount import MOST_PODS, completions, podcount, successes
 
 _T: dict[str, Any] = {"spec": {}}
 _STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
@@ -31,6 +31,12 @@ def _replicated(*jobs: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"template": {"spec": {"template": _T}}, **job} for job in jobs]
 
 
+def _leader(size: str, index: str = "0") -> dict[str, Any]:
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    labels = {f"{prefix}name": "l", f"{prefix}worker-index": index}
+    return {**_T, "metadata": {"labels": labels, "annotations": {f"{prefix}size": size}}}
+
+
 def _ray(**group: Any) -> dict[str, Any]:
     return {"headGroupSpec": {"template": _T}, "workerGroupSpecs": [{"template": _T, **group}]}
 
@@ -41,6 +47,9 @@ _LWS = "spec.leaderWorkerTemplate"
 
 _TABLE: list[tuple[str, str, dict[str, Any], dict[str, int | None]]] = [
     ("", "Pod", _T, {"": 1}),
+    ("", "Pod", _leader("4"), {"": 4}),
+    ("", "Pod", _leader("four"), {"": 1}),
+    ("", "Pod", _leader("4", "1"), {"": 1}),
     ("", "PodTemplate", {"template": _T}, {"template": None}),
     ("", "ReplicationController", _job(replicas=3), {"spec.template": 3}),
     ("apps", "Deployment", _job(), {"spec.template": 1}),
@@ -182,7 +191,7 @@ def test_configured_kinds(obj: dict[str, Any], count: int | None) -> None:
     ("kind", "obj", "total"),
     [
         (("batch", "Job"), _job(parallelism=2, completions=9), 9),
-        (("batch", "Job"), _job(parallelism=2), 2**31 - 1),
+        (("batch", "Job"), _job(parallelism=2), 2),
         (("apps", "StatefulSet"), _job(replicas=2), None),
         (("kubeflow.org", "PyTorchJob"), _job(replicas=2), 2),
     ],
@@ -191,3 +200,32 @@ def test_configured_kinds(obj: dict[str, Any], count: int | None) -> None:
 def test_completions(kind: tuple[str, str], obj: dict[str, Any], total: int | None) -> None:
     """What ends by success has a total, what is replaced has none."""
     assert completions(kind, obj, ("spec", "template")) == total
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "location", "done"),
+    [
+        (("batch", "Job"), {"status": {"succeeded": 3}}, ("spec", "template"), 3),
+        (("batch", "Job"), {"status": {"succeeded": "3"}}, ("spec", "template"), 0),
+        (("apps", "Deployment"), {"status": {"succeeded": 3}}, ("spec", "template"), 0),
+        (
+            ("jobset.x-k8s.io", "JobSet"),
+            {
+                "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": _job(parallelism=4)}]},
+                "status": {"replicatedJobsStatus": [{"name": "d", "succeeded": 9}, {"name": "w", "succeeded": 1}]},
+            },
+            ("spec", "replicatedJobs", 0, "template", "spec", "template"),
+            4,
+        ),
+        (
+            ("kubeflow.org", "MPIJob"),
+            {"status": {"replicaStatuses": {"Worker": {"succeeded": 2}}}},
+            ("spec", "mpiReplicaSpecs", "Worker", "template"),
+            2,
+        ),
+    ],
+    ids=["Job", "malformed", "Deployment", "JobSet", "MPIJob"],
+)
+def test_successes(kind: tuple[str, str], obj: dict[str, Any], location: Location, done: int) -> None:
+    """The status tells how many Pods of a template have succeeded, where they are counted."""
+    assert successes(kind, obj, location) == done

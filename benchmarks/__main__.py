@@ -17,7 +17,7 @@ from cluster.kubectl import KubectlError
 from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, policies, reload, report, servers, speed, topology, workers
+from benchmarks import footprint, gangs, policies, reload, report, servers, speed, topology, workers
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
@@ -26,7 +26,7 @@ from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel")
+PARTS = ("speed", "policies", "topology", "gangs", "workers", "memory", "start", "cluster", "apiserver", "cel")
 START_RUNS = 9
 FAILURES = (
     ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
@@ -92,6 +92,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("reload", reload, reload.measure(directory, _say))
     elif part == "topology":
         results.add("topology", topology, topology.measure(directory, *rounds))
+    elif part == "gangs":
+        results.add("gangs", gangs, gangs.measure(_say))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":

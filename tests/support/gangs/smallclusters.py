@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from policies.topology.gang.gang import PODS, Gang, GangKey, Member, Tier
 from support.gangs.arraystock import Bound, Machine
+
+from policies.topology.gang.gang import PODS, Gang, GangKey, Member, Tier
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
 KEY = GangKey("team", "batch", "Job", "train")

@@ -46,10 +46,10 @@ class _Placing:
         question = self._question
         if reason := question.unknown:
             return Choice("unknown", reason), None
-        for priority in dict.fromkeys((None, question.priority)):
-            if placed := self._fitting(priority):
-                return placed
-        return _later(question)
+        placed = self._fitting(None)
+        if placed is None and question.priority is not None:
+            placed = self._fitting(question.priority)
+        return placed or _later(question)
 
     def _fitting(self, priority: int | None) -> tuple[Choice, Mask] | None:
         """The choice if the gangs fit into a domain of any level that is tried."""

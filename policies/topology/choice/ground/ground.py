@@ -64,6 +64,13 @@ class Ground:
             self._free[question] = np.maximum(free, 0)
         return self._free[question]
 
+    def yields(self, members: Sequence[Member], priority: int) -> bool:
+        """Whether Pods below a priority have, or are promised, any of what the members ask for."""
+        resources = {name for member in members for name, _ in member.requests}
+        return self._promised.has_below(priority) or any(
+            not np.array_equal(self.stock.free(name, priority), self.stock.free(name)) for name in resources
+        )
+
     def promised(self, resource: str, key: GangKey) -> Integers:
         """What is promised of a resource to other gangs, on each Node."""
         return self._promised.of(resource, None, key)

@@ -65,6 +65,10 @@ class Reservations:
             others[taken.rows] -= taken.amounts[resource]
         return others
 
+    def has_below(self, priority: int) -> bool:
+        """Whether anything is promised to Pods below a priority."""
+        return any(not _counts(member, priority) for promise in self._promises for member in promise.members)
+
     def _packed(self, priority: int | None) -> _Places:
         left: dict[str, Integers] = {}
         by_gang: defaultdict[GangKey, list[_Taken]] = defaultdict(list)

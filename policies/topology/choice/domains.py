@@ -95,7 +95,7 @@ class Domains:
 
     def holding(self) -> Iterator[int]:
         """The domains that hold the gang, in order."""
-        order = ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts, self.room.rows)
+        order = ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts)
         pairs = zip(order.ties.tolist(), order.groups.tolist(), strict=True)
         for _, tie in groupby(pairs, key=lambda pair: pair[0]):
             yield from self._fewest_first([group for _, group in tie])
@@ -133,8 +133,8 @@ class Domains:
     def _needed(self) -> Integers:
         """By domain, the fewest domains of the next nearer level that hold the Pods of each member for themselves."""
         inner = self.level if self.nearer is None else self.nearer
-        groups = self.layout.groups(inner)[self.room.rows]
-        fit = capacities(self.room, groups, len(self.layout.first(inner)))
+        room = self.room.at(np.flatnonzero(self.possible[self.groups]))
+        fit = capacities(room, self.layout.groups(inner)[room.rows], len(self.layout.first(inner)))
         around = self.layout.around(inner, self.level)
         pairs = zip(fit, self.room.counts, strict=True)
         return np.asarray(

@@ -94,7 +94,7 @@ def _best(question: Question, domains: Domains, groups: Integers) -> Sequence[in
     own = list(question.eligible(domains.level, groups.tolist()))
     placed = domains.most(own)
     accelerators = question.accelerators(domains.room)
-    order = ordered(domains.layout, domains.level, np.array(own, np.int64), domains.amounts, domains.room.rows)
+    order = ordered(domains.layout, domains.level, np.array(own, np.int64), domains.amounts)
     rank = np.empty(len(own), np.int64)
     rank[np.searchsorted(own, order.groups)] = np.arange(len(own))
     best = np.lexsort((rank, -(accelerators @ placed), -placed.sum(axis=0)))

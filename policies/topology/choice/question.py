@@ -96,7 +96,7 @@ class Question:
         self, level: int, room: Room, priority: int | None = None, also: Callable[[int], bool] | None = None
     ) -> Domains:
         """The domains of a level with some room. also: what else has to hold for a domain."""
-        return Domains(self.layout, level, room, self.amounts(priority)[room.rows], self.budget, also)
+        return Domains(self.layout, level, room, self.amounts(priority), self.budget, also)
 
     def amounts(self, priority: int | None = None) -> Integers:
         """By row, what is free of what is measured, on Nodes on which Pods that ask for it may run now."""

@@ -261,3 +261,21 @@ def test_other_names_of_accelerators() -> None:
     )
     own = choice(machines, replace(gang(1, required=RACK_LEVEL), members=(tpu,)))
     assert [(one.address[-1].values, one.free) for one in own.considered] == [(("2",), 4), (("1",), 8)]
+
+
+def test_gangs_of_one_workload() -> None:
+    """The wider gang's superpod has a rack for the narrower one, and room for its own Pods beside it."""
+    machines = racks("f11", "f12", "f21", "f22", used=["f111", "f121", "f211"])
+    wide, close = gang(2, required=POD), gang(4, required=RACK_LEVEL)
+    choices = choose([wide, close], ArrayStock(machines), ())
+    assert [(own.outcome, own.required) for own in choices] == [
+        ("fits", address(fabric="f", superpod="2")),
+        ("fits", address(fabric="f", superpod="2", rack="2")),
+    ]
+
+
+def test_gangs_that_only_prefer_are_apart() -> None:
+    """Gangs that require nothing do not look for one domain together."""
+    near, far = gang(4, preferred=RACK_LEVEL), gang(3, preferred=RACK_LEVEL)
+    machines = racks("f11", "f12", used=["f111"])
+    assert [own.level for own in choose([near, far], ArrayStock(machines), ())] == ["rack", "rack"]

@@ -45,8 +45,8 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
     earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them. domain:
     the chosen domain that the terms stand for: the nearest that holds the whole gang. together: Pod affinity that was
-    written. scheduling: the node label key of the constraint for Kubernetes' own workload scheduling. annotation: the
-    one of Kueue in the template, and its value.
+    written. scheduling: the node label key of the constraint for Kubernetes' own workload scheduling. annotations: with
+    their values, of the template.
     """
 
     required: tuple[Replacement, ...] = ()
@@ -56,12 +56,12 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     domain: Address = ()
     together: Together = APART
     scheduling: str = ""
-    annotation: tuple[str, str] | None = None
+    annotations: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_settled(self) -> bool:
         """Whether something that was written keeps the Pods together, or makes others do so."""
-        return bool(self.domain or self.together != APART or self.scheduling or self.annotation)
+        return bool(self.domain or self.together != APART or self.scheduling or self.annotations)
 
 
 NOTHING = RecordEntry()
@@ -113,7 +113,7 @@ def _encoded(entries: Record) -> str:
 def remembering(entry: RecordEntry, last: RecordEntry) -> RecordEntry:
     """The entry, with the last one and those before it in `earlier`."""
     former = (replace(last, earlier=()), *last.earlier)
-    return replace(entry, earlier=tuple(past for past in former if past not in (entry, NOTHING))[:REMEMBERED])
+    return replace(entry, earlier=tuple(past for past in former if past != entry and _size(past))[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, RecordEntry]:

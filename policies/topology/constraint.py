@@ -47,7 +47,7 @@ class Default(Struct, frozen=True):
     """The default placement, for the selected Namespaces.
 
     topology: for placements that name none. preferred: the level that distributed workloads without annotations prefer;
-    `lowest` for the last level of the topology, empty for none.
+    `lowest` for the last one above a single Node, empty for none.
     """
 
     topology: str = ""
@@ -333,7 +333,7 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
         return None
     is_lowest = not annotation.key and annotation.value == LOWEST
     try:
-        return parse(topology.levels[-1].name if is_lowest else annotation.value, topology)
+        return parse(topology.lowest.name if is_lowest else annotation.value, topology)
     except PlacementError as error:
         violations.append(refusal.unreadable(annotation, error))
         return None

@@ -26,7 +26,7 @@ from policies.topology.refusal import RULE
 from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
-from policies.topology.way import kueue, ladder, workload
+from policies.topology.way import copies, ladder, workload
 from policies.topology.way.assignment import Edit, Plan
 from policies.topology.way.podaffinity import POD_AFFINITY
 from policies.topology.way.scene import Scene
@@ -92,7 +92,7 @@ class TopologyPlacement:
         warnings += plan.warnings
         edits = [*plan.edits, *workload.restored(scene)]
         for translation in made:
-            edits += (*_affinity(translation), *kueue.edits(translation.template, translation.entry))
+            edits += (*_affinity(translation), *copies.edits(translation.template, translation.entry))
         edits += _names(submission, request)
         if made or warnings:
             text, lost = _record(submission, made)
@@ -160,6 +160,8 @@ class TopologyPlacement:
             return
         if submission.is_suspended and constraint.requires_level:
             return  # its domain is chosen when it is resumed
+        if template.entry.annotations and constraint.requires_level:
+            return  # its Pods are placed when they are created, or by another scheduler
         if constraint.obstacle != TOO_LARGE and requires(template.affinity, constraint.terms):
             return
         placement = required.called(topology)

@@ -19,6 +19,7 @@ from policies.topology.affinity import (
 )
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint, Submission
+from policies.topology.way import copies, replica
 from policies.topology.way.assignment import Assignment, Plan
 from policies.topology.way.party import demanded
 from policies.topology.way.podaffinity import APART, with_together
@@ -58,7 +59,10 @@ def may_change(constraint: Constraint, submission: Submission) -> bool:
 def differs(constraint: Constraint, scene: Scene) -> bool:
     """Whether a template's affinity, or anything that it depends on, has changed."""
     is_placed_now = scene.submission.is_resumed and constraint.is_open
-    return constraint.differs or is_placed_now or _demands_other(constraint, scene)
+    earlier = constraint.earlier
+    is_lost = earlier is not None and copies.are_lost(constraint.template, earlier.entry)
+    is_lost = is_lost or replica.is_moved(constraint, scene)
+    return constraint.differs or is_placed_now or is_lost or _demands_other(constraint, scene)
 
 
 def translations(scene: Scene, plan: Plan) -> Iterator[Translation]:
@@ -82,7 +86,7 @@ def translate(constraint: Constraint, assignment: Assignment | None = None) -> T
     affinity, together = with_together(affinity, given.together)
     domain = given.domain if entry != NOTHING else ()
     entry = replace(
-        entry, domain=domain, together=together, scheduling=given.scheduling, annotation=given.annotation
+        entry, domain=domain, together=together, scheduling=given.scheduling, annotations=given.annotations
     )  # fmt: skip
     return Translation(template, affinity, entry)
 
@@ -95,6 +99,8 @@ def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
     """
     template, earlier = constraint.template, constraint.earlier
     if earlier is None or earlier.entry == NOTHING or (constraint.is_new and not constraint.is_same):
+        return None
+    if replica.is_moved(constraint, scene):
         return None
     if scene.submission.is_resumed and constraint.is_open and not earlier.entry.is_settled:
         return None

@@ -24,6 +24,7 @@ from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import LOWEST, Default, Options
 from policies.topology.scheduling import podgroup
+from policies.topology.way.permission import Permission
 from webhook.configuration import safety
 from webhook.configuration.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
 from webhook.sources import topologyfiles
@@ -340,6 +341,12 @@ def topology_options(settings: Settings) -> Options:
         not_more_specific=chosen.preferred_not_more_specific,
         unapplied=chosen.unapplied,
         pool_keys=chosen.pool_keys,
+        placement=tuple(
+            Permission(entry.topologies, _selector(entry.namespace_selector), entry.ways) for entry in chosen.placement
+        ),
+        full=chosen.full,
+        autoscaling=chosen.autoscaling,
+        refuses=chosen.action == "deny",
         schedules=schedules_workloads(settings),
     )
 

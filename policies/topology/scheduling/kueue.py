@@ -66,7 +66,7 @@ def has_own(constraint: Constraint) -> bool:
     template = constraint.template
     present = mapping(mapping(template.value, "metadata"), "annotations")
     return any(
-        name in present and (name, present[name]) != template.entry.annotation
+        name in present and (name, present[name]) not in template.entry.annotations
         for name in (REQUIRED, PREFERRED, _UNCONSTRAINED)
     )
 

@@ -22,7 +22,8 @@ class Assignment(Struct, frozen=True):
     """What is written into one template. way: who keeps its Pods together; empty if nobody has to, or not yet.
 
     terms, preferences: for the node affinity. domain: the chosen one that they stand for. together: Pod affinity.
-    scheduling: the node label key of a constraint for Kubernetes' own scheduling. annotation: Kueue's, and its value.
+    scheduling: the node label key of a constraint for Kubernetes' own scheduling. annotations: for
+    the template itself, with their values.
     """
 
     way: Way | Literal[""] = ""
@@ -31,7 +32,7 @@ class Assignment(Struct, frozen=True):
     domain: Address = ()
     together: Together = APART
     scheduling: str = ""
-    annotation: tuple[str, str] | None = None
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 class Plan(Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from policies.topology.constraint import Constraint
-from policies.topology.way import domain, kueue, notice, peers, workload
+from policies.topology.way import domain, kueue, notice, peers, replica, workload
 from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
 from policies.topology.way.permission import Way, permitted
 from policies.topology.way.podaffinity import APART
@@ -56,7 +56,9 @@ def _labels(constraints: Sequence[Constraint], _scene: Scene) -> Plan:
 _STEPS: tuple[tuple[Way, Step], ...] = (
     ("kueue", kueue.assign),
     ("workload", workload.assign),
+    ("domain", replica.assign),
     ("domain", domain.assign),
+    ("affinity", replica.assign),
     ("affinity", peers.assign),
     ("labels", _labels),
 )

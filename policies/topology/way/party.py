@@ -14,6 +14,7 @@ from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.gang.podcount import podcount
 from policies.topology.term import Term
 from policies.topology.topology import Level, Topology
+from policies.topology.way import replica
 from policies.topology.way.scene import Scene
 
 _UNCOUNTED = Obstacle("the number of its Pods is not known")
@@ -35,8 +36,10 @@ def parties(constraints: Sequence[Constraint], scene: Scene) -> tuple[list[Party
     """
     obstacles: dict[str, str] = {}
     shares: list[tuple[Constraint, demand.Assignment]] = []
-    for constraint in constraints:
-        share = _share(constraint, scene)
+    counts = [count(constraint, scene) for constraint in constraints]
+    for constraint, pods in zip(constraints, counts, strict=True):
+        # Without any Pods now there may be some later, and the domain is chosen now.
+        share = _share(constraint, pods if any(counts) or pods is None else 1, scene)
         if isinstance(share, Obstacle):
             obstacles[constraint.template.path] = share.reason
         else:
@@ -48,18 +51,24 @@ def parties(constraints: Sequence[Constraint], scene: Scene) -> tuple[list[Party
     return made, obstacles
 
 
+def count(constraint: Constraint, scene: Scene) -> int | None:
+    """The Pods of a template that belong together, those of the whole replica for one of its Pods; None if unknown."""
+    if replica.key(scene) is not None:
+        return replica.size(scene)
+    return podcount(scene.row.group_kind, scene.object, constraint.template.location)
+
+
 def demanded(template: Template, scene: Scene) -> Member | Obstacle:
     """What one Pod of a template asks for, without the terms that were written for its placement."""
     return _member(template, 1, scene, ())
 
 
-def _share(constraint: Constraint, scene: Scene) -> demand.Assignment | Obstacle:
+def _share(constraint: Constraint, pods: int | None, scene: Scene) -> demand.Assignment | Obstacle:
     """The Pods of a template, with the levels at which a domain is to be chosen for them."""
     template, topology = constraint.template, constraint.topology
-    count = podcount(scene.row.group_kind, scene.object, template.location)
-    if count is None or topology is None:
+    if pods is None or topology is None:
         return _UNCOUNTED
-    member = _member(template, count, scene, constraint.terms)
+    member = _member(template, pods, scene, constraint.terms)
     if isinstance(member, Obstacle):
         return member
     placements = constraint.required, constraint.preferred
@@ -75,10 +84,10 @@ def _asked(share: demand.Assignment) -> tuple[str, Tier | None]:
     return share.topology, None if share.required is None else share.tiers[share.required]
 
 
-def _member(template: Template, count: int, scene: Scene, terms: Sequence[Term]) -> Member | Obstacle:
+def _member(template: Template, pods: int, scene: Scene, terms: Sequence[Term]) -> Member | Obstacle:
     cluster = Cluster(scene.facts, scene.options.accelerators)
     return demand.member(
-        template.value, template.path, count, cluster,
+        template.value, template.path, pods, cluster,
         namespace=scene.request.namespace, entry=template.entry, terms=terms,
     )  # fmt: skip
 
@@ -92,4 +101,6 @@ def _party(gang: Gang, constraints: Sequence[Constraint]) -> Party:
 def _key(scene: Scene) -> GangKey:
     """The key of the gangs of a workload. One that has no name yet is told from others by its request."""
     request = scene.request
+    if (of_replica := replica.key(scene)) is not None:
+        return of_replica
     return GangKey(request.namespace, *request.kind.group_kind, request.name or f"{request.display_name}{request.uid}")

@@ -14,10 +14,11 @@ from typing import Final
 from policies.engine.facts import Node
 from policies.engine.request import JsonObject, mapping
 from policies.topology.constraint import Constraint
-from policies.topology.gang.podcount import podcount
 from policies.topology.term import weights
 from policies.topology.topology import Level, Topology
+from policies.topology.way import replica
 from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
+from policies.topology.way.party import count
 from policies.topology.way.podaffinity import Together
 from policies.topology.way.scene import Scene
 
@@ -25,7 +26,6 @@ LABELS: Final[Mapping[tuple[str, str], str]] = {
     ("batch", "Job"): "batch.kubernetes.io/controller-uid",
     ("batch", "CronJob"): "batch.kubernetes.io/controller-uid",
     ("jobset.x-k8s.io", "JobSet"): "jobset.sigs.k8s.io/jobset-name",
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkerset.sigs.k8s.io/group-key",
     ("trainer.kubeflow.org", "ClusterTrainingRuntime"): "jobset.sigs.k8s.io/jobset-name",
     ("trainer.kubeflow.org", "TrainingRuntime"): "jobset.sigs.k8s.io/jobset-name",
 }
@@ -38,21 +38,23 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     """Pod affinity for templates of a new object whose Pods can be told from others; nothing for a single Pod."""
     if scene.request.operation != "CREATE":
         return NO_PLAN  # the Pod affinity of an object that exists is never changed
-    counts = [podcount(scene.row.group_kind, scene.object, constraint.template.location) for constraint in constraints]
-    if None not in counts and sum(count or 0 for count in counts) <= 1:
+    counts = [count(constraint, scene) for constraint in constraints]
+    if None not in counts and sum(pods or 0 for pods in counts) <= 1:
         return Plan({c.template.path: Assignment("affinity", c.terms, c.own_preferences) for c in constraints})
-    selected = selector(scene.row.group_kind, scene.object)
+    selected = selector(scene)
     if selected is None:
         return NO_PLAN
     nodes = scene.facts.nodes()
     return Plan({c.template.path: _assignment(c, selected, nodes) for c in constraints})
 
 
-def selector(group_kind: tuple[str, str], obj: JsonObject) -> JsonObject | None:
+def selector(scene: Scene) -> JsonObject | None:
     """The part of a PodAffinityTerm that selects the Pods of an object's gang; None if nothing tells them apart."""
-    if label := LABELS.get(group_kind):
+    group_kind = scene.row.group_kind
+    label = LABELS.get(group_kind) or (replica.GROUP if replica.key(scene) else "")
+    if label:
         return {"labelSelector": {}, "matchLabelKeys": [label]}
-    chosen = mapping(mapping(obj, "spec"), "selector") if group_kind in _SELECTED else {}
+    chosen = mapping(mapping(scene.object, "spec"), "selector") if group_kind in _SELECTED else {}
     return {"labelSelector": chosen} if chosen else None
 
 

@@ -102,6 +102,9 @@ _DEFAULTS: Json = {
         "preferredNotMoreSpecific": "deny",
         "unapplied": "warn",
         "workloadScheduling": "off",
+        "placement": (),
+        "full": "pin",
+        "autoscaling": "unknown",
         "deletion": "warn",
         "default": {
             "topology": "",
@@ -183,6 +186,12 @@ topology:
   preferredNotMoreSpecific: warn
   unapplied: deny
   workloadScheduling: on
+  placement:
+  - topologies: [aws]
+    namespaceSelector: {matchLabels: {n: o}}
+    ways: [domain, labels]
+  full: wait
+  autoscaling: off
   deletion: off
   default:
     topology: halls
@@ -322,6 +331,15 @@ _OTHER_READ: Json = {
         "preferredNotMoreSpecific": "warn",
         "unapplied": "deny",
         "workloadScheduling": "on",
+        "placement": (
+            {
+                "topologies": ("aws",),
+                "namespaceSelector": {"matchLabels": {"n": "o"}, "matchExpressions": ()},
+                "ways": ("domain", "labels"),
+            },
+        ),
+        "full": "wait",
+        "autoscaling": "off",
         "deletion": "off",
         "default": {
             "topology": "halls",

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.builders import Json, deployment, request, resource, template
+from support.choices import Chooser
 from support.service.reviews import TODAY
 
 from policies.engine.engine import mutate, validate
@@ -343,11 +345,12 @@ def test_a_default_placement_places() -> None:
     default = {"topology": "halls", "preferred": "room", "namespaceSelector": selector}
     ruleset = rules.build(_settings(topologies=[_HALLS], default=default))
     job = resource("batch/v1", "Job", {"spec": {"parallelism": 2, "template": template({"nvidia.com/gpu": 8})}})
-    exists = {"matchExpressions": [{"key": "example.org/hall", "operator": "Exists"}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": exists}]}
+    in_hall = {"matchExpressions": [{"key": "example.org/hall", "operator": "In", "values": ["1"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": in_hall}]}
+    facts = replace(_FACTS, chooser=Chooser())
 
     for namespace, values in (("gold", [{"nodeAffinity": preferred}]), ("other", [])):
-        answer = mutate(request(job, namespace=namespace), ruleset, _FACTS)
+        answer = mutate(request(job, namespace=namespace), ruleset, facts)
         assert [o["value"] for o in answer.operations if o["path"] == "/spec/template/spec/affinity"] == values
 
 

@@ -138,7 +138,7 @@ def test_a_queued_job_gets_kueues_annotation() -> None:
     del bare["metadata"]["annotations"][_TOPOLOGY], bare["metadata"]["annotations"][_REQUIRED]
 
     assert stored["spec"]["template"]["metadata"]["annotations"] == {_KUEUE: _RACK}
-    assert (_entry(stored)["annotation"], "scheduling" in stored["spec"], warnings) == ([_KUEUE, _RACK], False, [])
+    assert (_entry(stored)["annotations"], "scheduling" in stored["spec"], warnings) == ([[_KUEUE, _RACK]], False, [])
     assert _written(stored, facts)[0] == stored
     assert _written(bare, facts, old=stored)[0]["spec"]["template"] == {
         **queued["spec"]["template"],

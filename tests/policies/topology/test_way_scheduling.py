@@ -142,7 +142,7 @@ def test_a_queued_job_gets_kueues_annotation() -> None:
     assert _written(stored, facts)[0] == stored
     assert _written(bare, facts, old=stored)[0]["spec"]["template"] == {
         **queued["spec"]["template"],
-        "metadata": {"annotations": {}},
+        "metadata": {},
     }
 
 

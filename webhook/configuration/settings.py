@@ -334,14 +334,9 @@ class TopologySettings(_Model):
         "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
     )
     inventory: OnOff = Field(
-        "on",
-        description="Whether Nodes and Pods of the cluster are followed, so that domains can be chosen: on or off.",
+        "on", description="Whether Nodes and Pods are followed, so that domains are chosen: on, off."
     )
-    stale_seconds: float = Field(
-        300.0,
-        ge=180,
-        description="No domain is chosen if the Nodes or Pods are not known to be up to date for so long.",
-    )
+    stale_seconds: float = Field(300.0, ge=180, description="Age of what is known of them at which none is chosen.")
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)
     files: Strings = Field(

@@ -142,7 +142,9 @@ def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) ->
 
     objects = nodefiles.read(paths, options.stdin(paths))
     nodes = tuple(manifest.node for manifest in objects.nodes)
-    return replace(facts, cluster_nodes=nodes, chooser=stock.chooser(objects, stock.records(objects, settings)))
+    choose = stock.chooser(objects, stock.records(objects, settings))
+    # Requests on a command line are dry runs, but what one object takes is not free for the next.
+    return replace(facts, cluster_nodes=nodes, chooser=lambda key: choose(replace(key, dry_run=False)))
 
 
 def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:

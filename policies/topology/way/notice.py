@@ -176,7 +176,8 @@ def _sentence(told: Told) -> str:
 
 
 def _room(candidate: Candidate) -> str:
-    free = f"{candidate.free} of {candidate.total} GPUs free and " if candidate.total else ""
+    promised = f" ({candidate.promised} of them promised to others)" if candidate.promised else ""
+    free = f"{candidate.free} of {candidate.total} GPUs free{promised} and " if candidate.total else ""
     return f"{free}room for {counted(candidate.pods, 'Pod')}"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
@@ -41,7 +42,8 @@ class Context(NamedTuple):
     def request(self, given: Manifest) -> AdmissionRequest:
         """The request that would create an object."""
         who = UserInfo("user", groups=("system:authenticated",))
-        return manifest.request(given.object, None, user=who, namespace=self.namespace, uid=given.where)
+        request = manifest.request(given.object, None, user=who, namespace=self.namespace, uid=given.where)
+        return replace(request, dry_run=False)  # what is chosen for one object is not free for the next
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""

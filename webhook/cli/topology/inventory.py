@@ -137,5 +137,7 @@ async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ..
         workloads = await inventory.workloads(api)
     finally:
         await api.close()
+    for problem in workloads.problems:
+        click.echo(problem, err=True)
     manifests, contents = zip(*pods, strict=True) if pods else ((), ())
-    return known.found, Objects(tuple(nodes), manifests, contents, tuple(workloads), time.time())
+    return known.found, Objects(tuple(nodes), manifests, contents, workloads.found, time.time())

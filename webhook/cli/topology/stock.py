@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject, mapping
@@ -52,7 +51,7 @@ def records(objects: Objects | None, settings: Settings) -> Records:
 def chooser(objects: Objects | None, records: Records) -> Chooser:
     """Answers for what was read; without Nodes it chooses nothing, and says why.
 
-    What it chooses for one gang is promised to it: the next one does not get it. Raises InputError.
+    What it chooses for one gang is promised to it, but for dry runs: the next one does not get it. Raises InputError.
     """
     if objects is None:
         return lambda key: key.failure("there is no cluster to ask")
@@ -66,7 +65,7 @@ def chooser(objects: Objects | None, records: Records) -> Chooser:
         stock.replace_nodes(objects.nodes)
         stock.replace_pods(objects.pods or ())
     keeper = Keeper(stock, records.ledger, lambda: "", choose)
-    return lambda key: keeper.answer(replace(key, dry_run=False), records.now)
+    return lambda key: keeper.answer(key, records.now)
 
 
 def _decoded(content: Content) -> JsonObject:

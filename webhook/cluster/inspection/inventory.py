@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -51,19 +51,33 @@ def _pod(raw: msgspec.Raw) -> tuple[PodManifest, msgspec.Raw]:
     return _POD.decode(raw), raw
 
 
-async def workloads(api: ApiClient) -> list[JsonObject]:
-    """The workloads, other than Pods, that something may be promised to, of all kinds that are served.
+class WorkloadObjects(NamedTuple):
+    """Workloads, other than Pods, that something may be promised to. problems: a line for each kind not to be read."""
 
-    Raises ClusterError.
+    found: tuple[JsonObject, ...]
+    problems: tuple[str, ...]
+
+
+async def workloads(api: ApiClient) -> WorkloadObjects:
+    """The workloads that something may be promised to, of all kinds that are served. Raises ClusterError.
+
+    A missing right is reported as a problem: what is free is known without them.
     """
     promised: list[JsonObject] = []
+    problems: list[str] = []
     for group, rows in groupby(sorted({*WORKLOADS} - {POD}), key=itemgetter(0)):
         served = await places(api, group, [kind for _, kind in rows])
         for kind, place in sorted(served.items()):
             head = {"apiVersion": place.root.removeprefix("/apis/").removeprefix("/api/"), "kind": kind}
-            objects = _listed(api, place.path(""), _CONTENT.decode, _WORKLOADS_PAGE)
-            promised += [named async for item in objects if counts(named := {**item, **head})]
-    return promised
+            try:
+                objects = [item async for item in _listed(api, place.path(""), _CONTENT.decode, _WORKLOADS_PAGE)]
+            except ApiError as error:
+                if error.status not in (403, 404):
+                    raise
+                problems.append(f"what a {kind} is promised is not known: {error}")
+            else:
+                promised += [named for item in objects if counts(named := {**item, **head})]
+    return WorkloadObjects(tuple(promised), tuple(problems))
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:

@@ -217,3 +217,17 @@ async def test_gangs_are_placed_by_the_cluster(server: FakeApi) -> None:
     ]
     assert [result.stderr for result in (first, again)] == ["", ""]
     assert server.lists("/apis/batch/v1/jobs") == [{"limit": "100"}] * 2
+
+
+async def test_who_may_not_list_workloads_gets_the_rest(server: FakeApi) -> None:
+    """A kind that may not be listed is told, and the gang is placed by what is known."""
+    server.install("batch", {"v1": {"jobs": "Job"}})
+    server.fail("/apis/batch/v1/jobs", 403, status(403, "jobs is forbidden"))
+
+    result = await _run("place", "-f", write(Path("job.json"), _job("train")), "-o", "json")
+
+    assert (json.loads(result.stdout)[0]["outcome"], result.exit_code) == ("fits", 0)
+    assert result.stderr == (
+        "what a Job is promised is not known: the API server refused GET /apis/batch/v1/jobs "
+        f"at {server.url} (403: jobs is forbidden)\n"
+    )

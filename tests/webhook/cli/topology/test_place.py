@@ -233,6 +233,35 @@ def test_templates_of_a_workload_are_told_apart() -> None:
     ]
 
 
+def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
+    """A replica is placed when its leader is created, with the workers as their template has them."""
+    worker = _job(0, {})["spec"]["template"]
+    lws = {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llm", "annotations": _asks("rack")},
+        "spec": {"replicas": 3, "leaderWorkerTemplate": {"size": 4, "workerTemplate": worker}},
+    }
+
+    told = _placed([lws], _racks(), 1)
+
+    assert [(gang["name"], gang["replica"], gang["pods"], *_brief(gang)[1:]) for gang in told] == [
+        ("llm", 0, 4, "domain", "rack", _domain("b"), None),
+        ("llm", 1, 4, "domain", "rack", _domain("a"), None),
+        ("llm", 2, 4, "domain", "rack", _domain("a"), 16),
+    ]
+
+
+def test_a_suspended_job_is_promised_nothing() -> None:
+    """Its domain is chosen when it is resumed; until then others get the room."""
+    jobs = [_job(4, _asks("rack"), "suspended", suspend=True), _job(4, _asks("rack"))]
+
+    suspended, running = _placed(jobs, _racks())
+
+    assert (_brief(suspended)[3], _brief(running)[3]) == (_domain("b"), _domain("b"))
+    assert suspended["warnings"] == ['required "rack": the domain is chosen when it is resumed']
+
+
 def test_what_is_not_chosen_is_told_as_well() -> None:
     """A named domain is the user's own, and a scheduler that reads the annotations itself is left alone."""
     named = _job(2, _asks("superpod=1,rack=a"), "named")

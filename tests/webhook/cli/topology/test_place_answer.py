@@ -197,18 +197,18 @@ def test_preferred_domains_are_told_nearest_first() -> None:
         ("spec.template",), "domain", "coreweave", "rack", is_required=False, gang=_GANG, choice=preferred
     )
 
-    assert _lines(_object(_placed(both)))[5] == "    preferred in it: superpod 1, rack 12, hostname g1 or g2"
+    assert _lines(_object(_placed(both)))[5] == "    preferred: superpod 1, rack 12, hostname g1 or g2"
     assert _lines(_object(gang))[2:7] == [
         "    preferred: one rack, topology coreweave",
         "    placement: domain (the service chooses the domain, and writes it as node affinity)",
         "    domain: superpod 1, rack 12",
+        "    preferred: superpod 1",
         "    it fits now",
-        "      RACK                 NODES  GPUS  FREE  PROMISED  PODS  MISSING",
     ]
     told = answer.data(gang, _object(gang).outcome)
     assert (told["domain"], told["preferred"], told["required"]) == (
         {_SUPERPOD: "1", _RACK: "12"},
-        [{_SUPERPOD: "1", _RACK: "12"}, {_SUPERPOD: "1"}],
+        [{_SUPERPOD: ["1"], _RACK: ["12"]}, {_SUPERPOD: ["1"]}],
         False,
     )
 

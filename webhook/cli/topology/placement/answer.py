@@ -34,11 +34,18 @@ class GangAnswer(Struct, frozen=True):
     named: Mapping[str, str] = {}
 
     @property
+    def replica(self) -> str:
+        """The index of the replica of a LeaderWorkerSet; empty for other gangs."""
+        return "" if self.gang is None else self.gang.key.part
+
+    @property
     def address(self) -> Address:
         """The domain that holds the whole gang; empty where none was chosen."""
-        if self.choice is None:
-            return ()
-        return self.choice.required or next(iter(self.choice.preferred), ())
+        choice, gang = self.choice, self.gang
+        if choice is None or gang is None or choice.required:
+            return () if choice is None else choice.required
+        alone = (address for address in choice.preferred if address and all(len(step.values) == 1 for step in address))
+        return next((address for address in alone if gang.tiers[address[-1].tier].name == choice.level), ())
 
     @property
     def fits(self) -> bool:
@@ -65,6 +72,7 @@ def data(answer: GangAnswer, outcome: ObjectOutcome) -> dict[str, Any]:
     told: dict[str, Any] = {
         **outcome.head,
         "templates": list(answer.templates),
+        **({"replica": int(answer.replica)} if answer.replica else {}),
         "placement": answer.way,
         "topology": answer.topology,
         "level": answer.level,
@@ -74,7 +82,7 @@ def data(answer: GangAnswer, outcome: ObjectOutcome) -> dict[str, Any]:
     if gang is not None:
         told |= {"pods": gang.pods, "gpus": gang.accelerators}
     if choice is not None:
-        told |= {"outcome": choice.outcome, "preferred": [labels(address) for address in choice.preferred]}
+        told |= {"outcome": choice.outcome, "preferred": list(map(_preferred, choice.preferred))}
         if not answer.fits:
             told["missing"] = choice.accelerators_missing
             told |= {"missingPods": choice.pods_missing, "missingResources": resources(choice.missing)}
@@ -83,8 +91,13 @@ def data(answer: GangAnswer, outcome: ObjectOutcome) -> dict[str, Any]:
 
 
 def labels(address: Address) -> dict[str, str]:
-    """A domain by node labels. Of several keys for the same label it has the first, of several values the first."""
+    """A domain by node labels. Of several keys for the same label it has the first."""
     return {step.keys[0]: step.values[0] for step in address}
+
+
+def _preferred(address: Address) -> dict[str, list[str]]:
+    """Domains that are preferred together, by node labels."""
+    return {step.keys[0]: list(step.values) for step in address}
 
 
 def resources(amounts: Amounts) -> Mapping[str, int | str]:

@@ -13,9 +13,10 @@ from policies.topology.gang.gang import Gang
 from policies.topology.rule import Explained
 from policies.topology.topology import Topology
 from policies.topology.way.permission import Way as WrittenWay
-from webhook.cli.check import decide
+from webhook.cli.check import ObjectOutcome, decide
 from webhook.cli.topology.context import Context
 from webhook.cli.topology.placement.answer import GangAnswer, ObjectAnswer, Way
+from webhook.cli.topology.placement.replica import leaders
 from webhook.cli.topology.stock import Chooser
 from webhook.files.manifest import Manifest
 
@@ -56,8 +57,20 @@ def place(given: Manifest, context: Context) -> ObjectAnswer:
     facts = replace(context.facts(request.namespace), chooser=questions)
     explained = context.rule.explain(request, facts)
     outcome = decide(given, request, context.ruleset, facts)
-    answers = (*_asked(questions.answers, explained), *_others(questions.answers, explained))
+    replicas = tuple(_replicas(outcome, context))
+    answers = (*_asked(questions.answers, explained), *(replicas or _others(questions.answers, explained)))
     return ObjectAnswer(outcome, answers, "" if answers else context.nothing(request))
+
+
+def _replicas(outcome: ObjectOutcome, context: Context) -> Iterator[GangAnswer]:
+    """The gangs of a LeaderWorkerSet, each placed when its leader is created."""
+    changed, namespace = outcome.changed, outcome.request.namespace
+    for leader in leaders(changed, namespace):
+        context.known.records.ledger.put({**changed, "metadata": {**changed["metadata"], "namespace": namespace}})
+        questions = Questions(context.chooser)
+        request = context.request(Manifest(outcome.manifest.where, leader))
+        explained = context.rule.explain(request, replace(context.facts(namespace), chooser=questions))
+        yield from _asked(questions.answers, explained)
 
 
 def _asked(answers: dict[Gang, Choice], explained: Explained) -> Iterator[GangAnswer]:

@@ -38,6 +38,7 @@ def text(answer: ObjectAnswer) -> Iterator[str]:
 
 def _gang(answer: GangAnswer) -> Iterator[str]:
     templates = ", ".join(path or "the Pod itself" for path in answer.templates)
+    templates = f"replica {answer.replica}" if answer.replica else templates
     size = f": {_size(answer.gang)}" if answer.gang is not None else ""
     yield click.style(f"{templates}{size}", bold=True)
     asked = "required" if answer.is_required else "preferred"
@@ -50,8 +51,8 @@ def _gang(answer: GangAnswer) -> Iterator[str]:
 def _choice(answer: GangAnswer, gang: Gang, choice: Choice) -> Iterator[str]:
     if answer.address:
         yield f"domain: {called(answer.address, gang.tiers)}"
-    if answer.is_required and choice.preferred:
-        yield f"preferred in it: {', then '.join(called(address, gang.tiers) for address in choice.preferred)}"
+    if preferred := [called(address, gang.tiers) for address in choice.preferred if address != answer.address]:
+        yield f"preferred: {', then '.join(preferred)}"
     yield _verdict(gang, choice)
     if choice.considered:
         yield from _considered(choice, gang.tiers)

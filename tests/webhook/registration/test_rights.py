@@ -36,7 +36,9 @@ _WORKLOADS = {
     if row.templates and row.group_kind not in HISTORIES
 }
 # Of kinds whose placement is on record: all but Pods, what is made from templates of others, and what no domain holds.
-_PLACED = {"list pods", "watch pods"} | {
+_PLACED = {
+    f"{verb} {resource}" for verb in ("list", "watch") for resource in ("pods", "priorityclasses.scheduling.k8s.io")
+} | {
     f"{verb} {row.resource}.{row.group}".rstrip(".")
     for row in inventory.workloads(Settings())
     for verb in ("list", "watch")

@@ -49,6 +49,7 @@ async def test_gangs_get_domains(tmp_path: Path) -> None:
         api.put(NAMESPACES, named("team", {}))
         for rack in ("r1", "r2"):
             api.put(NODES, named(f"node-{rack}", {RACK: rack, "kubernetes.io/hostname": rack}, status=_STATUS))
+        api.put("/apis/scheduling.k8s.io/v1/priorityclasses", named("usual", value=1))
         api.put(PODS, named("b", namespace="team", spec={}))
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(api.url)), encoding="utf-8")
         sections: dict[str, Json] = {

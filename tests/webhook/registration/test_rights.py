@@ -29,7 +29,7 @@ _LEAST = {
 _NODES = {"list nodes", "watch nodes"}
 _TOPOLOGIES = {
     f"{verb} topologies.{group}" for verb in ("list", "watch") for group in ("kai.scheduler", "kueue.x-k8s.io")
-}
+} | {"list resourceflavors.kueue.x-k8s.io"}
 _WORKLOADS = {
     f"list {row.resource}.{row.group}".rstrip(".")
     for row in BUILT_IN

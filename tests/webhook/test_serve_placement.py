@@ -44,7 +44,7 @@ async def told_about(service: Service, port: int, name: str) -> str:
 
 
 async def test_gangs_get_domains(tmp_path: Path) -> None:
-    """The first gang gets the rack that has room, and the next one, before any watch shows the first, another; a third is too much."""
+    """The first gang gets a rack, the next one, before any watch shows the first, another; a third is too much."""
     async with FakeApi() as api:
         api.put(NAMESPACES, named("team", {}))
         for rack in ("r1", "r2"):

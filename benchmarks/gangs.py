@@ -64,7 +64,7 @@ class Simulation:
 
     def __init__(self, seed: int = 1) -> None:
         self.random = Random(seed)  # noqa: S311 - repeatable on purpose
-        self.inventory = Inventory(lambda pod: (GangKey("team", "batch", "Job", pod.key[1].rpartition("-")[0]), ""))
+        self.inventory = Inventory(lambda pod: GangKey("team", "batch", "Job", pod.key[1].rpartition("-")[0]))
         self.atlas = Atlas()
         self.promises: deque[Promise] = deque()
         self.running: deque[tuple[str, int]] = deque()

@@ -18,7 +18,7 @@ from aiohttp import web
 from policies.engine.facts import StaticFacts
 from webhook import choices
 from webhook.composition import keeper, run
-from webhook.configuration import rules
+from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.heavy.slow import SlowPolicies
@@ -335,6 +335,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
         maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
         workloads=rules.topology_options(settings).workloads,
+        priorities=roles.keeps_inventory(settings),
         support=_support(api, settings) if rules.schedules_workloads(settings) else None,
     )
 

@@ -134,6 +134,10 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The answer to an authorization check of an expression. Raises Missing."""
         return self.look_up(check)
 
+    def priorities(self) -> Mapping[str, int] | None:
+        """The values of PriorityClasses by name, that of the default one under the empty name; None if not known."""
+        return None
+
     def nodes(self) -> Sequence[Node]:
         """The Nodes of the cluster; none without a cluster."""
         raise NotImplementedError

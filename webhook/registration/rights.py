@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.topology.document import GROUPS, KUEUE
 from policies.topology.scheduling.podgroup import GROUP
@@ -104,6 +105,9 @@ def _inventory(settings: Settings) -> Iterator[Right]:
     if settings.topology.inventory == "off" or settings.topology.action == "off":
         return
     yield from _rights(_FOLLOW, "", ["pods"], "domains are chosen by what Pods leave free on Nodes")
+    reason = "Pods of lower priority may make room"
+    for right in _rights(_FOLLOW, "scheduling.k8s.io", ["priorityclasses"], reason):
+        yield replace(right, vital=False)
     for row in inventory.workloads(settings):
         reason = "the room that workloads were promised is on record there"
         yield from _rights(_FOLLOW, row.group, [row.resource], reason)

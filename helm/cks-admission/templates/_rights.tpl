@@ -26,6 +26,9 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [list, watch]
 {{- range (.Files.Get "files/placed.yaml" | fromYamlArray) }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ toJson .resources }}

@@ -29,14 +29,16 @@ _LEAST = {
 _NODES = {"list nodes", "watch nodes"}
 _TOPOLOGIES = {
     f"{verb} topologies.{group}" for verb in ("list", "watch") for group in ("kai.scheduler", "kueue.x-k8s.io")
-}
+} | {"list resourceflavors.kueue.x-k8s.io"}
 _WORKLOADS = {
     f"list {row.resource}.{row.group}".rstrip(".")
     for row in BUILT_IN
     if row.templates and row.group_kind not in HISTORIES
 }
 # Of kinds whose placement is on record: all but Pods, what is made from templates of others, and what no domain holds.
-_PLACED = {"list pods", "watch pods"} | {
+_PLACED = {
+    f"{verb} {resource}" for verb in ("list", "watch") for resource in ("pods", "priorityclasses.scheduling.k8s.io")
+} | {
     f"{verb} {row.resource}.{row.group}".rstrip(".")
     for row in inventory.workloads(Settings())
     for verb in ("list", "watch")

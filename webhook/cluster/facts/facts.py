@@ -18,7 +18,17 @@ from policies.topology.scheduling.podgroup import RecordKey
 from policies.topology.scheduling.support import SupportKey
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, WatchedNode, name_of, namespace_of, node_of
+from webhook.cluster.api.objects import (
+    NAMESPACES,
+    NODES,
+    PRIORITY_CLASSES,
+    NamespaceObject,
+    PriorityClassObject,
+    WatchedNode,
+    name_of,
+    namespace_of,
+    node_of,
+)
 from webhook.cluster.facts import references, scheduling
 from webhook.cluster.facts.access import AccessReviews
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
@@ -35,6 +45,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
 
 T = TypeVar("T")
+_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NO_CLASSES: frozenset[str] = frozenset()
 
 Choices = Callable[[ChoiceKey, float], Awaitable[tuple[Choice, ...]]]
@@ -51,6 +62,7 @@ class KnownFacts(Facts, frozen=True):
     watched_topologies: Topologies
     parameters: ClusterParameters
     support: SchedulingSupport
+    classes: Cache[PriorityClassObject, str, PriorityClassObject]
     clock: Clock
 
     def known(self, key: Key[Any]) -> Any:
@@ -68,6 +80,13 @@ class KnownFacts(Facts, frozen=True):
     def nodes(self) -> Sequence[Node]:
         """The Nodes; none if they are not watched."""
         return self.watched_nodes.values
+
+    def priorities(self) -> Mapping[str, int] | None:
+        """The values of PriorityClasses by name; None before they are known, for there are always some."""
+        classes = self.classes.values
+        names = ((item.metadata.name, item.value) for item in classes)
+        default = (("", item.value) for item in classes if item.global_default)
+        return dict((*names, *default)) or None
 
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
         """The device classes that a claim, or a claim from a template, requests; none if it is unknown."""
@@ -92,6 +111,7 @@ class ClusterFacts:
 
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
     watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
+    watch_priorities: whether PriorityClasses matter.
     workloads: the kinds that may name a topology; to be replaced when they change. choices: answers where gangs belong;
     to be replaced if there is an inventory. support: asks what the cluster does about topology constraints of
     workloads; None if nobody needs to know. parameters: the followed parameters of admission policies. known: the facts
@@ -105,6 +125,7 @@ class ClusterFacts:
         watch_nodes: bool,
         watch_topologies: bool = False,
         watch_devices: bool = True,
+        watch_priorities: bool = False,
         workloads: Iterable[GroupKind] = WORKLOADS,
         support: Ask | None = None,
         clock: Clock | None = None,
@@ -126,14 +147,26 @@ class ClusterFacts:
         nodes = Cache[WatchedNode, str, Node](name_of, node_of)
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
+        classes = Cache[PriorityClassObject, str, PriorityClassObject](name_of, lambda item: item)
+        # Rules do without them, so nothing waits for their first list.
+        priorities = Reflector(api, PRIORITY_CLASSES, _PRIORITY_CLASSES, classes, clock)
+        self._optional: list[Reflector[Any]] = [priorities] if watch_priorities else []
         self.known: Facts = KnownFacts(
-            self._namespaces, self._reads, nodes, self._devices, self._topologies, self.parameters, self._support, clock
+            self._namespaces,
+            self._reads,
+            nodes,
+            self._devices,
+            self._topologies,
+            self.parameters,
+            self._support,
+            classes,
+            clock,
         )
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
         """Begin to follow the cluster; `unsynced` lists what has not arrived yet."""
-        running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
+        running = {follower.resource.name: follower.run() for follower in (*self._reflectors, *self._optional)}
         if self._watch_devices:
             running["devices"] = self._devices.run()
         if self._watch_support:
@@ -152,7 +185,8 @@ class ClusterFacts:
     def reflectors(self) -> list[Reflector[Any]]:
         """What is followed now."""
         sources = (self._devices, self._topologies, self.parameters)
-        return [*self._reflectors, *(reflector for source in sources for reflector in source.reflectors())]
+        own = (*self._reflectors, *self._optional)
+        return [*own, *(reflector for source in sources for reflector in source.reflectors())]
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""
@@ -165,7 +199,9 @@ class ClusterFacts:
     def problems(self) -> list[str]:
         """What is not up to date, with reasons."""
         problems = [
-            f"{follower.resource.name}: {follower.problem}" for follower in self._reflectors if follower.problem
+            f"{follower.resource.name}: {follower.problem}"
+            for follower in (*self._reflectors, *self._optional)
+            if follower.problem
         ]
         support = [f"workload scheduling: {self._support.problem}"] if self._support.problem else []
         return [*problems, *self._devices.problems(), *self._topologies.problems(), *support]

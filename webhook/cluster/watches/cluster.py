@@ -54,11 +54,13 @@ async def follow(
     natives: bool,
     workloads: Iterable[GroupKind] = WORKLOADS,
     devices: bool = True,
+    priorities: bool = False,
     support: Ask | None = None,
 ) -> AsyncIterator[Followed]:
     """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
 
-    nodes, topologies, natives, devices: whether to follow Nodes, Topology objects, native policies, device claims.
+    nodes, topologies, natives, devices, priorities: whether to follow Nodes, Topology objects, native policies, device
+    claims, PriorityClasses.
     maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a
     topology. support: asks what the cluster does about topology constraints of workloads; None if nobody needs to know.
     """
@@ -68,6 +70,7 @@ async def follow(
             watch_nodes=nodes,
             watch_topologies=topologies,
             watch_devices=devices,
+            watch_priorities=priorities,
             workloads=workloads,
             support=support,
         ),

@@ -108,9 +108,7 @@ class ClusterFacts:
         self.workloads = tuple(workloads)
         clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
-        self._reads = NamespaceReads(api, clock)
-        self._access = AccessReviews(api, clock)
-        self._watch_support = support is not None
+        self._reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
         self._support = SchedulingSupport(support, clock)
         self._devices = Devices(api, clock)
         self._watch_devices = watch_devices
@@ -130,7 +128,7 @@ class ClusterFacts:
         running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
         if self._watch_devices:
             running["devices"] = self._devices.run()
-        if self._watch_support:
+        if self._support.asks:
             running["workload scheduling"] = self._support.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]

@@ -135,9 +135,7 @@ class ClusterFacts:
         self.choices: Choices = _no_inventory
         clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
-        self._reads = NamespaceReads(api, clock)
-        self._access = AccessReviews(api, clock)
-        self._watch_support = support is not None
+        self._reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
         self._support = SchedulingSupport(support, clock)
         self._devices = Devices(api, clock)
         self._watch_devices = watch_devices
@@ -169,7 +167,7 @@ class ClusterFacts:
         running = {follower.resource.name: follower.run() for follower in (*self._reflectors, *self._optional)}
         if self._watch_devices:
             running["devices"] = self._devices.run()
-        if self._watch_support:
+        if self._support.asks:
             running["workload scheduling"] = self._support.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]

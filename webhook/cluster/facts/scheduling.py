@@ -130,6 +130,11 @@ class SchedulingSupport:
         self._log = structlog.get_logger()
 
     @property
+    def asks(self) -> bool:
+        """Whether somebody needs to know."""
+        return self._ask is not None
+
+    @property
     def problem(self) -> str:
         """Why there is no support, although it is asked for; empty if there is."""
         return self.current.reason if self._ask else ""

@@ -163,14 +163,16 @@ def _sentence(told: Told) -> str:
     """The domain, what was free in it, and the runner-up."""
     choice, gang = told.choice, told.party.gang
     best = next(iter(choice.considered), None)
-    address = best.address if best and best.fits else choice.required
+    address = choice.required or (best.address if best and best.fits else ())
     if not address:
         return f"no domain holds {told.size} together"
+    nearer = best.address[len(address) :] if best and best.fits else ()
+    place = told.called(address) + (f", preferably {told.called(nearer)}" if nearer else "")
     room = f" ({best.free} of {best.total} GPUs free)" if best and gang.accelerators else ""
     others = [candidate for candidate in choice.considered[1:] if candidate.fits]
     runner_up = f"; next best {told.called(others[0].address)}" if others else ""
     room += " once Pods of lower priority make room" if choice.outcome == "preempts" else ""
-    return f"{told.size} in {told.called(address)}{room}{runner_up}"
+    return f"{told.size} in {place}{room}{runner_up}"
 
 
 def _room(candidate: Candidate) -> str:

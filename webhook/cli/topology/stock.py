@@ -16,7 +16,7 @@ from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.lifetime import seconds
 from policies.topology.gang.promise import Promise
 from webhook.cli.exits import reading
-from webhook.cli.topology.nodefiles import Content, Objects
+from webhook.cli.topology.nodefiles import Content, Objects, uncollected
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 
@@ -61,7 +61,7 @@ def chooser(objects: Objects | None, records: Records) -> Chooser:
     from webhook.cluster.inventory.resources import gang_of  # noqa: PLC0415 - as above
 
     stock = Inventory(gang_of)
-    with reading(ValueError):
+    with reading(ValueError), uncollected():
         stock.replace_nodes(objects.nodes)
         stock.replace_pods(objects.pods or ())
     keeper = Keeper(stock, records.ledger, lambda: "", choose)

@@ -263,7 +263,10 @@ def test_a_refusal_is_that_of_check() -> None:
 
     told = [line for line in checked.stdout.splitlines() if not line.startswith("  Warning: spec.tolerations")]
     annotation = f"metadata.annotations[{_KAI}/topology-preferred-placement]"
-    unchosen = "no domain was chosen (there is no cluster to ask); Pod affinity keeps its Pods together, which are…"
+    unchosen = (
+        "no domain was chosen (there is no cluster to ask); Pod affinity keeps its Pods together, "
+        "which are placed one by one and may wait for ever"
+    )
     assert [line for line in lines if line in told and "default/" not in line] == [
         "  The preferred placement must be more specific than the required one.",
         f'    {annotation}: "fabric" is farther than the required "rack".',

@@ -36,10 +36,10 @@ async def test_the_process_shows_the_ages_of_its_watches(tmp_path: Path) -> None
     async with FakeApi() as api:
         api.put(NAMESPACES, named("team", {}))
         api.put(NODES, named("n1", {}))
-        api.put("/api/v1/pods", named("p", namespace="team"))
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(api.url)), encoding="utf-8")
         cluster, policies = {"kubeconfig": str(tmp_path / "kubeconfig")}, {"native": False, "configMaps": False}
-        async with Service(tmp_path, cluster=cluster, policies=policies) as service:
+        sections = {"cluster": cluster, "policies": policies, "topology": {"inventory": "off"}}
+        async with Service(tmp_path, **sections) as service:
             await service.port()
             measured = (await service.ask("/metrics")).text
             ready = await service.ask("/readyz")

@@ -200,6 +200,19 @@ def test_every_setting_reaches_the_rule() -> None:
     assert defaults == Options(defaults.workloads)
 
 
+def test_pod_groups_are_asked_about_where_kubernetes_may_place() -> None:
+    """With workloadScheduling on, new PodGroups are asked about, and only then."""
+    on = Settings.model_validate({"topology": {"workloadScheduling": True}})
+    resources = (ResourceRule(("CREATE",), ("scheduling.k8s.io",), ("podgroups",), ("*",)),)
+
+    def asked(settings: Settings) -> list[tuple[str, object]]:
+        rule = next(rule for rule in rules.build(settings).rules if rule.name == "topology")
+        return [(hook.phase, hook.resources) for hook in rule.hooks if hook.group == "gangs"]
+
+    assert (asked(on), asked(Settings())) == ([("mutate", resources)], [])
+    assert rules.topology_options(on).schedules
+
+
 _KINDS = [
     {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "affinity": "always"},
     {"group": "example.org", "kind": "Policy", "templates": ["spec.template"], "affinity": "suspended"},

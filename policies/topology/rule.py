@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from policies.engine.facts import Facts
-from policies.engine.request import AdmissionRequest
+from policies.engine.request import AdmissionRequest, mapping
 from policies.engine.rule import NO_MUTATION, Mutation, MutationRefusedError
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
@@ -20,11 +20,22 @@ from policies.objects.accelerator import READS as ACCELERATOR_READS
 from policies.objects.fieldpath import Location, lookup, render
 from policies.objects.workload import Workload
 from policies.topology import pool, refusal, warning
-from policies.topology.affinity import DECISION, NODE_AFFINITY, RECORD, Record, are_alike, requires, write_record
+from policies.topology.affinity import (
+    DECISION,
+    NODE_AFFINITY,
+    RECORD,
+    Record,
+    are_alike,
+    requires,
+    selector_terms,
+    without_terms,
+    write_record,
+)
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, REPIN, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
 from policies.topology.scheduling import podgroup
+from policies.topology.term import clash
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
 from policies.topology.way import copies, domain, ladder, workload
@@ -141,6 +152,7 @@ class TopologyPlacement:
                     nodes = facts.nodes() if placement not in compared and len(compared) < WARNING_COUNT else ()
                     compared.add(placement)
                     violations += warning.warnings(constraint, catalog, self.options.schedulers, nodes)
+                    violations += _contradictions(constraint)
             else:
                 violations += (refusal.as_warning(violation.line) for violation in constraint.violations)
             violations += self._without_effect(constraint, submission, request.kind.kind)
@@ -188,6 +200,26 @@ class TopologyPlacement:
             yield refusal.unapplied(template, placement, constraint.obstacle)
         else:
             yield warning.unapplied(constraint, placement)
+
+
+def _contradictions(constraint: Constraint) -> Iterator[Violation]:
+    """The refusals of placements that leave no Node."""
+    topology, required, preferred, template = (
+        constraint.topology, constraint.required, constraint.preferred, constraint.template,
+    )  # fmt: skip
+    if topology is None or required is None:
+        return
+    named = {domain.level: domain.values for domain in required.domains if domain.values}
+    outside = [
+        domain
+        for domain in (preferred.domains if preferred else ())
+        if domain.values and domain.level in named and set(domain.values).isdisjoint(named[domain.level])
+    ]
+    if preferred is not None and outside:
+        yield refusal.outside(constraint.annotations.preferred, preferred.called(topology), required.called(topology))
+    own = without_terms(template.affinity, template.entry)
+    if not constraint.obstacle and clash(mapping(template.spec, "nodeSelector"), selector_terms(own), constraint.terms):
+        yield refusal.contradiction(template, required.called(topology))
 
 
 def _plan(scene: Scene) -> Plan:

@@ -135,6 +135,37 @@ def meets(labels: Mapping[str, str], terms: Sequence[Term]) -> bool:
     return not terms or any(all(requirement.matches(labels) for requirement in term) for term in terms)
 
 
+def clash(selector: Mapping[str, Any], written: Sequence[Any], terms: Sequence[Term]) -> bool:
+    """Whether no Node can have the labels of a node selector, and meet one of the user's terms and one of `terms`."""
+    own = [_parts(term)[0] for term in written] or [[]]
+    return bool(terms) and all(_excludes(selector, expressions, term) for expressions in own for term in terms)
+
+
+def _excludes(selector: Mapping[str, Any], expressions: Sequence[Any], term: Term) -> bool:
+    """Whether a node selector and a user's expressions exclude every Node that meets a term."""
+    named = [{"key": key, "operator": "In", "values": [value]} for key, value in selector.items()]
+    pairs = ((e, r) for e in (*named, *expressions) for r in term if isinstance(e, dict) and e.get("key") == r.key)
+    return any(_contradicts(expression, requirement) for expression, requirement in pairs)
+
+
+def _contradicts(expression: JsonObject, requirement: SelectorRequirement) -> bool:
+    """Whether no label meets an expression and a requirement about the same key."""
+    operator, values = expression.get("operator"), expression.get("values") or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return False
+    match requirement.operator:
+        case "In":
+            is_other = operator == "In" and set(values).isdisjoint(requirement.values)
+            is_none = operator == "NotIn" and set(requirement.values) <= set(values)
+            return is_other or is_none or operator == "DoesNotExist"
+        case "NotIn":
+            return operator == "In" and set(values) <= set(requirement.values)
+        case "Exists":
+            return operator == "DoesNotExist"
+        case "DoesNotExist":
+            return operator in ("In", "Exists", "Gt", "Lt")
+
+
 def to_json(term: Term) -> list[JsonObject]:
     """The requirements in the API's form."""
     return [requirement.to_json() for requirement in term]

@@ -19,6 +19,7 @@ from properties.placed import Placed, affinities_about, any_affinities, dead_aff
 
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
 _many = settings(max_examples=250)
+_CONTRADICTIONS = ("The preferred placement must be inside the required one.", "No Node can take the Pods.")
 
 _Situation = tuple[Placed, list[Node]]
 
@@ -86,7 +87,7 @@ def test_translating_twice_is_translating_once(placed: Placed, affinity: Any) ->
     assert obj == sent
     for old in (None, obj, once):
         assert _RULE.mutate(request(once, old=old), FACTS).operations == ()
-    found = _RULE.validate(request(once), FACTS)
+    found = [each for each in _RULE.validate(request(once), FACTS) if each.summary not in _CONTRADICTIONS]
     assert [each for each in found if each.verdict != "warn" or "not in the node affinity" in each.summary] == []
 
 

@@ -36,7 +36,10 @@ class Room:
 
     def at(self, nodes: Integers) -> Room:
         """The room on some of its Nodes, by their position in it."""
-        return replace(self, rows=self.rows[nodes], free=self.free[:, nodes], open=self.open[:, nodes])
+        room = replace(self, rows=self.rows[nodes], free=self.free[:, nodes], open=self.open[:, nodes])
+        # What fits on a Node does not depend on the others.
+        vars(room)["fit"] = self.fit[:, nodes]
+        return room
 
     @cached_property
     def fit(self) -> Integers:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suits
 from policies.topology.topology import HOSTNAME, Level, Topology
 from webhook.configuration.settings import Settings

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
 

@@ -9,7 +9,8 @@ import pytest
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.catalog import BUILT_IN
-from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
+from policies.topology.nodes.machine import Machine, held, machines
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.tree import Branch, Count, best_topology, count, line, natural, path, present, suits, tree
 from policies.topology.topology import Topology, level
 

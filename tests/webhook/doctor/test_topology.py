@@ -6,7 +6,7 @@ from typing import Any
 
 from policies.engine.facts import Node
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from webhook.configuration import rules
 from webhook.doctor.observation import TopologyObjects
 from webhook.doctor.topology import check

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from policies.engine.match import EVERYTHING
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import domain, path, suits
 from policies.topology.topology import Level, Topology
 from webhook.cli import options

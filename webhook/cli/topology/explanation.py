@@ -15,7 +15,7 @@ from policies.objects.nodeaffinity import allows
 from policies.topology.affinity import NOTHING, RecordEntry, node_affinity
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Path, natural, path
 from policies.topology.placement import Placement
 from policies.topology.term import old_names, required_terms

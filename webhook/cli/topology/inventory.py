@@ -10,8 +10,8 @@ import click
 
 from policies.kubernetes.spelling import closest, closest_first
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.inventory import Machine
-from policies.topology.nodes.inventory import machines as machines_of
+from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.machine import machines as machines_of
 from policies.topology.topology import Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError

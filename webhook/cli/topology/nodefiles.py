@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
+from policies.topology.nodes.machine import Machine, held, machines
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError

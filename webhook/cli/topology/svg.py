@@ -9,7 +9,7 @@ from html import escape
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
 from webhook.cli.topology.layout import Box, Cell, Layout, counts, heading, plan, shortened, text_width

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology

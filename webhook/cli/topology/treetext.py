@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Branch, Count, count, line
 from policies.topology.topology import Topology
 from webhook.cli.topology.requirement import counted

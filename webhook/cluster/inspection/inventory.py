@@ -9,7 +9,7 @@ import msgspec
 
 from policies.topology import document
 from policies.topology.document import GROUPS, KIND, TopologyError
-from policies.topology.nodes.inventory import NodeManifest, PodManifest
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.topology import Topology
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages

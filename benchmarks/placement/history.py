@@ -18,6 +18,7 @@ class Binding(NamedTuple):
     at: float
     rack: str
     superpod: str
+    node: str
 
 
 class Stay(Struct):

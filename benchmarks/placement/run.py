@@ -84,7 +84,7 @@ class Run:
         for gang, _, node, at in taken:
             stay, labels = self._stays[gang], self._labels[node]
             superpod = f"{labels[f'{BACKEND}/fabric']}/{labels[f'{BACKEND}/superpod']}"
-            stay.bindings.append(Binding(at - self._began, labels[RACK], superpod))
+            stay.bindings.append(Binding(at - self._began, labels[RACK], superpod, node))
             if stay.started < math.inf:
                 heapq.heappush(self._ends, (stay.started + stay.arrival.life, gang))
         return bool(taken)

@@ -44,6 +44,7 @@ class Pod(Struct):
     failures: int = 0
     again: float = 0.0
     ready: bool = True
+    bound: bool = False
 
 
 class Simulation(Struct):
@@ -51,7 +52,7 @@ class Simulation(Struct):
 
     choose: Chooser | None
     chance: random.Random
-    inventory: Inventory = field(default_factory=lambda: Inventory(lambda _: None))
+    inventory: Inventory = field(default_factory=lambda: Inventory(_member_of))
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     free: dict[str, int] = field(default_factory=dict)
     waiting: list[Pod] = field(default_factory=list)
@@ -78,9 +79,8 @@ class Simulation(Struct):
                 self._come(stays[subject.name])
             elif what == "ends":
                 self._end(stays[subject], now)
-            for pod in self._schedule(now):
-                if pod.stay.started < math.inf:
-                    heapq.heappush(events, (now + pod.stay.arrival.life, next(turn), "ends", pod.stay.arrival.name))
+            for stay in self._schedule(now):
+                heapq.heappush(events, (now + stay.arrival.life, next(turn), "ends", stay.arrival.name))
             if again := [pod.again for pod in self.waiting if pod.ready and pod.again > now]:
                 heapq.heappush(events, (min(again), next(turn), "again", ""))
         return History(tuple(stays.values()), now)
@@ -88,7 +88,7 @@ class Simulation(Struct):
     def _come(self, stay: Stay) -> None:
         size = stay.arrival.size
         member = Member("spec.template", size.pods, ((GPU, size.gpus), (PODS, 1)), size.gpus)
-        gang = Gang(GangKey("stream", "batch", "Job", stay.arrival.name), "coreweave", TIERS, (member,), LEVELS[size.level])
+        gang = Gang(_key(stay.arrival.name), "coreweave", TIERS, (member,), LEVELS[size.level])
         address: Address = ()
         if self.choose is not None:
             choice = self.choose(gang, self.inventory, self._promises())
@@ -108,9 +108,9 @@ class Simulation(Struct):
             made.append(Promise(gang.key, address, members, math.inf))
         return made
 
-    def _schedule(self, now: float) -> list[Pod]:
-        """Bind what can be bound, and return the Pods that were."""
-        bound = []
+    def _schedule(self, now: float) -> list[Stay]:
+        """Bind what can be bound, and return the gangs that are whole now."""
+        whole = []
         turns = sorted((pod for pod in self.waiting if pod.ready and pod.again <= now), key=lambda pod: pod.again)
         for pod in turns:
             gpus = pod.stay.arrival.size.gpus
@@ -121,9 +121,10 @@ class Simulation(Struct):
                 continue
             node = self.chance.choice(nodes)
             self._bind(pod, node, now)
-            bound.append(pod)
-        self.waiting = [pod for pod in self.waiting if pod not in bound] if bound else self.waiting
-        return bound
+            if pod.stay.started < math.inf:
+                whole.append(pod.stay)
+        self.waiting = [pod for pod in self.waiting if not pod.bound]
+        return whole
 
     def _is_in(self, node: str, address: Address) -> bool:
         labels = self.labels[node]
@@ -132,6 +133,7 @@ class Simulation(Struct):
     def _bind(self, pod: Pod, node: str, now: float) -> None:
         labels, gpus = self.labels[node], pod.stay.arrival.size.gpus
         self.free[node] -= gpus
+        pod.bound = True
         superpod = f"{labels[f'{BACKEND}/fabric']}/{labels[f'{BACKEND}/superpod']}"
         pod.stay.bindings.append(Binding(now, labels[RACK], superpod, node))
         made = gangs_pod(pod.name, node, gpus)
@@ -144,6 +146,14 @@ class Simulation(Struct):
             self.inventory.remove_pod("stream", f"{stay.arrival.name}-{number}")
         for pod in self.waiting:
             pod.ready = True
+
+
+def _key(name: str) -> GangKey:
+    return GangKey("stream", "batch", "Job", name)
+
+
+def _member_of(pod: PodManifest) -> tuple[GangKey, str]:
+    return _key(pod.key[1].rpartition("-")[0]), "spec.template"
 
 
 def gangs_pod(name: str, node: str, gpus: int) -> manifests.Manifest:

@@ -15,9 +15,9 @@ FABRICS, SUPERPODS, RACKS, NODES = ("f1", "f2"), ("1", "2"), 8, 8
 GPUS = 8
 """The GPUs of a Node."""
 GANGS = 200
-SECONDS_BETWEEN = 0.6
+SECONDS_BETWEEN = 0.5
 """The mean time between two gangs. A second here stands for some minutes of a real cluster."""
-MEAN_LIFE = 26.0
+MEAN_LIFE, LONGEST_LIFE = 26.0, 65.0
 """Seconds, exponentially distributed. With the other figures: nine tenths of all GPUs are asked for at any time."""
 
 
@@ -58,7 +58,8 @@ def arrivals(seed: int, gangs: int = GANGS) -> tuple[Arrival, ...]:
     for number in range(gangs):
         at += chance.expovariate(1 / SECONDS_BETWEEN)
         (size,) = chance.choices(SIZES, [size.share for size in SIZES])
-        made.append(Arrival(f"gang-{number:03}", at, chance.expovariate(1 / MEAN_LIFE), size))
+        life = min(chance.expovariate(1 / MEAN_LIFE), LONGEST_LIFE)
+        made.append(Arrival(f"gang-{number:03}", at, life, size))
     return tuple(made)
 
 

@@ -1,4 +1,4 @@
-"""Quantities: whether one is above zero, whole devices, thousandths.
+"""Quantities: whether one is above zero, and how much it is.
 
 All that CEL can do with them, and the errors of the API server, are in `policies/cel/library/kubernetes/quantity.py`.
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
@@ -11,8 +11,6 @@ from functools import lru_cache
 
 # A quantity is a number with a suffix or an exponent. It is above zero if the number has a digit other than 0.
 _ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]").match
-_WHOLE = re.compile(r"\+?([0-9]+)([kMG]?)").fullmatch
-_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 _AMOUNT = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<places>[0-9]*))?(?P<unit>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
 ).fullmatch
@@ -27,12 +25,6 @@ def is_above_zero(quantity: object) -> bool:
     if isinstance(quantity, int | float):
         return quantity > 0
     return isinstance(quantity, str) and _ABOVE_ZERO(quantity) is not None
-
-
-def count(quantity: str | float) -> int | None:
-    """The whole number in a quantity such as 8 or 1k; None for any other. Extended resources are such quantities."""
-    match = _WHOLE(str(quantity))
-    return int(match[1]) * _FACTORS[match[2]] if match else None
 
 
 @lru_cache(maxsize=4096)

@@ -24,7 +24,7 @@ from policies.topology.nodes.usage import PodKey, Share, Usage
 
 
 class Place(NamedTuple):
-    """Where a Pod is bound. node: its Node's name, which may be gone. role: see `Inventory`. requests: what it takes."""
+    """Where a Pod is bound. node: the name of its Node, which may be gone. role: see `Inventory`."""
 
     node: str
     role: str
@@ -34,7 +34,8 @@ class Place(NamedTuple):
 class Inventory:
     """Nodes and Pods; a `Stock`.
 
-    member_of: the gang that a bound Pod belongs to, with the role of the Pod's template in it; None without a gang. A Pod may come before its Node, and stays when the Node goes: it counts whenever there is a Node of that name.
+    member_of: the gang that a bound Pod belongs to, with the role of the Pod's template in it; None without a gang. A
+    Pod may come before its Node, and stays when the Node goes: it counts whenever there is a Node of that name.
     """
 
     def __init__(self, member_of: Callable[[PodManifest], tuple[GangKey, str] | None]) -> None:

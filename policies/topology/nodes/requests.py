@@ -125,16 +125,26 @@ def _requested(resources: Resources | None) -> Thousandths:
 
 
 def _counted(quantities: Quantities) -> Thousandths:
-    """The resources that the scheduler counts. Raises ValueError, also for a device in parts."""
-    amounts = {}
-    for name, quantity in quantities.items():
-        if name in _OF_KUBERNETES or name.startswith((_HUGE_PAGES, "attachable-volumes-")):
-            amounts[name] = thousandths(quantity)
-        elif "/" in name and not name.startswith("requests."):
-            amounts[name] = amount = thousandths(quantity)
-            if amount % 1000:
-                raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
-    return amounts
+    """The resources that the scheduler counts. Raises ValueError for a malformed amount."""
+    return {
+        name: _amount(name, quantity)
+        for name, quantity in quantities.items()
+        if name in _OF_KUBERNETES
+        or ("/" in name and not name.startswith("requests."))
+        or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
+    }
+
+
+def _amount(name: str, quantity: str | float) -> int:
+    is_device = "/" in name
+    try:
+        amount = thousandths(quantity)
+    except ValueError:
+        amount = None
+    if amount is None or (is_device and amount % 1000):
+        expected = "a whole number of devices" if is_device else "an amount such as 8, 500m or 1.5Gi"
+        raise ValueError(f"{name} is {quantity!r}; {expected} was expected") from None
+    return amount
 
 
 def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:
@@ -143,8 +153,8 @@ def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:
 
 def _is_infeasible(status: PodStatus) -> bool:
     """Whether the kubelet said that the Node can never hold the Pod at its new size."""
-    pending = (condition for condition in status.conditions or () if condition.type == "PodResizePending")
-    return any(condition.reason == "Infeasible" for condition in pending)
+    pending = (condition.reason for condition in status.conditions or () if condition.type == "PodResizePending")
+    return next(pending, None) == "Infeasible"
 
 
 def _largest(*quantities: Quantities | None) -> Thousandths:

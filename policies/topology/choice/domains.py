@@ -1,0 +1,103 @@
+"""The domains of one level, and which of them holds a gang."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+
+import numpy as np
+
+from policies.topology.choice.layout import Layout
+from policies.topology.choice.order import ordered
+from policies.topology.choice.pack import spread
+from policies.topology.choice.pack.exact import Budget, packing
+from policies.topology.choice.pack.greedy import capacities, hopeful, pack, placed
+from policies.topology.choice.pack.room import Room
+from policies.topology.choice.stock import Codes, Integers, Mask
+
+_MOST_TIES = 20
+
+
+class Domains:
+    """The domains of a level with the room for a gang in them. amounts: as in `order.ordered`."""
+
+    def __init__(self, layout: Layout, level: int, room: Room, amounts: Integers, budget: Budget) -> None:
+        self.layout = layout
+        self.level = level
+        self.room = room
+        self.amounts = amounts
+        self.budget = budget
+        self.size = len(layout.first(level))
+        self.nearer = next(layout.below(level, layout.present), None)
+        self.groups: Codes = layout.groups(level)[room.rows]
+        self.possible: Mask = hopeful(room, self.groups, self.size) & layout.carries(level)
+        self._placed: Integers | None = None
+        self._fits: dict[int, bool] = {}
+
+    def placed(self) -> Integers:
+        """How many Pods of each member have a place, by member and domain. For several members it is a lower bound."""
+        if self._placed is None:
+            if len(self.room.members) == 1:
+                self._placed = capacities(self.room, self.groups, self.size)
+            else:
+                self._placed = placed(pack(self.room, self.groups), self.groups, self.size)
+        return self._placed
+
+    def most(self, groups: Sequence[int]) -> Integers:
+        """How many Pods of each member have a place, by member and one of these domains. Exact where that is cheap."""
+        found = self.placed()[:, groups]
+        if len(self.room.members) == 1:
+            return found
+        for index, group in enumerate(groups):
+            if self.budget.steps <= 0:
+                break
+            inside = self.room.at(np.flatnonzero(self.groups == group))
+            better = packing(inside, int(found[:, index].sum()), self.budget)
+            if better is not None:
+                found[:, index] = better.sum(axis=1)
+        return found
+
+    def fits(self, group: int) -> bool:
+        """Whether the whole gang fits into a domain."""
+        if not self.possible[group]:
+            return False
+        if bool((self.placed()[:, group] == self.room.counts).all()):
+            return True
+        if group not in self._fits:
+            inside = self.room.at(np.flatnonzero(self.groups == group))
+            self._fits[group] = packing(inside, int(self.room.counts.sum()), self.budget) is not None
+        return self._fits[group]
+
+    def holding(self) -> Iterator[int]:
+        """The domains that hold the gang, in order."""
+        order = ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts, self.room.rows)
+        pairs = zip(order.ties.tolist(), order.groups.tolist(), strict=True)
+        for _, tie in groupby(pairs, key=lambda pair: pair[0]):
+            yield from self._fewest_first([group for _, group in tie])
+
+    def _fewest_first(self, tie: list[int]) -> Iterator[int]:
+        """Of domains that are equal so far, those that hold the gang, by point 5 and 6 of the order."""
+        if len(tie) == 1 or self.nearer is None:
+            yield from (group for group in tie if self.fits(group))
+            return
+        if len(self.room.members) == 1:
+            numbers = self._needed(self.nearer)[tie]
+            yield from (tie[index] for index in np.lexsort((np.array(tie), numbers)))
+            return
+        holding = (group for group in tie if self.fits(group))
+        first = list(islice(holding, _MOST_TIES))
+        nearer = self.nearer
+        yield from sorted(first, key=lambda group: (len(self.fewest(group, nearer)), group))
+        yield from holding
+
+    def _needed(self, inner: int) -> Integers:
+        """By domain, the fewest domains of a nearer level that hold Pods that are alike."""
+        groups = self.layout.groups(inner)[self.room.rows]
+        size = len(self.layout.first(inner))
+        fit = capacities(self.room, groups, size)[0]
+        return spread.needed(fit, self.layout.around(inner, self.level), self.size, int(self.room.counts[0]))
+
+    def fewest(self, group: int, inner: int) -> tuple[int, ...]:
+        """The fewest domains of a nearer level that hold the gang inside a domain."""
+        inside = self.room.at(np.flatnonzero(self.groups == group))
+        return spread.fewest(inside, self.layout.groups(inner)[inside.rows], self.budget)

@@ -1,0 +1,79 @@
+"""The Nodes at one time, and what is free on them beside what was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from policies.topology.choice.address import Addresses, Values
+from policies.topology.choice.layout import Atlas, Layout
+from policies.topology.choice.pack.room import Room, alike
+from policies.topology.choice.reservation import Reservations, requests
+from policies.topology.choice.stock import Integers, Mask, Stock
+from policies.topology.gang.address import Address
+from policies.topology.gang.gang import GangKey, Member, Tier
+from policies.topology.gang.promise import Promise
+
+
+class Ground:
+    """A stock with promises."""
+
+    def __init__(self, stock: Stock, promises: Sequence[Promise], atlas: Atlas) -> None:
+        self.stock = stock
+        self._atlas = atlas
+        self._values = Values(stock)
+        self._order = self._atlas.order(stock)
+        self._promised = Reservations(stock, promises, self._values, self._order)
+        self._layouts: dict[tuple[Tier, ...], Addresses] = {}
+
+    def addresses(self, tiers: tuple[Tier, ...]) -> Addresses:
+        """The addresses of the domains of these levels."""
+        if tiers not in self._layouts:
+            self._layouts[tiers] = Addresses(self._atlas.layout(self.stock, tiers), self.stock)
+        return self._layouts[tiers]
+
+    def layout(self, tiers: tuple[Tier, ...]) -> Layout:
+        """The domains of these levels."""
+        return self.addresses(tiers).layout
+
+    def matched(self, address: Address) -> Mask:
+        """The Nodes of an address."""
+        return self._values.matched(address)
+
+    def room(self, key: GangKey, members: Sequence[Member], priority: int | None = None) -> Room:
+        """The room that is free now, for members of a gang. priority: as in `Stock.free`."""
+        return self._room(members, [self.stock.eligible(member)[0] for member in members], key, priority)
+
+    def whole(self, members: Sequence[Member]) -> Room:
+        """The room if nothing else ran and each Node was well, for members."""
+        return self._room(members, [self.stock.eligible(member)[1] for member in members], None, None)
+
+    def free(self, resource: str, key: GangKey, priority: int | None = None) -> Integers:
+        """What is free of a resource on each Node, and not promised to other gangs; never below 0."""
+        free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
+        return np.asarray(np.maximum(free, 0))
+
+    def promised(self, resource: str, key: GangKey) -> Integers:
+        """What is promised of a resource to other gangs, on each Node."""
+        return self._promised.of(resource, None, key)
+
+    def _room(self, members: Sequence[Member], masks: list[Mask], key: GangKey | None, priority: int | None) -> Room:
+        pairs = alike(members, masks)
+        chosen = [member for member, _ in pairs]
+        resources = tuple(sorted({name for member in chosen for name, amount in member.requests if amount}))
+        own = np.stack([masks[members.index(member)] for member in chosen])
+        rows = self._order[np.asarray(own.any(axis=0))[self._order]]
+        free = [
+            (self.stock.allocatable(name) if key is None else self.free(name, key, priority))[rows]
+            for name in resources
+        ]
+        return Room(
+            tuple(chosen),
+            resources,
+            requests(chosen, resources),
+            np.array([count for _, count in pairs], np.int64),
+            rows,
+            np.stack(free).astype(np.int64),
+            own[:, rows],
+        )

@@ -1,0 +1,124 @@
+"""The domains of a topology's levels, as numbers for each Node.
+
+A domain is identified by its value and the domains around it, as in `nodes.tree`: Nodes with the same number have the
+same values on the whole path. The numbers of a level are in the natural order of the values on the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from policies.topology.choice.stock import Codes, Integers, Mask, Stock
+from policies.topology.gang.gang import Member, Tier, Toleration
+from policies.topology.nodes.tree import natural
+
+WHOLE = -1
+"""The level of which the whole cluster is the one domain."""
+
+# It may run on every Node that there is, if the Node gets well.
+_ANYWHERE = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
+
+
+class Level:
+    """A level: a code for each row, the value of each code and its rank in the natural order."""
+
+    def __init__(self, stock: Stock, tier: Tier, present: Mask) -> None:
+        codes = stock.domains(tier.keys, distinct=tier.distinct)
+        self.codes: Codes = np.where(present, codes, -1).astype(np.int32)
+        used = np.unique(self.codes[self.codes >= 0])
+        self.values = {int(code): stock.value(tier.keys, int(code), distinct=tier.distinct) for code in used}
+        ordered = sorted(self.values, key=lambda code: (natural(self.values[code]), code))
+        ranks = np.zeros(int(used[-1]) + 2 if len(used) else 1, np.int64)
+        ranks[ordered] = np.arange(1, len(ordered) + 1)
+        self.size = len(ordered) + 1
+        self.ranks: Integers = ranks[self.codes]
+
+
+class Layout:
+    """The domains of all levels. present: the rows with a Node. telling: kept by `address.Addresses`."""
+
+    def __init__(self, stock: Stock, tiers: tuple[Tier, ...], present: Mask) -> None:
+        self.tiers = tiers
+        self.present = present
+        self.levels = tuple(Level(stock, tier, present) for tier in tiers)
+        self.telling: dict[tuple[int, int], tuple[tuple[int, str], ...]] = {}
+        self._groups: list[Codes] = [np.where(present, 0, -1).astype(np.int32)]
+        for level in self.levels:
+            paths = self._groups[-1].astype(np.int64) * level.size + level.ranks
+            groups = np.full(len(present), -1, np.int32)
+            groups[present] = np.unique(paths[present], return_inverse=True)[1].ravel()
+            self._groups.append(groups)
+        self._first = [_first(groups) for groups in self._groups]
+
+    def groups(self, level: int) -> Codes:
+        """The number of the path down to a level by row; -1 for a row without a Node.
+
+        Nodes that lack the level share a path, as they share a branch of the tree; see `carries`.
+        """
+        return self._groups[level + 1]
+
+    def first(self, level: int) -> Integers:
+        """A row of each path of a level."""
+        return self._first[level + 1]
+
+    def carries(self, level: int) -> Mask:
+        """Whether the path's Nodes carry the level, so that it is a domain, by path."""
+        if level == WHOLE:
+            return np.ones(len(self.first(level)), bool)
+        return np.asarray(self.levels[level].codes[self.first(level)] >= 0)
+
+    def around(self, level: int, outer: int) -> Codes:
+        """By path of a level, the path of a farther level that it is in."""
+        return self.groups(outer)[self.first(level)]
+
+    def rows(self, level: int, group: int) -> Mask:
+        """The Nodes of a path."""
+        return np.asarray(self.groups(level) == group)
+
+    def below(self, level: int, rows: Mask) -> Iterator[int]:
+        """The nearer levels that any of these Nodes carries, farthest first."""
+        return (tier for tier in range(level + 1, len(self.tiers)) if (self.levels[tier].codes[rows] >= 0).any())
+
+
+class Atlas:
+    """Layouts by levels, for a caller that asks again: Nodes seldom change, what runs on them always does."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[Tier, ...], Layout] = {}
+        self._names: list[str] = []
+        self._order: Integers = np.zeros(0, np.int64)
+
+    def order(self, stock: Stock) -> Integers:
+        """All rows by the names of their Nodes, so that what is done one by one does not depend on the rows."""
+        names = stock.names()
+        if names != self._names:
+            self._names = list(names)
+            self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+        return self._order
+
+    def layout(self, stock: Stock, tiers: tuple[Tier, ...]) -> Layout:
+        """The layout of these levels: the one that was made before, if each Node is where it was."""
+        present = stock.eligible(_ANYWHERE)[1]
+        layout = self._layouts.get(tiers)
+        if layout is None or not _same(layout, stock, present):
+            layout = self._layouts[tiers] = Layout(stock, tiers, present.copy())
+        return layout
+
+
+def _same(layout: Layout, stock: Stock, present: Mask) -> bool:
+    if not np.array_equal(layout.present, present):
+        return False
+    pairs = zip(layout.tiers, layout.levels, strict=True)
+    return all(
+        np.array_equal(level.codes[present], stock.domains(tier.keys, distinct=tier.distinct)[present])
+        for tier, level in pairs
+    )
+
+
+def _first(groups: Codes) -> Integers:
+    first = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
+    rows = np.flatnonzero(groups >= 0)[::-1]
+    first[groups[rows]] = rows
+    return first

@@ -1,0 +1,152 @@
+"""What is asked about one gang, and the domains of its levels as answers to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import numpy as np
+
+from policies.topology.choice.domains import Domains
+from policies.topology.choice.ground import Ground
+from policies.topology.choice.layout import WHOLE
+from policies.topology.choice.measure import devices, measure
+from policies.topology.choice.pack.exact import Budget
+from policies.topology.choice.pack.room import Room
+from policies.topology.choice.stock import Integers, Mask
+from policies.topology.gang.address import Address
+from policies.topology.gang.gang import Gang
+
+_STEPS = 4000
+"""So many steps of an exact packing take some milliseconds."""
+
+
+class Question:
+    """Which domain a gang gets. kept: the one that it already has, or empty."""
+
+    def __init__(self, ground: Ground, gang: Gang, kept: Address) -> None:
+        self.ground = ground
+        self.gang = gang
+        self.members = tuple(member for member in gang.members if member.count)
+        self.addresses = ground.addresses(gang.tiers)
+        self.layout = self.addresses.layout
+        self.required = WHOLE if gang.required is None else gang.required
+        self.measure = measure(self.members)
+        self.asking = [m for m in self.members if not self.gang.accelerators or devices(m)]
+        self.budget = Budget(_STEPS)
+        self._kept = kept
+        self.kept = self._place(kept)
+
+    @property
+    def unknown(self) -> str:
+        """Why no domain can be chosen; empty if one can."""
+        name = f"{self.gang.key.kind} {self.gang.key.name!r}"
+        if not self.members:
+            return f"{name} has no Pods to place yet: a domain is chosen when it has"
+        if claims := sorted({claim for member in self.members for claim in member.claims}):
+            shown = ", ".join(claims[:3]) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")
+            return f"it is not known which Nodes have devices for {shown}: name a domain, such as LEVEL=VALUE"
+        if not any(self.layout.carries(level).any() for level in self.levels):
+            tier = self.gang.tiers[self.levels[-1] if self.required != WHOLE else self.levels[0]]
+            keys = " or ".join(tier.keys)
+            return f"no Node has the label {keys}: use a level or a topology whose labels the Nodes have"
+        return ""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The levels in the order in which they are tried: the preferred one, and those around it to the required."""
+        nearest = self.required if self.gang.preferred is None else max(self.gang.preferred, self.required)
+        if self.kept:
+            nearest = min(nearest, self.kept[0])
+        return tuple(range(nearest, self.required - 1, -1))
+
+    @property
+    def priority(self) -> int | None:
+        """The priority that counts if Pods may be preempted: the lowest of its Pods; None if one must not preempt."""
+        priorities = [member.priority for member in self.members]
+        known = [priority for priority in priorities if priority is not None]
+        may = len(known) == len(priorities) and all(member.preempts for member in self.members)
+        return min(known) if may else None
+
+    @cached_property
+    def now(self) -> Room:
+        """What is free now."""
+        return self.ground.room(self.gang.key, self.members)
+
+    @cached_property
+    def preempting(self) -> Room | None:
+        """What is free or can be freed by preemption; None if the gang must not preempt."""
+        if self.priority is None:
+            return None
+        return self.ground.room(self.gang.key, self.members, self.priority)
+
+    @cached_property
+    def whole(self) -> Room:
+        """What there would be if nothing else ran and each Node was well."""
+        return self.ground.whole(self.members)
+
+    def domains(self, level: int, room: Room, priority: int | None = None) -> Domains:
+        """The domains of a level with some room."""
+        return Domains(self.layout, level, room, self.amounts(priority)[room.rows], self.budget)
+
+    def amounts(self, priority: int | None = None) -> Integers:
+        """By row, what is free of what is measured, on Nodes on which Pods that ask for it may run now."""
+        free = sum(self.ground.free(name, self.gang.key, priority) for name in self.measure)
+        return np.where(self.is_open, free, 0)
+
+    @cached_property
+    def is_open(self) -> Mask:
+        """The rows on which Pods that ask for what is measured may run now."""
+        return np.asarray(np.logical_or.reduce([self.ground.stock.eligible(member)[0] for member in self.asking]))
+
+    @property
+    def pods(self) -> int:
+        """The Pods of all members."""
+        return sum(member.count for member in self.members)
+
+    @cached_property
+    def columns(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """By row: whether there is a Node, and its free, total and promised accelerators."""
+        names = self.measure if self.gang.accelerators else ()
+        none = np.zeros(self.ground.stock.size, np.int64)
+        promised = sum((self.ground.promised(name, self.gang.key) for name in names), none)
+        promised = np.where(self.is_open, promised, 0)
+        total = sum((self.ground.stock.allocatable(name) for name in names), none)
+        free = self.amounts() if names else none
+        return self.layout.present.astype(np.int64), free + promised, total, promised
+
+    def sums(self, level: int, amounts: Integers) -> Integers:
+        """Amounts by row, summed by domain."""
+        groups, present = self.layout.groups(level), self.layout.present
+        size = len(self.layout.first(level))
+        return np.bincount(groups[present], weights=amounts[present], minlength=size).astype(np.int64)
+
+    def address(self, level: int, group: int) -> Address:
+        """The address of a domain: the one that is kept, or its own."""
+        if self.kept and self.kept == (level, group):
+            return self._kept
+        return self.addresses.one(level, group)
+
+    def accelerators(self, room: Room) -> Integers:
+        """The accelerators of a Pod of each member of a room."""
+        return np.array([member.accelerators for member in room.members], np.int64)
+
+    def eligible(self, level: int, groups: Iterable[int]) -> Iterator[int]:
+        """Those of the domains that the gang may get: they have an address, and contain the kept domain."""
+        own = self.around(level)
+        for group in groups:
+            if own in {None, group} and (level == WHOLE or own == group or self.addresses.one(level, group)):
+                yield group
+
+    def around(self, level: int) -> int | None:
+        """The domain of a level that contains the kept one; None without a kept one."""
+        return int(self.layout.around(self.kept[0], level)[self.kept[1]]) if self.kept else None
+
+    def _place(self, kept: Address) -> tuple[int, int] | None:
+        """The level and the number of the domain with an address; None if there are no Nodes in it any more."""
+        level = kept[-1].tier if kept else WHOLE
+        if not self.required <= level < len(self.gang.tiers) or level == WHOLE:
+            return None
+        groups = self.layout.groups(level)[self.ground.matched(kept) & self.layout.present]
+        groups = groups[self.layout.carries(level)[groups]]
+        return (level, int(np.bincount(groups).argmax())) if len(groups) else None

@@ -1,0 +1,40 @@
+"""The domains that gangs get, at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policies.topology.choice.choice import Choice
+from policies.topology.choice.ground import Ground
+from policies.topology.choice.layout import Atlas
+from policies.topology.choice.place import place
+from policies.topology.choice.stock import Stock
+from policies.topology.gang.address import Address
+from policies.topology.gang.gang import Gang
+from policies.topology.gang.promise import Promise
+
+
+def choose(
+    gangs: Sequence[Gang], stock: Stock, promises: Sequence[Promise], kept: Sequence[Address] = ()
+) -> tuple[Choice, ...]:
+    """The domain of each gang; see `Survey.choose`."""
+    return Survey(stock, promises).choose(gangs, kept)
+
+
+class Survey:
+    """A stock with promises, for many questions. It must be made anew when either changes.
+
+    atlas: what is remembered of the Nodes' places, to be handed on from survey to survey.
+    """
+
+    def __init__(self, stock: Stock, promises: Sequence[Promise], atlas: Atlas | None = None) -> None:
+        self._ground = Ground(stock, promises, atlas or Atlas())
+
+    def choose(self, gangs: Sequence[Gang], kept: Sequence[Address] = ()) -> tuple[Choice, ...]:
+        """The domain of each gang of a workload, wider required levels first.
+
+        A gang's own promise and its own bound Pods do not count against it. kept: by gang, the domain that it already
+        has; it stays if there still are Nodes in it, and the choice tells how the gang fits there.
+        """
+        addresses = (*kept, *[()] * len(gangs))
+        return tuple(place(self._ground, gang, address) for gang, address in zip(gangs, addresses, strict=False))

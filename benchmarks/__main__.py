@@ -21,12 +21,13 @@ from benchmarks import footprint, policies, reload, report, servers, speed, topo
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.load import LoadError
+from benchmarks.placement import measure as placement
 from benchmarks.process import ProcessError
 from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel")
+PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel", "placement")
 START_RUNS = 9
 FAILURES = (
     ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
@@ -96,6 +97,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
+    elif part == "placement":
+        results.add("placement", placement, placement.measure(directory, *rounds))
     elif part == "cel":
         comparison = cel.compare(directory, _say)
         results.tables += ["", *cel.table(comparison)]

@@ -42,8 +42,11 @@ class Stay(Struct):
 
 
 class Moment(NamedTuple):
-    """GPUs at a time. working: of gangs that have all their Pods. held: of gangs that wait for more. waiting: asked for
-    by Pods that have no Node."""
+    """GPUs at a time.
+
+    working: of gangs that have all their Pods. held: of gangs that wait for more. waiting: those that Pods without a
+    Node ask for.
+    """
 
     at: float
     working: int
@@ -57,7 +60,7 @@ class Moment(NamedTuple):
 
 
 class History(Struct):
-    """A run. seconds: its length. warnings: what was said on the creation of a gang, by the number of times."""
+    """A run. seconds: its length."""
 
     stays: tuple[Stay, ...]
     seconds: float
@@ -100,13 +103,23 @@ class Figures(Struct, frozen=True):
     wait: tuple[float, float]
     last: float
 
+    @property
+    def share(self) -> float:
+        """The share of the gangs that started which are together."""
+        return sum(self.together) / max(1, sum(self.started))
+
+    @property
+    def never(self) -> int:
+        """The gangs that never started."""
+        return sum(self.gangs) - sum(self.started)
+
 
 LEVELS = ("rack", "superpod")
 # The cluster has filled when a third of the gangs have come.
 FILLED = 1 / 3
 
 
-def figures(history: History) -> Figures:
+def figures_of(history: History) -> Figures:
     """The figures of a run."""
     stays = history.stays
     started = [stay for stay in stays if stay.started < math.inf]

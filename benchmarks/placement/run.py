@@ -12,11 +12,12 @@ from cluster import gangs
 from cluster.apicalls import Answer, Caller
 from cluster.controlplane import ControlPlane
 from cluster.gangs import Way
+from cluster.topologynodes import BACKEND, RACK
 
+from benchmarks.load import LoadError
 from benchmarks.placement.bindings import Bindings
 from benchmarks.placement.history import Binding, History, Stay
-from benchmarks.placement.stream import BACKEND, RACK, Arrival
-from benchmarks.load import LoadError
+from benchmarks.placement.stream import Arrival
 
 # Unschedulable Pods are tried again after 10 s at most. A cluster in which nothing happens for longer stays so.
 QUIET_SECONDS = 25.0

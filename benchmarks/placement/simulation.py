@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from cluster import manifests
+from cluster.topologynodes import BACKEND, RACK
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 from benchmarks.placement import stream
 from benchmarks.placement.history import Binding, History, Stay
-from benchmarks.placement.stream import BACKEND, RACK, Arrival
+from benchmarks.placement.stream import Arrival
 from policies.topology.choice.choice import Choice
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import PODS, Gang, GangKey, Member, Tier

@@ -1,4 +1,4 @@
-"""Jobs whose Pods belong in one domain, and the ways of saying so: the service's, and what Kubernetes has without it."""
+"""Jobs whose Pods belong in one domain, and the ways of saying so: annotations, or what Kubernetes has itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Level = Literal["rack", "superpod"]
 KEYS: Mapping[Level, tuple[str, ...]] = {"rack": (RACK,), "superpod": (f"{BACKEND}/superpod", f"{BACKEND}/fabric")}
 
 
-def job(namespace: str, name: str, way: Way, *, pods: int, gpus: int = 8, level: Level = "rack", **spec: Any) -> Manifest:
+def job(
+    namespace: str, name: str, way: Way, *, pods: int, gpus: int = 8, level: Level = "rack", **spec: Any
+) -> Manifest:
     """Return a Job of so many Pods, of which none ends by itself. spec: more of that of its Pods."""
     containers = workloads.gpus(gpus)
     labels = {"app": name, **LASTS}

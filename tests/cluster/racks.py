@@ -33,7 +33,7 @@ IN_RACK = 8
 NAMES = [f"racks-{number:02}" for number in range(IN_RACK * len(OCCUPIED))]
 HERE = {"example.org/nodes": "racks"}
 TAINT = {"key": "example.org/nodes", "value": "racks", "effect": "NoSchedule"}
-ON_THEM = {"nodeSelector": HERE, "tolerations": [{"key": "example.org/nodes", "operator": "Exists"}]}
+ON_THEM: Manifest = {"nodeSelector": HERE, "tolerations": [{"key": "example.org/nodes", "operator": "Exists"}]}
 
 
 class Racks:
@@ -43,6 +43,7 @@ class Racks:
         """The Nodes have to be there: see `standing`."""
         self.control_plane = control_plane
         self.namespace = namespace
+        self.run = 0
         self.racks: dict[str, str] = {}
         """The rack of each Node, with the run's number in its name, so that it is no rack of another run."""
 
@@ -51,6 +52,7 @@ class Racks:
         objects = self.control_plane.objects
         objects.delete_all("jobs", "pods", namespace=self.namespace)
         self.control_plane.wait_for("the Nodes to be empty", self._is_empty)
+        self.run = run
         names = random.Random(run).sample(NAMES, len(NAMES))  # noqa: S311 - no secret, and the same in every run
         dealt = {rack: names[number * IN_RACK :][:IN_RACK] for number, rack in enumerate(OCCUPIED)}
         self.racks = {name: f"{rack}-{run}" for rack, nodes in dealt.items() for name in nodes}
@@ -63,10 +65,22 @@ class Racks:
                 objects.create(self._occupant(name))
         self.control_plane.restart_scheduler()
 
+    def await_knowledge(self) -> None:
+        """Wait until the service knows the racks and what is free in them: which has the least room for five Nodes."""
+        asked = self._job("asked", "domain", PODS - 1)
+        room = f"({(IN_RACK - OCCUPIED['a']) * GPUS} of {IN_RACK * GPUS} GPUs free)"
+
+        def known() -> bool:
+            answer = self.control_plane.objects.applied(asked, user="alice", dry_run=True)
+            if not any(f"a-{self.run} {room}" in warning for warning in answer.warnings):
+                raise NotYet(f"{answer}")
+            return True
+
+        self.control_plane.wait_for("the service to know what is free", known)
+
     def land(self, way: Way) -> Landing:
         """Create the workload that needs six Nodes, and say where its Pods are."""
-        made = gangs.job(self.namespace, "six", way, pods=PODS, gpus=GPUS, **ON_THEM)
-        self.control_plane.objects.create(made, user="alice")
+        self.control_plane.objects.create(self._job("six", way, PODS), user="alice")
         nodes = placements.scheduled(self.control_plane, self.namespace, "six", PODS, pending=PODS)
         racks = Counter(self.racks[node] for node in nodes)
         if not nodes:
@@ -75,13 +89,16 @@ class Racks:
             return "stuck"
         return "together" if len(racks) == 1 else "split"
 
+    def _job(self, name: str, way: Way, pods: int) -> Manifest:
+        return gangs.job(self.namespace, name, way, pods=pods, gpus=GPUS, **ON_THEM)
+
     def _is_empty(self) -> bool:
         if left := self.control_plane.get("pods", "-n", self.namespace)["items"]:
             raise NotYet(", ".join(pod["metadata"]["name"] for pod in left))
         return True
 
     def _occupant(self, node: str) -> Manifest:
-        spec = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": workloads.gpus(GPUS)}
+        spec: Manifest = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": workloads.gpus(GPUS)}
         return workloads.pod(self.namespace, f"on-{node}", **spec)
 
 

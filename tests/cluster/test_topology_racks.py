@@ -30,7 +30,7 @@ def two_racks(control_plane: ControlPlane, service: Service, namespace: str) -> 
 
 
 def test_gang_is_together_whatever_the_order_of_nodes(two_racks: Racks) -> None:
-    """With the annotations of the documents all Pods are in one rack, each time; a plain Job of them is always split."""
+    """With the annotations of the documents all Pods are in one rack, each time; those of a plain Job are split."""
     landings = []
     for run in range(RUNS):
         two_racks.arrange(run)

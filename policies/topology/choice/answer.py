@@ -49,6 +49,8 @@ def full(question: Question, now: Domains, groups: Sequence[int]) -> Choice:
 
 def never(question: Question, whole: Domains, groups: Sequence[int]) -> Choice:
     """No choice, with the numbers of the domain that would hold the most Pods if nothing else ran."""
+    if not len(groups):
+        return Choice("never", pods_missing=question.pods, accelerators_missing=question.gang.accelerators)
     considered = _candidates(question, whole, groups, 0)
     return Choice(
         "never",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 
 import numpy as np
@@ -19,14 +19,26 @@ _MOST_TIES = 20
 
 
 class Domains:
-    """The domains of a level with the room for a gang in them. amounts: as in `order.ordered`."""
+    """The domains of a level with the room for a gang in them. amounts: as in `order.ordered`.
 
-    def __init__(self, layout: Layout, level: int, room: Room, amounts: Integers, budget: Budget) -> None:
+    also: what else has to hold for a domain.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        level: int,
+        room: Room,
+        amounts: Integers,
+        budget: Budget,
+        also: Callable[[int], bool] | None = None,
+    ) -> None:
         self.layout = layout
         self.level = level
         self.room = room
         self.amounts = amounts
         self.budget = budget
+        self._also = also
         self.size = len(layout.first(level))
         self.nearer = next(layout.below(level, layout.present), None)
         self.groups: Codes = layout.groups(level)[room.rows]
@@ -59,14 +71,17 @@ class Domains:
 
     def fits(self, group: int) -> bool:
         """Whether the whole gang fits into a domain."""
+        if group not in self._fits:
+            self._fits[group] = self._packs(group) and (self._also is None or self._also(group))
+        return self._fits[group]
+
+    def _packs(self, group: int) -> bool:
         if not self.possible[group]:
             return False
         if bool((self.placed()[:, group] == self.room.counts).all()):
             return True
-        if group not in self._fits:
-            inside = self.room.at(np.flatnonzero(self.groups == group))
-            self._fits[group] = packing(inside, int(self.room.counts.sum()), self.budget) is not None
-        return self._fits[group]
+        inside = self.room.at(np.flatnonzero(self.groups == group))
+        return packing(inside, int(self.room.counts.sum()), self.budget) is not None
 
     def holding(self) -> Iterator[int]:
         """The domains that hold the gang, in order."""
@@ -82,7 +97,8 @@ class Domains:
             return
         if len(self.room.members) == 1:
             numbers = self._needed(self.nearer)[tie]
-            yield from (tie[index] for index in np.lexsort((np.array(tie), numbers)))
+            order = (tie[index] for index in np.lexsort((np.array(tie), numbers)))
+            yield from order if self._also is None else filter(self.fits, order)
             return
         holding = (group for group in tie if self.fits(group))
         first = list(islice(holding, _MOST_TIES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -11,46 +12,81 @@ from policies.topology.choice import answer
 from policies.topology.choice.choice import MOST_CONSIDERED, Choice
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.ground import Ground
+from policies.topology.choice.nest import beside, parts
 from policies.topology.choice.order import ordered
-from policies.topology.choice.pack.room import Room
 from policies.topology.choice.question import Question
-from policies.topology.choice.stock import Integers
+from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
 
 
-def place(ground: Ground, gang: Gang, kept: Address = ()) -> Choice:
-    """The choice for one gang. kept: the domain that it already has, or empty."""
-    question = Question(ground, gang, kept)
-    if reason := question.unknown:
-        return Choice("unknown", reason)
-    if choice := _fitting(question, question.now, None):
-        return choice
-    if question.preempting and (choice := _fitting(question, question.preempting, question.priority)):
-        return choice
-    return _later(question)
+def place(
+    ground: Ground, gangs: Sequence[Gang], kept: Sequence[Address], within: Mask | None = None
+) -> tuple[Choice, ...]:
+    """The choices for gangs, each inside the one before. kept: by gang, the domain that it already has, or empty.
+
+    within: the Nodes on which the gangs may be; None for all.
+    """
+    placing = _Placing(ground, gangs, kept[0], within)
+    choice, rows = placing.choice()
+    if len(gangs) == 1:
+        return (choice,)
+    return (choice, *place(ground, gangs[1:], kept[1:], None if kept[1] else rows))
 
 
-def _fitting(question: Question, room: Room, priority: int | None) -> Choice | None:
-    """The choice if the gang fits into a domain of any level that is tried."""
-    for level in question.levels:
-        domains = question.domains(level, room, priority)
-        holding = list(islice(question.eligible(level, domains.holding()), MOST_CONSIDERED))
-        if holding:
-            return answer.fitting(question, domains, holding, preempts=priority is not None)
-    return None
+class _Placing:
+    """The placing of the first of the gangs, with the others inside."""
+
+    def __init__(self, ground: Ground, gangs: Sequence[Gang], kept: Address, within: Mask | None) -> None:
+        self._question = Question(ground, gangs[0], kept, gangs[1:], within)
+        self._gangs = [Question(ground, gang, ()) for gang in gangs if gang.pods] if len(gangs) > 1 else []
+
+    def choice(self) -> tuple[Choice, Mask | None]:
+        """The choice, and the Nodes for the gangs inside; None for all."""
+        question = self._question
+        if reason := question.unknown:
+            return Choice("unknown", reason), None
+        for priority in dict.fromkeys((None, question.priority)):
+            if placed := self._fitting(priority):
+                return placed
+        return _later(question)
+
+    def _fitting(self, priority: int | None) -> tuple[Choice, Mask] | None:
+        """The choice if the gangs fit into a domain of any level that is tried."""
+        question = self._question
+        for level in question.levels:
+            also = partial(self._nests, level, priority) if self._gangs else None
+            domains = question.domains(level, question.room(priority), priority, also)
+            holding = list(islice(question.eligible(level, domains.holding()), MOST_CONSIDERED))
+            if holding:
+                choice = answer.fitting(question, domains, holding, preempts=priority is not None)
+                return choice, self._rows(level, holding[0], priority)
+        return None
+
+    def _nests(self, level: int, priority: int | None, group: int) -> bool:
+        """Whether the gangs fit into a domain one inside the other."""
+        rows = self._question.layout.rows(level, group)
+        first, *narrower = self._gangs
+        inner = parts(narrower, rows, priority) if narrower else ()
+        return inner is not None and beside(first, rows, priority, inner) is not None
+
+    def _rows(self, level: int, group: int, priority: int | None) -> Mask:
+        rows = self._question.layout.rows(level, group)
+        inner = parts(self._gangs[1:], rows, priority) if len(self._gangs) > 1 else None
+        return inner[0].rows if inner else rows
 
 
-def _later(question: Question) -> Choice:
+def _later(question: Question) -> tuple[Choice, Mask | None]:
     """The choice if the gang fits nowhere now: the best domain of those where it could, or else of all."""
     level = question.required
     whole = question.domains(level, question.whole)
-    now = question.domains(level, question.now)
+    now = question.domains(level, question.room())
     best = _best(question, now, np.flatnonzero(whole.possible))
     chosen = next((group for group in best if whole.fits(group)), None)
     if chosen is not None:
-        return answer.full(question, now, [chosen, *(group for group in best if group != chosen)])
-    return answer.never(question, whole, _best(question, whole, np.flatnonzero(whole.layout.carries(level))))
+        choice = answer.full(question, now, [chosen, *(group for group in best if group != chosen)])
+        return choice, question.layout.rows(level, chosen)
+    return answer.never(question, whole, _best(question, whole, np.flatnonzero(whole.layout.carries(level)))), None
 
 
 def _best(question: Question, domains: Domains, groups: Integers) -> Sequence[int]:

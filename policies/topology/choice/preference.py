@@ -36,6 +36,8 @@ def _inner(question: Question, room: Room, level: int, group: int) -> Iterator[A
             continue
         chosen = fewest(inside, groups, question.budget)
         inside = inside.at(np.flatnonzero(np.isin(groups, chosen)))
+        if len(chosen) == len(np.unique(groups)):
+            continue
         named = [one for one in chosen if question.layout.carries(nearer)[one]]
         if address := question.addresses.several(nearer, named):
             yield address

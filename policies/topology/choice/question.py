@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -22,18 +22,25 @@ _STEPS = 4000
 
 
 class Question:
-    """Which domain a gang gets. kept: the one that it already has, or empty."""
+    """Which domain a gang gets. kept: the one that it already has, or empty.
 
-    def __init__(self, ground: Ground, gang: Gang, kept: Address) -> None:
+    narrower: further gangs of the workload whose domains are inside it. within: the Nodes on which it may be.
+    """
+
+    def __init__(
+        self, ground: Ground, gang: Gang, kept: Address, narrower: Sequence[Gang] = (), within: Mask | None = None
+    ) -> None:
         self.ground = ground
         self.gang = gang
-        self.members = tuple(member for member in gang.members if member.count)
+        self.members = tuple(member for one in (gang, *narrower) for member in one.members if member.count)
         self.addresses = ground.addresses(gang.tiers)
         self.layout = self.addresses.layout
         self.required = WHOLE if gang.required is None else gang.required
         self.measure = measure(self.members)
         self.asking = [m for m in self.members if not self.gang.accelerators or devices(m)]
         self.budget = Budget(_STEPS)
+        self._rooms: dict[int | None, Room] = {}
+        self._within = within
         self._kept = kept
         self.kept = self._place(kept)
 
@@ -68,26 +75,25 @@ class Question:
         may = len(known) == len(priorities) and all(member.preempts for member in self.members)
         return min(known) if may else None
 
-    @cached_property
-    def now(self) -> Room:
-        """What is free now."""
-        return self.ground.room(self.gang.key, self.members)
-
-    @cached_property
-    def preempting(self) -> Room | None:
-        """What is free or can be freed by preemption; None if the gang must not preempt."""
-        if self.priority is None:
-            return None
-        return self.ground.room(self.gang.key, self.members, self.priority)
+    def room(self, priority: int | None = None) -> Room:
+        """What is free now; with a priority, what is free or can be freed by preemption."""
+        if priority not in self._rooms:
+            self._rooms[priority] = self._inside(self.ground.room(self.gang.key, self.members, priority))
+        return self._rooms[priority]
 
     @cached_property
     def whole(self) -> Room:
         """What there would be if nothing else ran and each Node was well."""
-        return self.ground.whole(self.members)
+        return self._inside(self.ground.whole(self.members))
 
-    def domains(self, level: int, room: Room, priority: int | None = None) -> Domains:
-        """The domains of a level with some room."""
-        return Domains(self.layout, level, room, self.amounts(priority)[room.rows], self.budget)
+    def _inside(self, room: Room) -> Room:
+        return room if self._within is None else room.inside(self._within)
+
+    def domains(
+        self, level: int, room: Room, priority: int | None = None, also: Callable[[int], bool] | None = None
+    ) -> Domains:
+        """The domains of a level with some room. also: what else has to hold for a domain."""
+        return Domains(self.layout, level, room, self.amounts(priority)[room.rows], self.budget, also)
 
     def amounts(self, priority: int | None = None) -> Integers:
         """By row, what is free of what is measured, on Nodes on which Pods that ask for it may run now."""

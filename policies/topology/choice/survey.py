@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from itertools import groupby
 
 from policies.topology.choice.choice import Choice
 from policies.topology.choice.ground import Ground
@@ -37,4 +38,15 @@ class Survey:
         has; it stays if there still are Nodes in it, and the choice tells how the gang fits there.
         """
         addresses = (*kept, *[()] * len(gangs))
-        return tuple(place(self._ground, gang, address) for gang, address in zip(gangs, addresses, strict=False))
+        pairs = zip(gangs, addresses, strict=False)
+        chains = [list(chain) for _, chain in groupby(pairs, key=lambda pair: _nested(pair[0]))]
+        return tuple(
+            choice
+            for chain in chains
+            for choice in place(self._ground, [gang for gang, _ in chain], [address for _, address in chain])
+        )
+
+
+def _nested(gang: Gang) -> Hashable:
+    """What gangs have in common that are in one domain of the widest of them."""
+    return (gang.key, gang.tiers, gang.required is None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import mul
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Budget:
 
 
 def packing(room: Room, least: int, budget: Budget) -> Integers | None:
-    """A packing with at least `least` Pods, of those the one with the most; by member and Node.
+    """A packing with at least `least` Pods: of those with the most the one with the most accelerators; by member, Node.
 
     None if there is none, or if the budget ends. Node by Node it keeps the sets of Pods that can be left over, without
     those from which too many would be left over in the end.
@@ -51,7 +52,11 @@ def packing(room: Room, least: int, budget: Budget) -> Integers | None:
                     stage.setdefault(rest, (left, pattern))
         stages.append(stage)
         states = tuple(stage)
-    return _traced(min(states, key=lambda left: (sum(left), left)), stages) if states and stages else None
+    accelerators = [member.accelerators for member in room.members]
+    if not states or not stages:
+        return None
+    best = min(states, key=lambda left: (sum(left), sum(map(mul, left, accelerators)), left))
+    return _traced(best, stages)
 
 
 def _patterns(most: _Pods, requests: list[list[int]], free: list[int]) -> Iterator[_Pods]:

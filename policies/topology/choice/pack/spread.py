@@ -14,13 +14,18 @@ from policies.topology.choice.stock import Codes, Integers
 _MOST_SETS = 64
 
 
+def packed(room: Room, budget: Budget) -> Integers | None:
+    """A packing of the whole gang on these Nodes, by member and Node; None if none is known when the budget ends."""
+    pods = int(room.counts.sum())
+    taken = pack(room, np.zeros(len(room.rows), np.int32))
+    if int(taken.sum()) == pods:
+        return taken
+    return packing(room, pods, budget) if len(room.members) > 1 else None
+
+
 def fits(room: Room, budget: Budget) -> bool:
     """Whether the whole gang fits on these Nodes. False also where the budget ends before that is known."""
-    whole = np.zeros(len(room.rows), np.int32)
-    pods = int(room.counts.sum())
-    if int(pack(room, whole).sum()) == pods:
-        return True
-    return len(room.members) > 1 and packing(room, pods, budget) is not None
+    return packed(room, budget) is not None
 
 
 def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:

@@ -9,7 +9,8 @@ import numpy as np
 from policies.topology.choice.address import Addresses, Values
 from policies.topology.choice.layout import Atlas, Layout
 from policies.topology.choice.pack.room import Room, alike
-from policies.topology.choice.reservation import Reservations, requests
+from policies.topology.choice.promised.claims import Claim, claims
+from policies.topology.choice.promised.reservation import Reservations, requests
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import GangKey, Member, Tier
@@ -22,6 +23,7 @@ class Ground:
     def __init__(self, stock: Stock, promises: Sequence[Promise], atlas: Atlas) -> None:
         self.stock = stock
         self._atlas = atlas
+        self._promises = promises
         self._values = Values(stock)
         self._order = self._atlas.order(stock)
         self._promised = Reservations(stock, promises, self._values, self._order)
@@ -53,6 +55,10 @@ class Ground:
         """What is free of a resource on each Node, and not promised to other gangs; never below 0."""
         free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
         return np.asarray(np.maximum(free, 0))
+
+    def claims(self, names: Sequence[str], key: GangKey) -> tuple[Claim, ...]:
+        """What other gangs that wait ask for of some resources."""
+        return tuple(claims(self.stock, self._promises, self._values, names, key))
 
     def promised(self, resource: str, key: GangKey) -> Integers:
         """What is promised of a resource to other gangs, on each Node."""

@@ -13,6 +13,7 @@ from policies.topology.choice.layout import WHOLE
 from policies.topology.choice.measure import devices, measure
 from policies.topology.choice.pack.exact import Budget
 from policies.topology.choice.pack.room import Room
+from policies.topology.choice.promised.claims import Claims, demand
 from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
@@ -126,6 +127,14 @@ class Question:
         groups, present = self.layout.groups(level), self.layout.present
         size = len(self.layout.first(level))
         return np.bincount(groups[present], weights=amounts[present], minlength=size).astype(np.int64)
+
+    def claims(self, level: int) -> Integers:
+        """By domain of a level: what lacks there for this gang beside all that wait, and what those still lack."""
+        claims = Claims(self.layout, self.ground.claims(self.measure, self.gang.key))
+        eventually = np.logical_or.reduce([self.ground.stock.eligible(member)[1] for member in self.asking])
+        total = sum(self.ground.stock.allocatable(name) for name in self.measure)
+        own = demand(self.members, self.measure)
+        return np.stack([claims.excess(level, own, np.where(eventually, total, 0)), claims.owed(level)])
 
     def address(self, level: int, group: int) -> Address:
         """The address of a domain: the one that is kept, or its own."""

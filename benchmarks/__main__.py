@@ -20,6 +20,7 @@ from cluster.process import ComponentError
 from benchmarks import footprint, policies, reload, report, servers, speed, topology, workers
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
+from benchmarks.inventory import cost as inventory
 from benchmarks.load import LoadError
 from benchmarks.placement import measure as placement
 from benchmarks.process import ProcessError
@@ -27,7 +28,10 @@ from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel", "placement")
+PARTS = (
+    "speed", "policies", "topology", "inventory", "workers", "memory", "start", "cluster", "apiserver", "cel",
+    "placement",
+)  # fmt: skip
 START_RUNS = 9
 FAILURES = (
     ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
@@ -93,6 +97,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("reload", reload, reload.measure(directory, _say))
     elif part == "topology":
         results.add("topology", topology, topology.measure(directory, *rounds))
+    elif part == "inventory":
+        results.add("inventory", inventory, inventory.measure(_say))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":

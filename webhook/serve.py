@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
+from webhook import choices
 from webhook.composition import keeper, run
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
@@ -35,6 +36,7 @@ from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from webhook.cluster.facts.facts import ClusterFacts
+    from webhook.cluster.inventory.inventory import ClusterInventory
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.watches.cluster import Followed
     from webhook.cluster.watches.webhooks import Webhooks
@@ -46,7 +48,7 @@ class _Parts(NamedTuple):
     """The parts of a process before it opens its ports.
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
-    configurations that manage writes; None if it does not run apart.
+    configurations that manage writes; None if it does not run apart. inventory: None where another process keeps it.
     """
 
     configuration: Configuration
@@ -57,6 +59,7 @@ class _Parts(NamedTuple):
     certificates: Certificates
     keeper: RuleKeeper | PolicyKeeper
     webhooks: Webhooks | None = None
+    inventory: ClusterInventory | None = None
 
     @property
     def settings(self) -> Settings:
@@ -86,7 +89,7 @@ async def serve(
     settings = configuration.current.settings
     _check(settings)
     async with AsyncExitStack() as stack:
-        parts = await _assemble(stack, configuration, measures)
+        parts = await _assemble(stack, configuration, measures, health_socket)
         # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
         upkeep = _upkeep(parts, registrar, settings)
@@ -109,10 +112,13 @@ async def serve(
     log.info("stopped")
 
 
-async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
+async def _assemble(
+    stack: AsyncExitStack, configuration: Configuration, measures: Metrics, health_socket: str
+) -> _Parts:
     """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
+    inventory = await choices.begin(stack, settings, cluster, measures, health_socket)
     taking_part = AsyncExitStack()
     stack.push_async_callback(taking_part.aclose)
     replica = await _replica(taking_part, settings, cluster)
@@ -120,7 +126,9 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     reports = not settings.manage.apart
     rule_keeper = await keeper(configuration.current, measures, cluster, reports=reports)
     webhooks = await _webhooks(stack, settings, cluster)
-    return _Parts(configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks)
+    return _Parts(
+        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory
+    )
 
 
 def _run_all(
@@ -133,6 +141,7 @@ def _run_all(
         if parts.facts is not None:
             parts.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
         state.served = _served(parts)
+        parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
         service.slow.forgive()
         if registrar is not None:
             registrar.look()
@@ -268,6 +277,8 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
         state.add_gate("cluster", cluster.unsynced)
         state.add_note("cluster", cluster.facts.problems)
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
+    if parts.inventory is not None:
+        state.add_note("inventory", parts.inventory.problems)
     if parts.replica is not None:
         state.add_gate("replicas", parts.replica.unsynced)
         state.add_note("replicas", parts.replica.problems)
@@ -324,7 +335,6 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 def _served(parts: _Parts) -> Served:
-    parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
     if parts.facts is None:
         return Served(parts.keeper.ruleset, _NoCluster(date.min))
     return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)

@@ -138,10 +138,20 @@ def without_terms(affinity: Any, entry: RecordEntry) -> Any:
     """
     if entry == NOTHING:
         return affinity
-    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
-    present = _keys(selector_terms(affinity)), _keys(preferred if isinstance(preferred, list) else [])
+    present = _present(affinity)
     complete = [written for written in (entry, *entry.earlier[:REMEMBERED]) if _has_all(present, written)]
     return _without(affinity, max(complete, key=_size, default=entry))
+
+
+def are_present(affinity: Any, entry: RecordEntry) -> bool:
+    """Whether all recorded terms are in the affinity."""
+    return _has_all(_present(affinity), entry)
+
+
+def _present(affinity: Any) -> tuple[set[bytes], set[bytes]]:
+    """The keys of the required and of the preferred terms in an affinity."""
+    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
+    return _keys(selector_terms(affinity)), _keys(preferred if isinstance(preferred, list) else [])
 
 
 def _size(entry: RecordEntry) -> int:

@@ -26,6 +26,7 @@ from webhook.configuration.fields import (
     InnerPaths,
     KindsAndNames,
     Many,
+    OnOff,
     Port,
     Resources,
     RuleAction,
@@ -303,6 +304,15 @@ class TopologySettings(_Model):
     )
     deletion: RuleAction = Field(
         "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
+    )
+    inventory: OnOff = Field(
+        "on",
+        description="Whether Nodes and Pods of the cluster are followed, so that domains can be chosen: on or off.",
+    )
+    stale_seconds: float = Field(
+        300.0,
+        ge=180,
+        description="No domain is chosen if the Nodes or Pods are not known to be up to date for so long.",
     )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)

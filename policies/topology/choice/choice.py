@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from policies.engine.lookup import FactUnavailable, Key
+from policies.engine.lookup import Key
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Amounts, Gang
 
@@ -74,6 +74,6 @@ class ChoiceKey(Key[tuple[Choice, ...]], Struct, frozen=True):
         """The message that nothing has been chosen."""
         return f"a domain for {self.gangs[0].key.kind} {self.gangs[0].key.name!r} is not chosen yet"
 
-    def failure(self, reason: str) -> tuple[Choice, ...] | FactUnavailable:
+    def failure(self, reason: str) -> tuple[Choice, ...]:
         """No choice. A placement must not fail because of that: the rule falls back to another way."""
         return tuple(Choice("unknown", reason) for _ in self.gangs)

@@ -55,9 +55,9 @@ class Member(Struct, frozen=True):
 
     count: Pods of this template in the gang. requests: what each asks for, one of PODS included. accelerators: how many
     of them each holds, of all accelerator resources together. node_selector: labels that all hold. terms: alternatives
-    of which a Node must meet one; empty for every Node (a named domain and a topology's requirement are in them). node:
-    spec.nodeName. priority: of its Pods; None if the class is not known. claims: device claims that the inventory
-    cannot count, so that no domain can be chosen.
+    of which a Node must meet one; empty for every Node (a named domain, a topology's requirement and spec.nodeName are
+    in them). priority: of its Pods; None if the class is not known. preempts: whether they may preempt others. claims:
+    device claims that the inventory cannot count, so that no domain can be chosen.
     """
 
     path: str

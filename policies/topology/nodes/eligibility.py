@@ -93,7 +93,7 @@ class Eligibility:
         behind = self._changes if last is None else self._changes - last.changes
         if last is None or behind > min(len(self._log), _MOST_CHANGES):
             return _Answer(*self._evaluated(question, slice(0, size)), self._changes)
-        rows = np.unique(np.array(self._log[len(self._log) - behind :], np.int64))
+        rows = np.array([*dict.fromkeys(self._log[len(self._log) - behind :])], np.int64)
         now, possible = (
             np.concatenate((mask, np.zeros(size - len(mask), np.bool_))) for mask in (last.now, last.possible)
         )

@@ -6,9 +6,8 @@ what was there, and the order of Nodes and Pods does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from sys import intern
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,23 +22,15 @@ from policies.topology.nodes.table import Table
 from policies.topology.nodes.usage import PodKey, Share, Usage
 
 
-class Place(NamedTuple):
-    """Where a Pod is bound. node: the name of its Node, which may be gone. role: see `Inventory`."""
-
-    node: str
-    role: str
-    requests: Amounts
-
-
 class Inventory:
     """Nodes and Pods; a `Stock`.
 
-    member_of: the gang that a bound Pod belongs to, with the role of the Pod's template in it; None without a gang. A
-    Pod may come before its Node, and stays when the Node goes: it counts whenever there is a Node of that name.
+    gang_of: the gang that a bound Pod belongs to, None without one. A Pod may come before its Node, and stays when the
+    Node goes: it counts whenever there is a Node of that name.
     """
 
-    def __init__(self, member_of: Callable[[PodManifest], tuple[GangKey, str] | None]) -> None:
-        self._member_of = member_of
+    def __init__(self, gang_of: Callable[[PodManifest], GangKey | None]) -> None:
+        self._gang_of = gang_of
         self._rows: dict[str, int] = {}
         # The name of a row, and the same for rows with a Node: a row may have Pods alone.
         self._names: list[str] = []
@@ -57,12 +48,12 @@ class Inventory:
         return len(self._names)
 
     @property
-    def nodes(self) -> Collection[str]:
+    def nodes(self) -> KeysView[str]:
         """The names of the Nodes."""
         return self._allocatable.keys()
 
     @property
-    def pods(self) -> Collection[PodKey]:
+    def pods(self) -> KeysView[PodKey]:
         """The Pods that count, each as its namespace and name."""
         return self._usage.shares.keys()
 
@@ -93,11 +84,7 @@ class Inventory:
         for manifest in manifests:
             self.put_node(manifest)
             names.add(manifest.metadata.name)
-        self.retain_nodes(names)
-
-    def retain_nodes(self, names: Collection[str]) -> None:
-        """Forget all Nodes but these."""
-        for name in [name for name in self._allocatable if name not in names]:
+        for name in self.nodes - names:
             self.remove_node(name)
 
     def put_pod(self, manifest: PodManifest) -> None:
@@ -107,9 +94,8 @@ class Inventory:
             self.remove_pod(namespace, name)
             return
         asked = requests.requests(manifest)
-        gang, role = self._member_of(manifest) or (None, "")
         row = self._row(manifest.spec.node_name)
-        share = Share(row, asked, manifest.spec.priority or 0, gang, role)
+        share = Share(row, asked, manifest.spec.priority or 0, self._gang_of(manifest))
         last = self._usage.put((intern(namespace), name), share)
         if last is not None and last != row:
             self._release(last)
@@ -126,17 +112,8 @@ class Inventory:
         for manifest in manifests:
             self.put_pod(manifest)
             keys.add(manifest.key)
-        self.retain_pods(keys)
-
-    def retain_pods(self, keys: Collection[PodKey]) -> None:
-        """Forget all Pods but these, each given by its namespace and name."""
-        for namespace, name in [key for key in self._usage.shares if key not in keys]:
+        for namespace, name in self.pods - keys:
             self.remove_pod(namespace, name)
-
-    def bound(self, gang: GangKey) -> Mapping[PodKey, Place]:
-        """The places of the Pods of a gang that are bound."""
-        shares = self._usage.of_gang(gang)
-        return {key: Place(self._names[share.row], share.role, share.requests) for key, share in shares.items()}
 
     def names(self) -> list[str]:
         """See `Stock.names`."""

@@ -29,7 +29,6 @@ class Metadata(Struct, rename="camel"):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
 
 

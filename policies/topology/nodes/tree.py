@@ -26,7 +26,7 @@ Path = tuple[tuple[Level, str], ...]
 class Count(Struct, frozen=True):
     """The Nodes and accelerators in a domain. total, used, free: accelerators; the last two None if Pods are not known.
 
-    closed: Nodes that accept no new Pods because they are cordoned or not ready.
+    closed: Nodes that accept no new Pods for now; see `Machine.obstacles`.
     """
 
     nodes: int

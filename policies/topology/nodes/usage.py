@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from sys import intern
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,22 +13,24 @@ from policies.topology.nodes.table import Table
 PodKey = tuple[str, str]
 """The namespace and name of a Pod."""
 
+# What is kept for each Pod and each gang is out of the sight of Python's collector of cycles, which would stop the
+# process for tenths of a second. None of it can be in a cycle.
+
 # Many Pods ask for the same, and share one tuple. This many are remembered for that.
 _MOST_SHARED = 10_000
 _NO_SHARES: Mapping[PodKey, Share] = {}
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any. role: its part in that."""
+    """What a Pod takes, and of which row. gang: the one that the Pod belongs to, if any."""
 
     row: int
     requests: Amounts
     priority: int = 0
     gang: GangKey | None = None
-    role: str = ""
 
 
-class _Group(NamedTuple):
+class _Group(Struct, frozen=True, gc=False):
     """The Pods of a gang. key: one object for all of them."""
 
     key: GangKey
@@ -57,8 +57,7 @@ class Usage:
         requests = self._same.setdefault(share.requests, share.requests)
         if len(self._same) > _MOST_SHARED:
             self._same.clear()
-        gang = None if group is None else group.key
-        share = Share(share.row, requests, share.priority, gang, intern(share.role))
+        share = Share(share.row, requests, share.priority, None if group is None else group.key)
         self.shares[key] = share
         if group is not None:
             group.shares[key] = share

@@ -11,6 +11,7 @@ from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.catalog import BUILT_IN
 from policies.topology.nodes.machine import Machine, held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import Branch, Count, best_topology, count, line, natural, path, present, suits, tree
 from policies.topology.topology import Topology, level
 
@@ -103,6 +104,24 @@ def test_machines_know_what_is_held_and_who_is_closed() -> None:
     )
     assert [machine.free for machine in found] == [5, 0, 0]
     assert [machine.used for machine in machines(nodes, None, _GLOBS)] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("labels", "taint", "expected"),
+    [
+        pytest.param({}, None, ((), 5), id="open"),
+        pytest.param({"node.coreweave.cloud/state": "production"}, None, ((), 5), id="production"),
+        pytest.param({"node.coreweave.cloud/state": "triage"}, None, (("in triage",), 0), id="triage"),
+        pytest.param({}, Taint("sunk.coreweave.com/lock", "NoExecute", "true"), (("locked by SUNK",), 0), id="locked"),
+        pytest.param({}, Taint("is_gpu", "PreferNoSchedule", "true"), ((), 5), id="gpu"),
+        pytest.param({}, Taint("dedicated", "NoSchedule"), ((), 5), id="set-apart"),
+    ],
+)
+def test_only_usable_accelerators_are_free(labels: dict[str, str], taint: Taint | None, expected: Any) -> None:
+    """The accelerators of a Node that takes no new Pods for now are not free, and the Node says why."""
+    machine = Machine(Node("n", labels, () if taint is None else (taint,)), 8, 3)
+
+    assert (reasons(machine.obstacles), machine.free) == expected
 
 
 def _machine(name: str, used: int | None = 0, *, closed: bool = False, at: str = "") -> Machine:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.topology.choice.stock import Stock
 from policies.topology.gang.gang import GangKey, Member, Requirement, Toleration
-from policies.topology.nodes.inventory import Inventory, Place
+from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 
 GPU = "nvidia.com/gpu"
@@ -20,10 +20,9 @@ Json = dict[str, Any]
 _TRAIN = GangKey("team", "batch", "Job", "train")
 
 
-def _member_of(pod: PodManifest) -> tuple[GangKey, str] | None:
-    labels = pod.metadata.labels or {}
-    job = labels.get("job")
-    return None if job is None else (GangKey(pod.metadata.namespace, "batch", "Job", job), labels.get("role", ""))
+def _gang_of(pod: PodManifest) -> GangKey | None:
+    job = (pod.metadata.labels or {}).get("job")
+    return None if job is None else GangKey(pod.metadata.namespace, "batch", "Job", job)
 
 
 def _node(name: str, labels: Mapping[str, str] | None = None, *taints: Json, **more: Any) -> NodeManifest:
@@ -56,7 +55,7 @@ def _pod(
 
 
 def _inventory(*objects: NodeManifest | PodManifest) -> Inventory:
-    inventory = Inventory(_member_of)
+    inventory = Inventory(_gang_of)
     for item in objects:
         if isinstance(item, NodeManifest):
             inventory.put_node(item)
@@ -75,7 +74,7 @@ def _free(inventory: Inventory, *which: Any, resource: str = GPU) -> dict[str, i
 
 def test_the_inventory_is_a_stock() -> None:
     """What the choice reads is there."""
-    stock: Stock = Inventory(_member_of)
+    stock: Stock = Inventory(_gang_of)
 
     assert (stock.size, stock.names(), stock.free(GPU).tolist()) == (0, [], [])
 
@@ -132,18 +131,12 @@ def test_lower_priorities_could_be_preempted() -> None:
 
 def test_a_gang_does_not_stand_in_its_own_way() -> None:
     """Without a gang, its own Pods count nothing, and what counts nothing anyway is not left out twice."""
-    leader, worker = _pod("p", "a", 1, 5, job="train", role="leader"), _pod("q", "a", 2, job="train")
+    leader, worker = _pod("p", "a", 1, 5, job="train"), _pod("q", "a", 2, job="train")
     inventory = _inventory(_node("a"), leader, worker, _pod("r", "a", 4, job="b"))
     seen = [_free(inventory, priority, _TRAIN) for priority in (None, 1, 6)]
-    places = dict(inventory.bound(_TRAIN))
     inventory.put_pod(_pod("q", "a", 2))
 
-    assert seen == [{"a": 4}, {"a": 8}, {"a": 8}]
-    assert places == {
-        ("team", "p"): Place("a", "leader", ((GPU, 1), ("pods", 1))),
-        ("team", "q"): Place("a", "", ((GPU, 2), ("pods", 1))),
-    }
-    assert list(inventory.bound(_TRAIN)) == [("team", "p")]
+    assert [*seen, _free(inventory, None, _TRAIN)] == [{"a": 4}, {"a": 8}, {"a": 8}, {"a": 2}]
 
 
 def test_a_list_replaces_what_was_known() -> None:
@@ -326,9 +319,7 @@ def _nodes(draw: st.DrawFn) -> NodeManifest:
 
 @st.composite
 def _pods(draw: st.DrawFn) -> PodManifest:
-    labels: dict[str, str] = draw(
-        st.sampled_from([{}, {"job": "train"}, {"job": "train", "role": "x"}, {"job": "other"}])
-    )
+    labels: dict[str, str] = draw(st.sampled_from([{}, {"job": "train"}, {"job": "other"}]))
     return _pod(
         draw(st.sampled_from("pqrs")),
         draw(st.sampled_from(["", *_NAMES])),
@@ -368,7 +359,6 @@ def _all(inventory: Inventory) -> Any:
         },
         [_by_name(inventory, mask) for member in _MEMBERS for mask in inventory.eligible(member)],
         [_values(inventory, keys) for keys in (("new",), ("new", "old"), ("old",))],
-        dict(inventory.bound(_TRAIN)),
         (sorted(inventory.nodes), sorted(inventory.pods)),
     )
 

@@ -1,0 +1,83 @@
+"""What is promised to a gang and not taken yet: its shares minus the Pods that are bound.
+
+A Pod counts once: it takes from the share of its role, or is promised something by its own record, never both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from policies.topology.gang.account import Account, Seat, Share
+from policies.topology.gang.address import Address
+from policies.topology.gang.gang import GangKey, Member
+from policies.topology.gang.lifetime import Life, end
+from policies.topology.gang.membership import LEADER, WORKER
+from policies.topology.gang.promise import Promise
+
+Places = dict[Address, list[Member]]
+
+
+def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: float) -> Iterator[Promise]:
+    """The promises to a gang, one for each domain. account: of its workload, None if that is promised nothing.
+
+    seats: its Pods. span: seconds for which a promise holds after the last sign of Pods.
+    """
+    shares = _shares(key, account, seats)
+    roles = {share.role for share in shares}
+    if key.part and WORKER in roles and LEADER not in roles:  # leaders are made from the workers' template
+        seats = [replace(seat, role=WORKER) for seat in seats]
+    life = account.life if account is not None and shares else Life(0.0)
+    if key.part:
+        life = replace(life, start=0.0)  # a replica begins with its leader
+    until = end(life, (seat.sign for seat in seats if seat.state != "done"), span)
+    yield from _promises(key, _left(shares, seats), until)
+    alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles]
+    yield from _promises(key, _own(alone), end(Life(0.0), (seat.sign for seat in alone), span))
+
+
+def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tuple[Share, ...]:
+    """The shares of a workload with their domains. All Pods of a replica are promised that of its leader."""
+    if account is None or not key.part:
+        return () if account is None else tuple(share for share in account.shares if share.address)
+    leaders = (seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None)
+    address: Address = next(leaders, ())
+    return tuple(replace(share, address=address) for share in account.shares) if address else ()
+
+
+def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
+    """By domain, the members with the Pods that are not bound yet.
+
+    Shares of one role are served in turn, and so are those of a workload by Pods whose role is not known.
+    """
+    bound = Counter(seat.role for seat in seats if seat.state == "bound")
+    done = Counter(seat.role for seat in seats if seat.state == "done")
+    places: Places = {}
+    for share in shares:
+        due = share.member.count
+        if share.total is not None:
+            due = max(0, min(due, share.total - max(done[share.role], share.done)))
+        taken = 0
+        for role in dict.fromkeys((share.role, "")):
+            part = min(due - taken, bound[role])
+            bound[role] -= part
+            taken += part
+        if due > taken:
+            places.setdefault(share.address, []).append(replace(share.member, count=due - taken))
+    return places
+
+
+def _own(seats: Iterable[Seat]) -> Places:
+    """By domain, the Pods that are promised something by their own records, equal ones together."""
+    alike = Counter(seat.own for seat in seats if seat.own is not None)
+    places: Places = {}
+    for (address, member), count in alike.items():
+        places.setdefault(address, []).append(replace(member, count=count))
+    return places
+
+
+def _promises(key: GangKey, places: Places, until: float) -> Iterator[Promise]:
+    for address, members in sorted(places.items(), key=repr):
+        yield Promise(key, address, tuple(sorted(members, key=repr)), until)

@@ -1,0 +1,258 @@
+"""The ledger: promises are read back from records that are true, and end as Pods are bound or time passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from support.builders import FACTS
+from support.gangs import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
+
+from policies.topology.affinity import RECORD
+from policies.topology.gang.demand import Cluster, member
+from policies.topology.gang.gang import Gang, GangKey, Member
+from policies.topology.gang.promise import Promise
+
+_LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
+
+
+def _member(path: str, count: int, template: dict[str, Any]) -> Member:
+    demand = member(template, path, count, Cluster(FACTS))
+    assert isinstance(demand, Member)
+    return demand
+
+
+def test_a_new_job() -> None:
+    """A Job that was placed is promised room for all of its Pods, in its domain and for ten minutes."""
+    template, _ = placed("spec.template")
+    expected = Promise(GangKey("ns", "batch", "Job", "a"), RACK, (_member("spec.template", 4, template),), START + 600)
+
+    assert ledger(job()).promises(START) == [expected]
+
+
+def test_bound_pods_are_not_promised() -> None:
+    """What is bound is no longer promised, and with the last Pod the promise is gone."""
+    made = ledger(job())
+    seen = [counts(made)]
+    for number in range(4):
+        made.put_pod(pod(f"a-{number}", node=""))
+        made.put_pod(pod(f"a-{number}"))
+        seen.append(counts(made))
+
+    assert seen == [{"spec.template": left} for left in (4, 3, 2, 1)] + [{}]
+
+
+def test_a_pod_that_is_replaced() -> None:
+    """A Pod that failed or was deleted is promised its room again, as long as one may come for it."""
+    made = ledger(job(), *(pod(f"a-{number}", created=500) for number in range(4)))
+    made.put_pod(pod("a-0", created=500, status={"phase": "Failed"}))
+    made.remove_pod(pod("a-1"))
+
+    assert [counts(made, after) for after in (501, 1099, 1101)] == [{"spec.template": 2}, {"spec.template": 2}, {}]
+
+
+def test_success_is_not_promised_again() -> None:
+    """A Pod that has succeeded gets no successor unless more completions are due."""
+    done = [pod(f"a-{number}", status={"phase": "Succeeded"}) for number in range(3)]
+    queue, told = job(spec={"parallelism": 2, "completions": 4}), job(status={"succeeded": 3})
+
+    assert counts(ledger(job(), *done)) == counts(ledger(queue, *done)) == {"spec.template": 1}
+    assert counts(ledger(told)) == counts(ledger(told, *done)) == {"spec.template": 1}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"spec": {"suspend": True}},
+        {"status": {"conditions": [{"type": "Complete", "status": "True"}]}},
+        {"status": {"conditions": [{"type": "Failed", "status": "True"}]}},
+        {"metadata": {"deletionTimestamp": "now"}},
+    ],
+    ids=["suspended", "complete", "failed", "deleted"],
+)
+def test_no_more_pods(more: dict[str, Any]) -> None:
+    """A workload that gets no Pods is promised nothing, also if it was promised something before."""
+    assert counts(ledger(job(), job(**more))) == {}
+
+
+def test_resume() -> None:
+    """The time of a resumed Job begins anew."""
+    resumed = {"conditions": [{"type": "Suspended", "status": "False", "lastTransitionTime": at(5000)}]}
+
+    assert [counts(ledger(job(status=resumed)), after) for after in (5001, 5601)] == [{"spec.template": 4}, {}]
+
+
+def test_removal() -> None:
+    """A workload that was deleted, or is not in a new list, is promised nothing."""
+    removed, replaced = ledger(job("a"), job("b")), ledger(job("a"), job("b"))
+    removed.remove(job("a"))
+    replaced.replace(("batch", "Job"), [{key: job("b")[key] for key in ("metadata", "spec")}])
+
+    assert removed.promises(START) == replaced.promises(START) == ledger(job("b")).promises(START)
+
+
+def test_pods_of_a_new_list() -> None:
+    """A Pod that is not in a new list is not bound."""
+    made = ledger(job(), pod("a-0"), pod("a-1"))
+    made.replace(("", "Pod"), [pod("a-1")])
+
+    assert counts(made) == {"spec.template": 3}
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda obj: obj["spec"]["template"]["spec"].pop("affinity"),
+        lambda obj: obj["metadata"].update(annotations=placed("spec.template", "13")[1]),
+        lambda obj: obj["metadata"].update(annotations={RECORD: '{"spec.template":{"domain":[[0,["rack"],["12"]]]}}'}),
+        lambda obj: obj["metadata"].update(annotations={RECORD: "{"}),
+        lambda obj: obj["metadata"].update(annotations=placed("spec.other")[1]),
+    ],
+    ids=["terms removed", "another rack", "no address", "broken", "another path"],
+)
+def test_forged_records(forge: Any) -> None:
+    """A record that the template's terms do not bear out promises nothing."""
+    obj = job()
+    forge(obj)
+
+    assert counts(ledger(obj)) == {}
+
+
+def test_roles() -> None:
+    """Pods take from the share of their own template."""
+    template, annotations = placed("spec.replicatedJobs[1].template.spec.template")
+    jobs = [
+        {"name": "driver", "template": {"spec": {"template": {"spec": {"containers": CONTAINERS}}}}},
+        {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": template}}},
+    ]
+    labels = {f"{_JOBSET}jobset-name": "s"}
+    made = ledger(
+        workload("jobset.x-k8s.io/v1alpha2/JobSet", "s", {"replicatedJobs": jobs}, annotations),
+        pod("s-d", "batch/v1/Job/s-d", metadata={"labels": {**labels, f"{_JOBSET}replicatedjob-name": "driver"}}),
+        pod("s-w", "batch/v1/Job/s-w", metadata={"labels": {**labels, f"{_JOBSET}replicatedjob-name": "workers"}}),
+    )
+
+    assert counts(made) == {"spec.replicatedJobs[1].template.spec.template": 3}
+
+
+def test_what_stands_between() -> None:
+    """Pods of a RayCluster that a RayJob made take from what the RayJob is promised, whichever is seen first."""
+    path = "spec.rayClusterSpec.workerGroupSpecs[0].template"
+    template, annotations = placed(path)
+    groups = {"workerGroupSpecs": [{"groupName": "g", "replicas": 3, "template": template}]}
+    whole = workload("ray.io/v1/RayJob", "r", {"rayClusterSpec": groups}, annotations)
+    controller = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "controller": True}
+    cluster = workload("ray.io/v1/RayCluster", "r-x", groups, annotations, metadata={"ownerReferences": [controller]})
+    worker = pod("w", "ray.io/v1/RayCluster/r-x", metadata={"labels": {"ray.io/cluster": "r-x", "ray.io/group": "g"}})
+
+    assert [counts(ledger(*seen)) for seen in ((whole, cluster, worker), (worker, cluster, whole))] == [{path: 2}] * 2
+
+
+def test_ordered_pods() -> None:
+    """The next Pods of a StatefulSet are promised their room while one starts, for an hour at most."""
+    template, annotations = placed("spec.template")
+    spec = {"replicas": 3, "podManagementPolicy": "OrderedReady", "template": template}
+    slow = workload("apps/v1/StatefulSet", "a", spec, annotations)
+    first = pod("a-0", "apps/v1/StatefulSet/a", spec=template["spec"])
+    ready = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(3000)}]}
+    starting, started = ledger(slow, first), ledger(slow, {**first, "status": ready})
+
+    assert [counts(starting, after) for after in (3599, 3601)] == [{"spec.template": 2}, {}]
+    assert [counts(started, after) for after in (3599, 3601)] == [{"spec.template": 2}, {}]
+
+
+def test_a_new_place() -> None:
+    """Pods where a Deployment was placed before take nothing from what it is promised where it is placed now."""
+    owner, labels = "apps/v1/ReplicaSet/d-1", {"pod-template-hash": "1"}
+    (here, annotations), (there, _) = placed("spec.template"), placed("spec.template", "13")
+    old, new = (
+        pod(name, owner, metadata={"labels": labels}, spec=template["spec"])
+        for name, template in (("old", there), ("new", here))
+    )
+    deployment = workload("apps/v1/Deployment", "d", {"replicas": 2, "template": here}, annotations)
+
+    assert counts(ledger(deployment, old)) == {"spec.template": 2}
+    assert counts(ledger(deployment, old, new)) == {"spec.template": 1}
+
+    old["spec"] = {"nodeName": "n"}  # only a part of it is told
+    assert counts(ledger(deployment, old)) == {"spec.template": 1}
+
+
+def _replica(size: int, *, leads: bool) -> dict[str, Any]:
+    plain = {"spec": {"containers": CONTAINERS}}
+    templates = {"workerTemplate": plain, **({"leaderTemplate": plain} if leads else {})}
+    spec = {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": size, **templates}}
+    return workload("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "l", spec, {})
+
+
+def _leader(index: int, node: str = "") -> dict[str, Any]:
+    template, annotations = placed("")
+    labels = {f"{_LWS}name": "l", f"{_LWS}worker-index": "0", f"{_LWS}group-index": str(index)}
+    more = {"annotations": {**annotations, f"{_LWS}size": "99"}, "labels": labels}
+    return pod(f"l-{index}", "apps/v1/StatefulSet/l", node=node, metadata=more, spec=template["spec"])
+
+
+@pytest.mark.parametrize(("leads", "paths"), [(True, {"leader": 1, "worker": 3}), (False, {"worker": 4})])
+def test_replicas(leads: bool, paths: dict[str, int]) -> None:  # noqa: FBT001
+    """Each replica of a LeaderWorkerSet is promised its whole size where its leader was placed."""
+    labels = {f"{_LWS}name": "l", f"{_LWS}group-index": "1"}
+    worker = pod("l-1-1", "apps/v1/StatefulSet/l-1", metadata={"labels": labels})
+    made = ledger(_replica(4, leads=leads), _leader(1))
+    seen = [made.promises(START)]
+    made.put_pod(_leader(1, node="n"))
+    made.put_pod(worker)
+    seen.append(made.promises(START))
+    key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
+    left = [
+        [
+            (
+                promise.key,
+                promise.address,
+                {d.path.rpartition(".")[2].removesuffix("Template"): d.count for d in promise.members},
+            )
+            for promise in promises
+        ]
+        for promises in seen
+    ]
+
+    assert left == [[(key, RACK, paths)], [(key, RACK, {"worker": 2})]]
+
+
+def test_replica_of_an_unknown_set() -> None:
+    """A leader is promised room for itself alone, as anybody can write the size of a replica on a Pod."""
+    assert counts(ledger(_leader(1))) == {"": 1}
+
+
+def test_whole_replica() -> None:
+    """At the creation of a leader, its gang gets the workers that the LeaderWorkerSet says."""
+    key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
+    leader = Member("", 4, (("pods", 1),))
+    gang = Gang(key, "t", (), (leader,), 0)
+    plain = {"spec": {"containers": CONTAINERS}}
+    workers = _member("spec.leaderWorkerTemplate.workerTemplate", 3, plain)
+
+    assert ledger(_replica(4, leads=True)).whole(gang) == replace(gang, members=(replace(leader, count=1), workers))
+    assert ledger(_replica(4, leads=False)).whole(gang) == ledger().whole(gang) == gang
+
+
+def test_pods_with_their_own_record() -> None:
+    """A Pod that was placed by itself is promised its room until it is bound; if its workload has it, nothing more."""
+    template, annotations = placed("")
+    alone, of_a_job = (
+        pod(name, controller, node="", metadata={"annotations": annotations}, spec=template["spec"])
+        for name, controller in (("p", ""), ("a-0", "batch/v1/Job/a"))
+    )
+
+    assert counts(ledger(alone)) == {"": 1}
+    assert counts(ledger(alone, pod("p", ""))) == {}
+    assert counts(ledger(of_a_job)) == {"": 1}
+    assert counts(ledger(of_a_job, job())) == {"spec.template": 4}
+
+
+def test_patterns_have_no_pods() -> None:
+    """A CronJob is promised nothing: its Pods come at their time."""
+    template, annotations = placed("spec.jobTemplate.spec.template")
+    spec = {"jobTemplate": {"spec": {"template": template}}}
+
+    assert counts(ledger(workload("batch/v1/CronJob", "c", spec, annotations))) == {}

@@ -1,0 +1,87 @@
+"""Workloads that were placed, their Pods, and the ledger that reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+from support.builders import FACTS, WORKLOADS
+
+from policies.engine.match import SelectorRequirement
+from policies.topology.affinity import RECORD, with_terms, write_record
+from policies.topology.gang.address import Step
+from policies.topology.gang.demand import Cluster
+from policies.topology.gang.ledger import Ledger
+
+START = 1_800_000_000.0
+RACK = (Step(1, ("rack",), ("12",)),)
+CONTAINERS = [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]
+
+
+def at(seconds: float) -> str:
+    """A time as the API server writes it, in seconds after START."""
+    return datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def placed(path: str, rack: str = "12") -> tuple[dict[str, Any], dict[str, str]]:
+    """A template whose Pods are kept in a rack, and the annotation that records it."""
+    affinity, entry = with_terms(None, [(SelectorRequirement("rack", "In", (rack,)),)], [])
+    domain = (Step(1, ("rack",), (rack,)),)
+    return (
+        {"spec": {"containers": CONTAINERS, "affinity": affinity}},
+        {RECORD: write_record({path: replace(entry, domain=domain)})[0]},
+    )
+
+
+def workload(kind: str, name: str, spec: dict[str, Any], annotations: dict[str, str], **more: Any) -> dict[str, Any]:
+    """A workload that was created at START; `kind` as apiVersion/kind."""
+    version, _, short = kind.rpartition("/")
+    metadata = {"namespace": "ns", "name": name, "creationTimestamp": at(0), "annotations": annotations}
+    return {
+        "apiVersion": version,
+        "kind": short,
+        "metadata": {**metadata, **more.pop("metadata", {})},
+        "spec": spec,
+        **more,
+    }
+
+
+def job(name: str = "a", pods: int = 4, **more: Any) -> dict[str, Any]:
+    """A placed Job."""
+    template, annotations = placed("spec.template")
+    spec = {"parallelism": pods, "completions": pods, "template": template, **more.pop("spec", {})}
+    return workload("batch/v1/Job", name, spec, annotations, **more)
+
+
+def pod(
+    name: str, owner: str = "batch/v1/Job/a", *, node: str = "n", created: float = 0, **more: Any
+) -> dict[str, Any]:
+    """A Pod of a workload, bound unless `node` is empty."""
+    version, kind, controller = owner.rsplit("/", 2) if owner else ("", "", "")
+    metadata: dict[str, Any] = {
+        "namespace": "ns",
+        "name": name,
+        "creationTimestamp": at(created),
+        **more.pop("metadata", {}),
+    }
+    if owner:
+        metadata["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": controller, "controller": True}]
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": [], **more.pop("spec", {})}, **more}
+
+
+def ledger(*objects: dict[str, Any]) -> Ledger:
+    """A ledger that has seen workloads and Pods in their order."""
+    made = Ledger(WORKLOADS, Cluster(FACTS))
+    for obj in objects:
+        if "kind" in obj:
+            made.put(obj)
+        else:
+            made.put_pod(obj)
+    return made
+
+
+def counts(made: Ledger, after: float = 1) -> dict[str, int]:
+    """The Pods that are promised some seconds after START by the paths of their templates."""
+    promises = made.promises(START + after)
+    return {demand.path: demand.count for promise in promises for demand in promise.members}

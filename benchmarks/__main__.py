@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, some fifteen minutes long."""
+"""`python -m benchmarks`: everything in one run, about half an hour long."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class Simulation(Struct):
         pod.bound = True
         superpod = f"{labels[f'{BACKEND}/fabric']}/{labels[f'{BACKEND}/superpod']}"
         pod.stay.bindings.append(Binding(now, labels[RACK], superpod, node))
-        made = gangs_pod(pod.name, node, gpus)
+        made = _pod(pod.name, node, gpus)
         self.inventory.put_pod(convert(made, PodManifest))
 
     def _end(self, stay: Stay, now: float) -> None:
@@ -153,11 +153,11 @@ def _key(name: str) -> GangKey:
     return GangKey("stream", "batch", "Job", name)
 
 
-def _member_of(pod: PodManifest) -> tuple[GangKey, str]:
-    return _key(pod.key[1].rpartition("-")[0]), "spec.template"
+def _member_of(pod: PodManifest) -> GangKey:
+    return _key(pod.key[1].rpartition("-")[0])
 
 
-def gangs_pod(name: str, node: str, gpus: int) -> manifests.Manifest:
+def _pod(name: str, node: str, gpus: int) -> manifests.Manifest:
     """Return a bound Pod."""
     containers = [{"name": "main", "resources": {"requests": {GPU: str(gpus)}}}]
     return {

@@ -17,6 +17,7 @@ from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
+from webhook.cluster.replicas.scheduling import SchedulingProbe
 from webhook.cluster.replicas.waitingpods import WaitingPods
 from webhook.cluster.watches.ages import WatchAges
 from webhook.cluster.watches.cluster import Followed, follow
@@ -192,6 +193,8 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     run(stack, "waiting Pods", waiting.run())
     writers = LabelWriters(facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
     run(stack, "label writers", writers.run())
+    probe = SchedulingProbe(facts.api, lambda: parts.settings, lambda: leadership.leading)
+    run(stack, "workload scheduling", probe.run())
 
 
 class _NoParameters:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +36,9 @@ from webhook.tls.trust import trusted
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
+    from webhook.cluster.api.client import Connection
     from webhook.cluster.facts.facts import ClusterFacts
+    from webhook.cluster.facts.scheduling import Ask
     from webhook.cluster.inventory.inventory import ClusterInventory
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.watches.cluster import Followed
@@ -324,14 +327,25 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
+    api = await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
     return follow(
-        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account),
+        api,
         nodes=rules.follows_nodes(settings),
         topologies=rules.follows_topologies(settings),
         maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
         workloads=rules.topology_options(settings).workloads,
+        support=_support(api, settings) if rules.schedules_workloads(settings) else None,
     )
+
+
+def _support(api: Connection, settings: Settings) -> Ask:
+    """Asks what the cluster does about topology constraints: by a dry run, or what `manage` found out by one."""
+    from webhook.cluster.facts import scheduling  # noqa: PLC0415 - for clusters only
+
+    if settings.manage.apart:
+        return partial(scheduling.published, api, settings.registration.name)
+    return partial(scheduling.probed, api, settings.cluster.namespace)
 
 
 def _served(parts: _Parts) -> Served:

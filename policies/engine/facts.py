@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from policies.engine.lookup import FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
 from policies.engine.timelimit import Expired
+from policies.topology.choice.choice import Choice, ChoiceKey
 
 if TYPE_CHECKING:
     from typing import Self
@@ -178,7 +179,7 @@ class StaticFacts(Facts, frozen=True):
     """Facts that are given in advance, on a command line or by a test.
 
     namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
-    checks; None if nothing can answer them.
+    checks; None if nothing can answer them. chooser: chooses domains for gangs; None if there is no inventory.
     """
 
     as_of: date
@@ -191,6 +192,7 @@ class StaticFacts(Facts, frozen=True):
     whole_namespaces: Mapping[str, JsonObject] = {}
     cluster_topologies: tuple[Topology, ...] = ()
     naming: Mapping[str, References] = {}
+    chooser: Callable[[ChoiceKey], tuple[Choice, ...]] | None = None
 
     def known(self, key: Key[Any]) -> Any:
         """The given value, or the one that applies without a cluster."""
@@ -199,6 +201,8 @@ class StaticFacts(Facts, frozen=True):
             return _GivenNamespace(labels, name=key.name, given=self.whole_namespaces.get(key.name) or {})
         if isinstance(key, ReferencesKey):
             return self.naming.get(key.topology, NO_REFERENCES)
+        if isinstance(key, ChoiceKey) and self.chooser is not None:
+            return self.chooser(key)
         return key.without_cluster()
 
     def answer(self, check: Check) -> CheckAnswer:

@@ -1,4 +1,4 @@
-"""Adds terms to node affinity, records them, and removes recorded terms again.
+"""Adds terms to affinity, records them, and removes recorded terms again.
 
 Node affinity is `spec.affinity.nodeAffinity` of a Pod. Malformed affinity is left to the API server, which refuses it.
 The record is an annotation of the object with the templates. It is JSON by the template's path and holds each term that
@@ -20,6 +20,7 @@ from policies.engine.request import JsonObject
 from policies.topology import term
 from policies.topology.gang.address import Address
 from policies.topology.term import Term
+from policies.topology.way.podaffinity import APART, POD_AFFINITY, Together, with_together, without_together
 
 RECORD = "cks-admission.dev/topology"
 NODE_AFFINITY = "nodeAffinity"
@@ -43,7 +44,9 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     """The terms that were written into one template. created: the outermost map that had to be created for them.
 
     earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them. domain:
-    the chosen domain that the terms stand for: the nearest that holds the whole gang.
+    the chosen domain that the terms stand for: the nearest that holds the whole gang. together: Pod affinity that was
+    written. scheduling: the node label key of the constraint for Kubernetes' own workload scheduling. annotations: with
+    their values, of the template.
     """
 
     required: tuple[Replacement, ...] = ()
@@ -51,6 +54,14 @@ class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     created: Created = ""
     earlier: tuple[RecordEntry, ...] = ()
     domain: Address = ()
+    together: Together = APART
+    scheduling: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether something that was written keeps the Pods together, or makes others do so."""
+        return bool(self.domain or self.together != APART or self.scheduling or self.annotations)
 
 
 NOTHING = RecordEntry()
@@ -102,7 +113,7 @@ def _encoded(entries: Record) -> str:
 def remembering(entry: RecordEntry, last: RecordEntry) -> RecordEntry:
     """The entry, with the last one and those before it in `earlier`."""
     former = (replace(last, earlier=()), *last.earlier)
-    return replace(entry, earlier=tuple(past for past in former if past not in (entry, NOTHING))[:REMEMBERED])
+    return replace(entry, earlier=tuple(past for past in former if past != entry and _size(past))[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, RecordEntry]:
@@ -138,6 +149,7 @@ def without_terms(affinity: Any, entry: RecordEntry) -> Any:
     """
     if entry == NOTHING:
         return affinity
+    affinity = without_together(affinity, entry.together)
     present = _present(affinity)
     complete = [written for written in (entry, *entry.earlier[:REMEMBERED]) if _has_all(present, written)]
     return _without(affinity, max(complete, key=_size, default=entry))
@@ -190,15 +202,24 @@ def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
     return affinity if affinity is None or node_affinity(affinity) == {} else rest
 
 
+def _part(affinity: Any, key: str) -> Any:
+    return affinity.get(key) if isinstance(affinity, dict) else None
+
+
 def node_affinity(affinity: Any) -> JsonObject | None:
     """The node affinity in `spec.affinity`; empty if absent, None if malformed."""
     node = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
     return {} if node is None else node if isinstance(node, dict) else None
 
 
+def restored(own: Any, earlier: Any, entry: RecordEntry) -> Any:
+    """The user's own affinity with what was written into an earlier version of it, as the entry of that one says."""
+    return with_together(with_node_affinity(own, node_affinity(earlier)), entry.together)[0]
+
+
 def are_alike(first: Any, second: Any) -> bool:
-    """Whether two affinities have the same node affinity."""
-    return node_affinity(first) == node_affinity(second)
+    """Whether two affinities have the same node affinity and Pod affinity."""
+    return node_affinity(first) == node_affinity(second) and _part(first, POD_AFFINITY) == _part(second, POD_AFFINITY)
 
 
 def selector_terms(affinity: Any) -> list[Any]:

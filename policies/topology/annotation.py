@@ -173,21 +173,23 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: R
             holders = [(location, value), *((place, job) for place, job in jobs if isinstance(job, dict))]
             if location:
                 holders.append(((), obj))
-            annotations = _annotations(holders)
+            entry = record.get(render(location), NOTHING)
+            annotations = _annotations(holders, entry)
             own = [place for place, _ in holders[:2] if place or not location]
             yield Template(
                 location, value, annotations,
                 any(annotation is not None and annotation.holder in own for annotation in annotations.all),
-                schedulers.reader(obj, value), record.get(render(location), NOTHING),
+                schedulers.reader(obj, value), entry,
             )  # fmt: skip
 
 
-def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:
-    """For each key, the annotation on the nearest holder."""
+def _annotations(holders: Sequence[tuple[Location, JsonObject]], entry: RecordEntry) -> Annotations:
+    """For each key, the annotation on the nearest holder, but for those that were written into the template."""
+    template = holders[0][0]
     nearest = {
         key: Annotation(value, place, key)
         for place, holder in reversed(holders)
         for key, value in mapping(mapping(holder, "metadata"), "annotations").items()
-        if key in ANNOTATIONS
+        if key in ANNOTATIONS and not (place == template and (key, value) in entry.annotations)
     }
     return Annotations(*map(nearest.get, ANNOTATIONS))

@@ -7,13 +7,13 @@ that an update allows, the validation of each kind in Kubernetes and in the proj
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 from msgspec import UNSET
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import NO_MUTATION, Mutation
+from policies.engine.rule import NO_MUTATION, Mutation, MutationRefusedError
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
 from policies.objects.accelerator import READS as ACCELERATOR_READS
@@ -24,22 +24,32 @@ from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, require
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
+from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
-from policies.topology.translation import Translation, translate, translations
+from policies.topology.translation import Translation, is_due, may_change, translate, translations
+from policies.topology.way import copies, ladder, workload
+from policies.topology.way.assignment import NO_PLAN, Edit, Plan
+from policies.topology.way.podaffinity import POD_AFFINITY
+from policies.topology.way.scene import Scene
 
 __all__ = ["RULE", "TopologyPlacement", "reads"]
 
 _POD = (
     *("metadata.annotations", "metadata.labels"),
-    *("spec.affinity", "spec.nodeSelector", "spec.schedulerName"),
-    *(f"spec.{path}" for path in ACCELERATOR_READS),
+    *(f"spec.{name}" for name in ("affinity", "nodeName", "nodeSelector", "schedulerName", "tolerations")),
+    *(f"spec.{name}" for name in ("overhead", "preemptionPolicy", "priority", "priorityClassName", "resources")),
+    "spec.schedulingGroup",
+    *(f"spec.{path}" for path in (*ACCELERATOR_READS, "initContainers[*].restartPolicy")),
 )
-_WORKLOAD = ("spec.suspend", "spec.parallelism", "spec.completions")
+_WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling")
+# What says beside or above a template how many Pods there are of it.
+_COUNTS = (
+    *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
+    *("parallelism", "replicas", "size", "suspend"),
+)
 _RECORD = ("metadata", "annotations", RECORD)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
 _FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
-Edit = tuple[Location, Any]
-"""A location and its new value; UNSET removes the value there."""
 
 
 def reads(rows: Sequence[Workload]) -> frozenset[str]:
@@ -48,7 +58,22 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
     for row in rows:
         paths |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
         paths |= {".".join(part for part in (render(t), path) if part) for t in row.templates for path in _POD}
+        above = {t[:depth] for t in row.templates for depth in range(1, len(t)) if isinstance(t[depth], str)}
+        paths |= {f"{render(holder)}.{field}" for holder in above for field in _COUNTS}
     return frozenset(paths)
+
+
+class Explained(NamedTuple):
+    """The constraints of an object's templates, and the plan for them; no plan if the object is refused."""
+
+    constraints: tuple[Constraint, ...]
+    plan: Plan
+
+    @property
+    def translations(self) -> Iterator[tuple[Constraint, Translation]]:
+        """Each constraint with the translation of its template."""
+        for constraint in self.constraints:
+            yield constraint, translate(constraint, self.plan.assignments.get(constraint.template.path))
 
 
 class TopologyPlacement:
@@ -68,13 +93,20 @@ class TopologyPlacement:
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Write the node affinity for the annotations, and the record of it, or remove both again."""
+        if request.kind.group_kind == podgroup.KIND:
+            return podgroup.mutate(request, facts)
         obj = request.object
         submission = read(request, self.catalog(facts), self.options, facts)
         if obj is None or submission is None:
             return NO_MUTATION
         warnings = [_BROKEN_RECORD] if submission.now.record is None else []
-        made = list(translations(submission))
-        edits = [edit for translation in made for edit in _affinity(translation)]
+        scene = Scene(request, submission, self.options, facts)
+        plan = _plan(scene)
+        made = list(translations(scene, plan))
+        warnings += plan.warnings
+        edits = [*plan.edits, *workload.restored(scene)]
+        for translation in made:
+            edits += (*_affinity(translation), *copies.edits(translation.template, translation.entry))
         edits += _names(submission, request)
         if made or warnings:
             text, lost = _record(submission, made)
@@ -114,26 +146,36 @@ class TopologyPlacement:
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
         return list(dict.fromkeys(violations))
 
-    def explain(self, request: AdmissionRequest, facts: Facts) -> list[tuple[Constraint, Translation]]:
-        """The constraint of each template of a new object, and its translation."""
+    def explain(self, request: AdmissionRequest, facts: Facts) -> Explained:
+        """The constraint of each template of a new object, with what it gets. Raises Missing or FactUnavailable."""
         submission = read(request, self.catalog(facts), self.options, facts)
-        constraints = () if submission is None else submission.constraints
-        return [(constraint, translate(constraint)) for constraint in constraints]
+        if submission is None:
+            return Explained((), NO_PLAN)
+        try:
+            plan = _plan(Scene(request, submission, self.options, facts))
+        except MutationRefusedError:
+            plan = NO_PLAN  # the answer to the request has the refusal
+        return Explained(submission.constraints, plan)
 
     def _without_effect(self, constraint: Constraint, submission: Submission, kind: str) -> Iterator[Violation]:
         """Violations for a placement that was changed too late to have an effect, or that is not in the affinity."""
         if constraint.reader or not constraint.is_usable:
             return
         template, earlier, topology = constraint.template, constraint.earlier, constraint.topology
-        if earlier is not None and not submission.may_change:
+        if earlier is not None and not may_change(constraint, submission):
             # A default from the configuration is no change by the user, so only the template's annotations count.
             now, before = template.annotations, earlier.annotations
-            if before.values != now.values and not are_alike(translate(constraint).affinity, earlier.affinity):
+            is_same = constraint.is_same or are_alike(translate(constraint).affinity, earlier.affinity)
+            if before.values != now.values and not is_same:
                 yield refusal.fixed(kind, now, before)
                 return
         required = constraint.required
         if topology is None or required is None or constraint.obstacle == NO_ACCELERATOR:
             return
+        if submission.is_suspended and constraint.requires_level:
+            return  # its domain is chosen when it is resumed
+        if template.entry.annotations and constraint.requires_level:
+            return  # its Pods are placed when they are created, or by another scheduler
         if constraint.obstacle != TOO_LARGE and requires(template.affinity, constraint.terms):
             return
         placement = required.called(topology)
@@ -141,6 +183,11 @@ class TopologyPlacement:
             yield refusal.unapplied(template, placement, constraint.obstacle)
         else:
             yield warning.unapplied(constraint, placement)
+
+
+def _plan(scene: Scene) -> Plan:
+    """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
+    return ladder.plan([constraint for constraint in scene.submission.constraints if is_due(constraint, scene)], scene)
 
 
 def _affinity(translation: Translation) -> Iterator[Edit]:
@@ -153,7 +200,9 @@ def _affinity(translation: Translation) -> Iterator[Edit]:
     elif translation.template.affinity is None:
         yield at, affinity
     else:
-        yield (*at, NODE_AFFINITY), affinity.get(NODE_AFFINITY, UNSET)
+        for key in (NODE_AFFINITY, POD_AFFINITY):
+            if affinity.get(key) != translation.template.affinity.get(key):
+                yield (*at, key), affinity.get(key, UNSET)
 
 
 def _names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:

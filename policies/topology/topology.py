@@ -120,6 +120,12 @@ class Topology:
         """The position of a level; 0 is the farthest."""
         return self._positions[level.keys[0]]
 
+    @property
+    def lowest(self) -> Level:
+        """The nearest level whose domains hold several Nodes; the last one if there is no such level."""
+        several = [level for level in self.levels if HOSTNAME not in level.keys]
+        return several[-1] if several else self.levels[-1]
+
     def below(self, level: Level | None) -> tuple[Level, ...]:
         """The levels that are nearer than a level; all levels for None."""
         return self.levels[0 if level is None else self.position(level) + 1 :]

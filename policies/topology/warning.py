@@ -65,11 +65,6 @@ def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedu
     name, scheduler = topology.called(required.level), constraint.template.scheduler
     if schedulers.ignores_affinity(scheduler):
         yield as_warning(f"required {quote(name)} has no effect: the scheduler {scheduler} ignores node affinity")
-    elif not required.domains[-1].values:
-        yield as_warning(
-            f"required {quote(name)} keeps Pods on Nodes that have a {name}, not in one; "
-            f"name the domain or use a gang scheduler{_where(annotations.required)}"
-        )
 
 
 def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:

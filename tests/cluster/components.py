@@ -42,6 +42,10 @@ class Layout:
     """The users whose requests are audited: those that change something, and of others than the admin all."""
     presents_certificate: bool = False
     """Whether the API server shows webhooks a client certificate."""
+    gates: Sequence[str] = ()
+    """Feature gates that are on in the API server, the controllers and the scheduler."""
+    apis: Sequence[str] = ()
+    """Versions of APIs that are off by default and served here, such as scheduling.k8s.io/v1alpha2."""
 
     @property
     def server(self) -> str:
@@ -94,6 +98,8 @@ def kube_apiserver(layout: Layout) -> list[str]:
         f"--audit-log-path={layout.audit_log}",
         f"--audit-policy-file={_audit_policy(layout)}",
         *([f"--admission-control-config-file={_credentials(layout)}"] if layout.presents_certificate else []),
+        *([f"--runtime-config={','.join(f'{api}=true' for api in layout.apis)}"] if layout.apis else []),
+        *_gates(layout),
     ]
 
 
@@ -147,6 +153,7 @@ def kube_controller_manager(layout: Layout) -> list[str]:
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         f"--flex-volume-plugin-dir={layout.directory / 'flexvolume'}",  # it would make one in /usr/libexec
+        *_gates(layout),
     ]
 
 
@@ -158,6 +165,7 @@ def kube_scheduler(layout: Layout) -> list[str]:
         f"--kubeconfig={layout.kubeconfigs[name]}",
         *_serving(layout, name),
         "--leader-elect=false",
+        *_gates(layout),
     ]
 
 
@@ -184,3 +192,7 @@ def _serving(layout: Layout, name: str) -> list[str]:
         f"--tls-private-key-file={key}",
         f"--cert-dir={layout.directory}",
     ]
+
+
+def _gates(layout: Layout) -> list[str]:
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in layout.gates)}"] if layout.gates else []

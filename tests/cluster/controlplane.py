@@ -49,14 +49,23 @@ class ControlPlane:
     objects: Objects
     """What is in it, read and written without kubectl."""
 
-    def __init__(self, tools: Path, *, audited: Sequence[str] = ("admin",), presents_certificate: bool = False) -> None:
+    def __init__(
+        self,
+        tools: Path,
+        *,
+        audited: Sequence[str] = ("admin",),
+        presents_certificate: bool = False,
+        gates: Sequence[str] = (),
+        apis: Sequence[str] = (),
+    ) -> None:
         """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet.
 
-        audited, presents_certificate: as in components.Layout.
+        audited, presents_certificate, gates, apis: as in components.Layout.
         """
         self._tools = tools
         self._audited = audited
         self._presents_certificate = presents_certificate
+        self._gates, self._apis = gates, apis
         self._stack = ExitStack()
         self._components: dict[str, Component] = {}
         self._kubeconfigs: dict[str, Path] = {}
@@ -221,6 +230,8 @@ class ControlPlane:
             self._kubeconfigs,
             self._audited,
             self._presents_certificate,
+            self._gates,
+            self._apis,
         )
         self._audit_log = layout.audit_log
         self._ports = layout.ports

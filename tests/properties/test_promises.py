@@ -8,7 +8,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.gangs import START, counts, job, ledger, placed, pod
+from support.builders import WORKLOADS
+from support.ledgers import START, counts, job, ledger, placed, pod
 
 from policies.engine.match import SelectorRequirement
 from policies.topology.affinity import RECORD, RecordEntry, with_terms, write_record
@@ -95,6 +96,13 @@ _REQUIREMENTS = st.builds(
 _TERMS = st.lists(st.lists(_REQUIREMENTS, min_size=1, max_size=2).map(tuple), max_size=2)
 _KEYS = st.lists(st.sampled_from(["rack", "ib", "pod"]), min_size=1, max_size=2, unique=True).map(tuple)
 _STEPS = st.lists(st.builds(Step, st.integers(0, 2), _KEYS, _VALUES), min_size=1, max_size=2).map(tuple)
+_FIELDS = (
+    *("name", "namespace", "labels", "annotations", "ownerReferences", "controller", "kind", "apiVersion", "uid"),
+    *("template", "spec", "replicas", "parallelism", "completions", "replicatedJobs", "workerGroupSpecs", "tasks"),
+    *("conditions", "type", "status", "phase", "state", "nodeName", "affinity", "nodeAffinity", "containers"),
+    *("mpiReplicaSpecs", "Worker", "rayClusterSpec", "leaderWorkerTemplate", "workerTemplate", "size", RECORD),
+    *("leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/worker-index", "startTime", "suspend"),
+)
 _LABELS = st.fixed_dictionaries({}, optional={key: st.sampled_from("123") for key in ("rack", "ib", "pod")})
 
 
@@ -134,6 +142,32 @@ def test_no_text_promises_anything(text: str, size: int) -> None:
     obj["metadata"]["annotations"] = {RECORD: text}
 
     assert counts(ledger(obj)) == {}
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 5) | st.sampled_from(["", "a", "0", "True"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(_FIELDS), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(parts=st.lists(st.tuples(st.sampled_from(sorted(WORKLOADS)), _JSON, _JSON, _JSON), min_size=1, max_size=4))
+def test_nothing_breaks_the_ledger(parts: list[tuple[tuple[str, str], Any, Any, Any]]) -> None:
+    """Whatever objects say, the ledger takes them in, forgets them, and has no promise left."""
+    made = ledger()
+    objects = [
+        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+        for (group, kind), metadata, spec, status in parts
+    ]
+    for obj in objects:
+        made.put(obj)
+        made.put_pod(obj)
+    made.promises(START)
+    for obj in objects:
+        made.remove(obj)
+        made.remove_pod(obj)
+
+    assert made.promises(0.0) == []
 
 
 @given(size=st.integers(1, 5), claimed=st.integers(1, 10**9))

@@ -156,7 +156,12 @@ def test_scores(situation: _Situation, affinity: Any) -> None:
 
 
 def _steps(placed: Placed, floor: list[str]) -> list[tuple[Wanted, ...]]:
-    """The preferred domains, each with those above it, nearest first; only those that are below the required level."""
+    """The preferred domains, each with those above it, nearest first; only those that are below the required level.
+
+    A level without any name is no step: that a Node has it draws no two Pods together.
+    """
+    if not any(each.values for each in placed.preferred):
+        return []
     nearness = {level: index for index, level in enumerate(TOPOLOGIES[placed.topology])}
     nearness["nvlink"] = nearness.get("gpu.clique", -1)
     least = nearness[floor[0]] if floor else -1

@@ -17,6 +17,7 @@ from policies.objects.workload import AffinityChange
 from policies.topology.annotation import Schedulers
 from policies.topology.constraint import Options
 from policies.topology.document import TopologyError, make
+from policies.topology.way.permission import USUAL, Way
 from webhook.configuration.fields import (
     TOLD,
     DaemonSets,
@@ -32,6 +33,7 @@ from webhook.configuration.fields import (
     RuleAction,
     SettingsError,
     Strings,
+    UnknownOrOff,
 )
 from webhook.configuration.fields import Model as _Model
 from webhook.configuration.listen import Listen
@@ -278,9 +280,21 @@ class DefaultPlacement(_Model):
     topology: str = Field("", description="Topology of placements that name none; empty for none.")
     preferred: str = Field(
         "lowest",
-        description="Level that distributed workloads without annotations prefer; lowest for the last, empty for none.",
+        description="Level that distributed workloads without annotations prefer; lowest for the last above a Node.",
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces in which these defaults apply.")
+
+
+class WaySettings(_Model):
+    """Who may keep the Pods of a gang together; the first entry that matches counts, else all but labels."""
+
+    topologies: Globs = Field(("*",), description="Names of topologies, as globs.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces.")
+    ways: Many[Way] = Field(
+        USUAL,
+        description="kueue; workload; domain: one is chosen and written as node affinity; affinity: Pod affinity "
+        "where none can be chosen; labels: Nodes need the label, which keeps no two Pods together.",
+    )
 
 
 class SchedulerSettings(_Model):
@@ -301,6 +315,20 @@ class TopologySettings(_Model):
     )
     unapplied: DenyOrWarn = Field(
         "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
+    )
+    workload_scheduling: OnOff = Field(
+        "off",
+        description="Whether Kubernetes itself places Jobs with a required level, where its feature gates are on.",
+    )
+    placement: Many[WaySettings] = Field((), description=WaySettings.__doc__)
+    full: Literal["pin", "wait", "refuse"] = Field(
+        "pin",
+        description="A gang for which no domain has room now: pin it to the best one, let a Job wait suspended (others "
+        "are pinned), or refuse it.",
+    )
+    autoscaling: UnknownOrOff = Field(
+        "unknown",
+        description="off: no Nodes come that are not there yet, so a gang that no domain can ever hold is refused.",
     )
     deletion: RuleAction = Field(
         "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."

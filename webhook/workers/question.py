@@ -55,7 +55,7 @@ class Asker:
             async with asyncio.timeout(patience):
                 return await self._ask(Question(key, time.monotonic() + patience))
         except TimeoutError:
-            return key.failure(f"the supervisor, which keeps the inventory, did not answer within {patience:.1f} s")
+            return key.failure(f"the supervisor, which keeps the inventory, did not answer within {patience:.2g} s")
         except (FrameError, OSError, msgspec.MsgspecError) as error:
             return key.failure(f"the supervisor, which keeps the inventory, could not be asked: {error}")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from policies.topology.choice.choice import MOST_CONSIDERED, Candidate, Choice
 from policies.topology.choice.domains import Domains
-from policies.topology.choice.layout import WHOLE
+from policies.topology.choice.ground.layout import WHOLE
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.preference import preferred
 from policies.topology.choice.question import Question
@@ -85,7 +85,7 @@ def _candidates(question: Question, domains: Domains, groups: Sequence[int], fit
     shown = list(groups[:MOST_CONSIDERED])
     pods = domains.most(shown)
     pods[:, :fits] = domains.room.counts[:, None]
-    nodes, free, total, promised = (question.sums(domains.level, what)[shown] for what in question.columns)
+    nodes, free, total, promised = question.sums(domains.level, shown)
     return tuple(
         Candidate(
             question.address(domains.level, group),

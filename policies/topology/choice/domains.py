@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import groupby
 
 import numpy as np
 
-from policies.topology.choice.layout import Layout
+from policies.topology.choice.ground.layout import Layout
 from policies.topology.choice.order import ordered
 from policies.topology.choice.pack import spread
 from policies.topology.choice.pack.exact import Budget, packing
@@ -15,7 +17,7 @@ from policies.topology.choice.pack.greedy import capacities, hopeful, pack, plac
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers, Mask
 
-_MOST_TIES = 20
+_CERTAIN = 2
 
 
 class Domains:
@@ -60,9 +62,12 @@ class Domains:
         found = self.placed()[:, groups]
         if len(self.room.members) == 1:
             return found
+        most = capacities(self.room, self.groups, self.size)
         for index, group in enumerate(groups):
             if self.budget.steps <= 0:
                 break
+            if (found[:, index] == most[:, group]).all():
+                continue
             inside = self.room.at(np.flatnonzero(self.groups == group))
             better = packing(inside, int(found[:, index].sum()), self.budget)
             if better is not None:
@@ -75,10 +80,20 @@ class Domains:
             self._fits[group] = self._packs(group) and (self._also is None or self._also(group))
         return self._fits[group]
 
+    @cached_property
+    def _easy(self) -> Mask:
+        """By domain, whether it is packed without a search."""
+        if len(self.room.members) == 1:
+            return self.possible
+        room = self.room.at(np.flatnonzero(self.possible[self.groups]))
+        groups = self.layout.groups(self.level)[room.rows]
+        pods = placed(pack(room, groups), groups, self.size)
+        return np.asarray((pods == self.room.counts[:, None]).all(axis=0))
+
     def _packs(self, group: int) -> bool:
         if not self.possible[group]:
             return False
-        if bool((self.placed()[:, group] == self.room.counts).all()):
+        if self._easy[group]:
             return True
         inside = self.room.at(np.flatnonzero(self.groups == group))
         return packing(inside, int(self.room.counts.sum()), self.budget) is not None
@@ -95,23 +110,41 @@ class Domains:
         if len(tie) == 1 or self.nearer is None:
             yield from (group for group in tie if self.fits(group))
             return
-        if len(self.room.members) == 1:
-            numbers = self._needed(self.nearer)[tie]
-            order = (tie[index] for index in np.lexsort((np.array(tie), numbers)))
-            yield from order if self._also is None else filter(self.fits, order)
+        least = self._needed[tie].tolist()
+        order = sorted(zip(least, tie, strict=True))
+        if len(self.room.members) == 1 and self._also is None:
+            yield from (group for _, group in order)
             return
-        holding = (group for group in tie if self.fits(group))
-        first = list(islice(holding, _MOST_TIES))
-        nearer = self.nearer
-        yield from sorted(first, key=lambda group: (len(self.fewest(group, nearer)), group))
-        yield from holding
+        yield from self._in_fact(order, self.nearer)
 
-    def _needed(self, inner: int) -> Integers:
-        """By domain, the fewest domains of a nearer level that hold Pods that are alike."""
+    def _in_fact(self, order: Iterable[tuple[int, int]], nearer: int) -> Iterator[int]:
+        """The domains that hold the gang, by how many nearer ones it needs in fact, which may be more than the least.
+
+        The first two are certain; those after them are not worth the time.
+        """
+        heap: list[tuple[int, int]] = []
+        certain = 0
+        for least, group in order:
+            while heap and (heap[0] < (least, group) or certain >= _CERTAIN):
+                yield heappop(heap)[1]
+                certain += 1
+            if self.fits(group):
+                number = least if certain >= _CERTAIN else len(self.fewest(group, nearer))
+                heappush(heap, (number, group))
+        while heap:
+            yield heappop(heap)[1]
+
+    @cached_property
+    def _needed(self) -> Integers:
+        """By domain, the fewest domains of the next nearer level that hold the Pods of each member for themselves."""
+        inner = self.level if self.nearer is None else self.nearer
         groups = self.layout.groups(inner)[self.room.rows]
-        size = len(self.layout.first(inner))
-        fit = capacities(self.room, groups, size)[0]
-        return spread.needed(fit, self.layout.around(inner, self.level), self.size, int(self.room.counts[0]))
+        fit = capacities(self.room, groups, len(self.layout.first(inner)))
+        around = self.layout.around(inner, self.level)
+        pairs = zip(fit, self.room.counts, strict=True)
+        return np.asarray(
+            np.maximum.reduce([spread.needed(own, around, self.size, int(count)) for own, count in pairs])
+        )
 
     def fewest(self, group: int, inner: int) -> tuple[int, ...]:
         """The fewest domains of a nearer level that hold the gang inside a domain."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -29,8 +30,8 @@ class Part(NamedTuple):
 def parts(chain: Sequence[Question], rows: Mask, priority: int | None) -> tuple[Part, ...] | None:
     """The domains of gangs on these Nodes, each inside the one before; None if they are not seen to fit.
 
-    chain: wider gangs first. priority: as in `Stock.free`. Each gang gets the first domain in order that leaves room for
-    the others, of a few. What is returned fits; whether other Nodes inside the domains would do is not looked at.
+    chain: wider gangs first. priority: as in `Stock.free`. Each gang gets the first domain in order that leaves room
+    for the others, of a few. What is returned fits; whether other Nodes inside the domains would do is not looked at.
     """
     question, *narrower = chain
     room = question.room(priority).inside(rows)
@@ -65,4 +66,4 @@ def _less(room: Room, taken: Taken) -> Room:
         amounts - taken[resource][room.rows] if resource in taken else amounts
         for resource, amounts in zip(room.resources, room.free, strict=True)
     ]
-    return room._replace(free=np.stack(free))
+    return replace(room, free=np.stack(free))

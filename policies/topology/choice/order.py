@@ -11,18 +11,19 @@
 6. The first in the natural order of the values of its path, farthest level first.
 
 If the gang fits nowhere now, it gets, of those where it would fit if all running work ended and all Nodes were well,
-one in which it also fits beside all gangs that wait there (see `promised.claims`); of these the domain with room for
+one in which it also fits beside all gangs that wait there (see `ground.claims`); of these the domain with room for
 the most of its Pods now; then the one where the Pods without a place ask for the fewest accelerators; then the one
 where others wait for the least; then 3, 4 and 6.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from policies.topology.choice.layout import WHOLE, Layout
+from policies.topology.choice.ground.layout import WHOLE, Layout
 from policies.topology.choice.stock import Integers
 
 
@@ -35,9 +36,8 @@ class Ordered(NamedTuple):
 
 def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers, rows: Integers) -> Ordered:
     """Some domains of a level in order. amounts: what is free of what the gang asks for, by Node; rows: the Nodes'."""
-    keys = [
-        _sums(layout, outer, amounts, rows)[layout.around(level, outer)[groups]] for outer in range(WHOLE, level + 1)
-    ]
+    own = np.bincount(layout.groups(level)[rows], weights=amounts, minlength=len(layout.first(level)))
+    keys = [_sums(layout, level, outer, own)[groups] for outer in range(WHOLE, level + 1)]
     order = np.lexsort((groups, *keys))
     same = np.zeros(len(groups), bool)
     if len(groups):
@@ -45,6 +45,7 @@ def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers, row
     return Ordered(groups[order], np.cumsum(~same))
 
 
-def _sums(layout: Layout, level: int, amounts: Integers, rows: Integers) -> Integers:
-    size = len(layout.first(level))
-    return np.bincount(layout.groups(level)[rows], weights=amounts, minlength=size).astype(np.int64)
+def _sums(layout: Layout, level: int, outer: int, own: NDArray[Any]) -> Integers:
+    """By domain of a level, what the domain around it of a farther level has. own: by domain of the level."""
+    around = layout.around(level, outer)
+    return np.asarray(np.bincount(around, weights=own)[around]).astype(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from policies.topology.choice import answer
 from policies.topology.choice.choice import MOST_CONSIDERED, Choice
 from policies.topology.choice.domains import Domains
-from policies.topology.choice.ground import Ground
+from policies.topology.choice.ground.ground import Ground
 from policies.topology.choice.nest import beside, parts
 from policies.topology.choice.order import ordered
 from policies.topology.choice.question import Question

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.topology.choice.layout import WHOLE
+from policies.topology.choice.ground.layout import WHOLE
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.pack.spread import fewest
 from policies.topology.choice.question import Question

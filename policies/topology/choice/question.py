@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from policies.topology.choice.domains import Domains
-from policies.topology.choice.ground import Ground
-from policies.topology.choice.layout import WHOLE
+from policies.topology.choice.ground.claims import Claims, demand
+from policies.topology.choice.ground.ground import Ground
+from policies.topology.choice.ground.layout import WHOLE
 from policies.topology.choice.measure import devices, measure
 from policies.topology.choice.pack.exact import Budget
 from policies.topology.choice.pack.room import Room
-from policies.topology.choice.promised.claims import Claims, demand
 from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
@@ -122,11 +122,14 @@ class Question:
         free = self.amounts() if names else none
         return self.layout.present.astype(np.int64), free + promised, total, promised
 
-    def sums(self, level: int, amounts: Integers) -> Integers:
-        """Amounts by row, summed by domain."""
-        groups, present = self.layout.groups(level), self.layout.present
-        size = len(self.layout.first(level))
-        return np.bincount(groups[present], weights=amounts[present], minlength=size).astype(np.int64)
+    def sums(self, level: int, groups: Sequence[int]) -> Integers:
+        """The columns summed by domain, for some domains of a level."""
+        of_rows = self.layout.groups(level)
+        chosen = np.zeros(len(self.layout.first(level)) + 1, bool)
+        chosen[groups] = True
+        rows = np.flatnonzero(chosen[of_rows])
+        sums = [np.bincount(of_rows[rows], column[rows], len(chosen)) for column in self.columns]
+        return np.stack(sums).astype(np.int64)[:, groups]
 
     def claims(self, level: int) -> Integers:
         """By domain of a level: what lacks there for this gang beside all that wait, and what those still lack."""

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 from itertools import groupby
 
 from policies.topology.choice.choice import Choice
-from policies.topology.choice.ground import Ground
-from policies.topology.choice.layout import Atlas
+from policies.topology.choice.ground.atlas import Atlas
+from policies.topology.choice.ground.ground import Ground
 from policies.topology.choice.place import place
 from policies.topology.choice.stock import Stock
 from policies.topology.gang.address import Address

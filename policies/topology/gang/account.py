@@ -17,7 +17,7 @@ from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.evidence import is_true
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.lifetime import Life, Sign, conditions, life, seconds
-from policies.topology.gang.membership import LEADER, LEADER_WORKER_SET, Membership, role
+from policies.topology.gang.membership import LEADER, LEADER_WORKER_SET, Membership, identity, role
 from policies.topology.gang.podcount import completions, podcount, successes
 
 POD = ("", "Pod")
@@ -68,6 +68,13 @@ class Seat(Struct, frozen=True, gc=False):
     state: State
     sign: Sign
     own: tuple[Address, Member] | None = None
+
+
+def counts(obj: JsonObject) -> bool:
+    """Whether anything can be promised to a workload: it has a record, or its replicas' leaders may have."""
+    key = identity(obj)
+    has_record = RECORD in mapping(mapping(obj, "metadata"), "annotations")
+    return has_record or (key.group, key.kind) == LEADER_WORKER_SET
 
 
 def account(obj: JsonObject, key: GangKey, row: Workload, cluster: Cluster) -> Account | None:

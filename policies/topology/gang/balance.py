@@ -34,23 +34,27 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
         life = replace(life, start=0.0)  # a replica begins with its leader
     until = end(life, (seat.sign for seat in seats if seat.state != "done"), span)
     yield from _promises(key, _left(shares, seats), until)
-    alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles]
+    alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles and "" not in roles]
     yield from _promises(key, _own(alone), end(Life(0.0), (seat.sign for seat in alone), span))
+
+
+def home(seats: Iterable[Seat]) -> Address:
+    """The domain of a replica, which its leader has on record; empty if it is not known."""
+    return next((seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None), ())
 
 
 def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tuple[Share, ...]:
     """The shares of a workload with their domains. All Pods of a replica are promised that of its leader."""
     if account is None or not key.part:
         return () if account is None else tuple(share for share in account.shares if share.address)
-    leaders = (seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None)
-    address: Address = next(leaders, ())
+    address = home(seats)
     return tuple(replace(share, address=address) for share in account.shares) if address else ()
 
 
 def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
     """By domain, the members with the Pods that are not bound yet.
 
-    Shares of one role are served in turn, and so are those of a workload by Pods whose role is not known.
+    A Pod takes from the first share of its role that has room. Where one of the two roles is not known, any will do.
     """
     bound = Counter(seat.role for seat in seats if seat.state == "bound")
     done = Counter(seat.role for seat in seats if seat.state == "done")
@@ -60,7 +64,7 @@ def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
         if share.total is not None:
             due = max(0, min(due, share.total - max(done[share.role], share.done)))
         taken = 0
-        for role in dict.fromkeys((share.role, "")):
+        for role in (share.role, "") if share.role else tuple(bound):
             part = min(due - taken, bound[role])
             bound[role] -= part
             taken += part

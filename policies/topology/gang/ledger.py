@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from policies.engine.request import JsonObject, mapping
 from policies.objects.workload import Workload
 from policies.topology.gang.account import POD, Account, Seat, account, seat
-from policies.topology.gang.balance import balance
+from policies.topology.gang.address import Address
+from policies.topology.gang.balance import balance, home
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.gang import Gang, GangKey
 from policies.topology.gang.lifetime import SPAN
@@ -117,13 +118,21 @@ class Ledger:
         """The gang of a LeaderWorkerSet's replica with its workers as their template has them.
 
         All that is known at the creation of a leader is its own demand, which stays as it is. Where leaders are made
-        from the workers' template, so does the gang.
+        from the workers' template, so does the gang, and so does that of a single worker.
         """
-        known = self._accounts.get(replace(gang.key, part="")) if gang.key.part else None
-        if known is None or not gang.members or not any(share.role == LEADER for share in known.shares):
+        known = self._accounts.get(replace(gang.key, part="")) if gang.key.part and gang.pods > 1 else None
+        if known is None or not any(share.role == LEADER for share in known.shares):
             return gang
         workers = (share.member for share in known.shares if share.role != LEADER)
         return replace(gang, members=(replace(gang.members[0], count=1), *workers))
+
+    def home(self, key: GangKey) -> Address:
+        """The domain of a LeaderWorkerSet's replica, which its leader has on record; empty if it is not known.
+
+        It is where workers belong for as long as there is the leader, whatever is still promised.
+        """
+        table = self._tables.get(key)
+        return home(table.seats.values()) if table is not None and key.part else ()
 
     def _promises(self, key: GangKey) -> Iterator[Promise]:
         """The promises to all gangs that count under a workload."""

@@ -101,12 +101,14 @@ _NAMED: Mapping[tuple[str, str], tuple[int, str, str]] = {
 
 
 def _replica(metadata: JsonObject, labels: JsonObject, namespace: str) -> Membership:
-    """The replica of a LeaderWorkerSet. A leader has no index yet when it is created, but its name ends in it."""
-    index = _text(labels, f"{_LWS}group-index")
-    leads = _text(labels, f"{_LWS}worker-index") == "0"
-    if not index and leads:
-        index = _text(metadata, "name").rpartition("-")[2]
-    key = GangKey(namespace, *LEADER_WORKER_SET, _text(labels, f"{_LWS}name"), index)
+    """The replica of a LeaderWorkerSet. A leader has no index yet when it is created, but its name ends in it.
+
+    No other Pod can have that name.
+    """
+    name, index = _text(labels, f"{_LWS}name"), _text(labels, f"{_LWS}group-index")
+    of_set, _, number = _text(metadata, "name").rpartition("-")
+    leads = _text(labels, f"{_LWS}worker-index") == "0" and of_set == name and index in ("", number)
+    key = GangKey(namespace, *LEADER_WORKER_SET, name, number if leads else index)
     return Membership(key, LEADER if leads else WORKER)
 
 

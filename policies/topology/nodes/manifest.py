@@ -97,14 +97,6 @@ class Container(Struct, rename="camel"):
     restart_policy: str | None = None
 
 
-class ClaimReference(Struct, rename="camel"):
-    """A device claim of a Pod: one that exists, or a template for one of its own."""
-
-    name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
-
-
 class PodSpec(Struct, rename="camel"):
     """The resources of a Pod and its place."""
 
@@ -114,7 +106,6 @@ class PodSpec(Struct, rename="camel"):
     init_containers: list[Container] | None = None
     resources: Resources | None = None
     overhead: dict[str, str | int | float] | None = None
-    resource_claims: list[ClaimReference] | None = None
 
 
 class ContainerStatus(Struct, rename="camel"):

@@ -84,7 +84,7 @@ def _obstacles(node: Node, *, cordoned: bool, ready: bool) -> Iterator[Obstacle]
 
 def _lifecycle(node: Node) -> str:
     """What CKS does with a Node instead of running workloads on it; empty for a Node in production."""
-    state, desired = node.labels.get(_STATE, _PRODUCTION), node.labels.get(_DESIRED)
+    state, desired = node.labels.get(_STATE) or _PRODUCTION, node.labels.get(_DESIRED)
     if state != _PRODUCTION:
         return f"in {state}"
     return "pending" if desired is not None and desired != node.labels.get(_RESERVED) else ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies.kubernetes.quantity import thousandths
-from policies.objects.accelerator import DEVICE_CLASS_PREFIX
 from policies.topology.gang.gang import PODS, Amounts
 from policies.topology.nodes.manifest import Container, ContainerStatus, PodManifest, PodStatus, Quantities, Resources
 
@@ -43,20 +42,6 @@ def requests(pod: PodManifest) -> Amounts:
 def allocatable(quantities: Quantities | None) -> Amounts:
     """What a Node has for Pods. Raises ValueError for a malformed amount."""
     return _amounts(_counted(quantities or {}))
-
-
-def claims(pod: PodManifest) -> tuple[str, ...]:
-    """The device claims of a Pod or a template by name, which only the scheduler can count.
-
-    An extended resource named after a device class is such a claim. Any other extended resource counts as one that
-    Nodes have, also where it stands for devices of a class.
-    """
-    named = (
-        claim.resource_claim_name or claim.resource_claim_template_name or claim.name
-        for claim in pod.spec.resource_claims or ()
-    )
-    implied = (name for name, _ in requests(pod) if name.startswith(DEVICE_CLASS_PREFIX))
-    return tuple(dict.fromkeys((*named, *implied)))
 
 
 def _of_containers(pod: PodManifest) -> Thousandths:

@@ -101,6 +101,10 @@ _DEFAULTS: Json = {
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
         "preferredNotMoreSpecific": "deny",
         "unapplied": "warn",
+        "workloadScheduling": "off",
+        "placement": (),
+        "full": "pin",
+        "autoscaling": "unknown",
         "deletion": "warn",
         "default": {
             "topology": "",
@@ -181,6 +185,13 @@ topology:
   namespaceSelector: {matchLabels: {h: i}, matchExpressions: [{key: j, operator: Exists}]}
   preferredNotMoreSpecific: warn
   unapplied: deny
+  workloadScheduling: on
+  placement:
+  - topologies: [aws]
+    namespaceSelector: {matchLabels: {n: o}}
+    ways: [domain, labels]
+  full: wait
+  autoscaling: off
   deletion: off
   default:
     topology: halls
@@ -319,6 +330,16 @@ _OTHER_READ: Json = {
         },
         "preferredNotMoreSpecific": "warn",
         "unapplied": "deny",
+        "workloadScheduling": "on",
+        "placement": (
+            {
+                "topologies": ("aws",),
+                "namespaceSelector": {"matchLabels": {"n": "o"}, "matchExpressions": ()},
+                "ways": ("domain", "labels"),
+            },
+        ),
+        "full": "wait",
+        "autoscaling": "off",
         "deletion": "off",
         "default": {
             "topology": "halls",

@@ -1,10 +1,10 @@
-"""`cks-admission topology list|show|explain|tree`."""
+"""`cks-admission topology list|show|explain|place|tree`."""
 
 from __future__ import annotations
 
 import click
 
-from webhook.cli.topology import catalog, explain, tree
+from webhook.cli.topology import catalog, explain, place, tree
 
 
 @click.group("topology")
@@ -12,5 +12,5 @@ def command() -> None:
     """Show topologies, explain placements, draw Nodes as a tree with their free GPUs."""
 
 
-for verb in (catalog.list_command, catalog.show_command, explain.command, tree.command):
+for verb in (catalog.list_command, catalog.show_command, explain.command, place.command, tree.command):
     command.add_command(verb)

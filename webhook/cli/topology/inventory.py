@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import click
 
@@ -12,12 +13,17 @@ from policies.kubernetes.spelling import closest, closest_first
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.machine import machines as machines_of
+from policies.topology.nodes.tree import Reservation, reservations
 from policies.topology.topology import Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.topology import nodefiles
+from webhook.cli.topology import nodefiles, stock
+from webhook.cli.topology.nodefiles import Objects
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
+
+Extent = Literal["topologies", "nodes", "everything"]
+"""How much is read of a cluster; each contains those before it. Everything: with Pods and workloads."""
 
 
 class ClusterOptions(NamedTuple):
@@ -28,11 +34,17 @@ class ClusterOptions(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too. machines: None without Nodes."""
+    """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too.
+
+    objects: what Nodes, Pods and workloads say; machines: the Nodes with their accelerators; both None without Nodes.
+    reservations: what is promised on these Nodes.
+    """
 
     catalog: Catalog
     own: tuple[Topology, ...] = ()
+    objects: Objects | None = None
     machines: tuple[Machine, ...] | None = None
+    reservations: tuple[Reservation, ...] = ()
 
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,36 +54,28 @@ def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     return kubeconfig(in_cluster(command))
 
 
-nodes = click.option(
-    "--nodes",
-    "nodes",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    help="Nodes, as kubectl get nodes -o json prints them; repeatable.",
-)
-
-
-def read(
-    settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
-) -> Inventory:
+def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), asked: Extent = "nodes") -> Inventory:
     """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
 
-    nodes, pods: whether to look at those of a cluster. Raises InputError and ToolError.
+    asked: what is read of a cluster. Raises InputError and ToolError.
     """
     accelerators = settings.tolerations.accelerators.resources
     try:
         catalog = rules.topologies(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
-    machines = nodefiles.read(paths, accelerators, options.stdin(paths)) if paths else None
+    objects = nodefiles.read(paths, accelerators, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
-        own, there = _look(where, accelerators, nodes=nodes and not paths, pods=pods)
+        own, there = _look(where, "topologies" if paths else asked)
         catalog = catalog.joined(own)
-        machines = there if machines is None else machines
+        objects = objects or there
     for clash in catalog.clashes:
         click.echo(str(clash), err=True)
-    return Inventory(catalog, own, machines)
+    if objects is None:
+        return Inventory(catalog, own)
+    machines = machines_of(objects.nodes, objects.pods, accelerators)
+    return Inventory(catalog, own, objects, machines, reservations(machines, stock.promises(objects, settings)))
 
 
 def find(catalog: Catalog, name: str) -> Topology:
@@ -84,21 +88,17 @@ def find(catalog: Catalog, name: str) -> Topology:
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 
-def _look(
-    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
-) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
+def _look(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
     """Topologies and Nodes of a cluster. Raises ToolError."""
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
 
     try:
-        return asyncio.run(_ask(where, accelerators, nodes=nodes, pods=pods))
+        return asyncio.run(_ask(where, asked))
     except ClusterError as error:
         raise ToolError(str(error)) from None
 
 
-async def _ask(
-    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
-) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
+async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above
 
@@ -107,10 +107,14 @@ async def _ask(
         known = await inventory.topologies(api)
         for problem in known.problems:
             click.echo(problem, err=True)
-        if not nodes:
+        if asked == "topologies":
             return known.found, None
-        objects = await inventory.nodes(api)
-        bound = await inventory.pods(api) if pods else None
+        nodes = await inventory.nodes(api)
+        if asked == "nodes":
+            return known.found, Objects(tuple(nodes))
+        pods = await inventory.pods(api)
+        workloads = await inventory.workloads(api)
     finally:
         await api.close()
-    return known.found, machines_of(objects, bound, accelerators)
+    manifests, contents = zip(*pods, strict=True) if pods else ((), ())
+    return known.found, Objects(tuple(nodes), manifests, contents, tuple(workloads), time.time())

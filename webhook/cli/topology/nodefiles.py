@@ -1,15 +1,20 @@
-"""Nodes and Pods in files, as `kubectl get nodes,pods -A -o json` prints them."""
+"""Nodes, Pods and workloads in files, as `kubectl get nodes,pods -A -o json` prints them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from policies.topology.nodes.machine import Machine, held, machines
+from policies.engine.request import JsonObject
+from policies.topology.affinity import RECORD
+from policies.topology.gang.account import counts
+from policies.topology.gang.gang import GangKey
+from policies.topology.gang.membership import LEADER_WORKER_SET, identity
+from policies.topology.nodes.machine import held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
@@ -22,6 +27,19 @@ HOW = "kubectl get nodes,pods -A -o json"
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
+class Objects(NamedTuple):
+    """What the Nodes of a cluster are and hold. pods: None if not known; contents: the same Pods as JSON.
+
+    workloads: those that something may be promised to. seconds: when it was so, since the epoch; None if not known.
+    """
+
+    nodes: tuple[NodeManifest, ...]
+    pods: tuple[PodManifest, ...] | None = None
+    contents: tuple[Content, ...] = ()
+    workloads: tuple[JsonObject, ...] = ()
+    seconds: float | None = None
+
+
 class _Head(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
@@ -31,33 +49,44 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
+Content = msgspec.Raw | JsonObject
+_Read = tuple[NodeManifest | PodManifest | None, Content]
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
+# What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
+_PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
+_MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1]))
 
 
-def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> tuple[Machine, ...]:
-    """The Nodes in files, in directories and, for `-`, in the text of standard input; Pods where there are any.
+def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> Objects:
+    """The objects in files, in directories and, for `-`, in the text of standard input.
 
-    Other objects are passed over. Raises InputError.
+    Objects of other kinds are passed over unless something may be promised to them. Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
-    pods: dict[tuple[str, str], PodManifest] = {}
+    pods: dict[tuple[str, str], tuple[PodManifest, Content]] = {}
+    workloads: dict[GangKey, JsonObject] = {}
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
-            for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
+            for item, content in _quickly(text, accelerators) or _carefully(name, text, accelerators):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
-                else:
-                    pods[item.metadata.namespace, item.metadata.name] = item
+                elif isinstance(item, PodManifest):
+                    pods[item.key] = item, content
+                elif isinstance(content, dict):
+                    workloads[identity(content)] = content
     if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(nodes.values(), pods.values() or None, accelerators)
+    for node in nodes.values():
+        node.status.allocatable = _PLENTY | (node.status.allocatable or {})
+    manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
+    return Objects(tuple(nodes.values()), manifests, contents, tuple(workloads.values()))
 
 
-def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | PodManifest] | None:
+def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
     """What is in JSON; None for anything else, and where something is wrong with it.
 
     A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
@@ -66,27 +95,35 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | Po
         whole = _LIST.decode(text)
         is_list = whole.kind.endswith("List")
         items = (whole.items or []) if is_list else [msgspec.Raw(text)]
-        objects = []
+        objects: list[_Read] = []
         for item in items:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
-                objects.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
+                objects.append((_checked(msgspec.json.decode(item, type=kind), accelerators), item))
+            elif any(mark in bytes(item) for mark in _MARKS):
+                objects += _promised(msgspec.json.decode(item))
     except _UNREADABLE:
         return None
     return objects
 
 
-def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeManifest | PodManifest]:
+def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[_Read]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
         if kind is None:
+            yield from _promised(written.object)
             continue
         try:
-            yield _checked(msgspec.convert(written.object, kind), accelerators)
+            yield _checked(msgspec.convert(written.object, kind), accelerators), written.object
         except _UNREADABLE as error:
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
+
+
+def _promised(obj: JsonObject) -> list[_Read]:
+    """The object, if something may be promised to it."""
+    return [(None, obj)] if counts(obj) else []
 
 
 def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:

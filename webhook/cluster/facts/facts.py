@@ -13,13 +13,17 @@ from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, Referenc
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.choice.choice import Choice, ChoiceKey
+from policies.topology.scheduling.kueue import FlavorsKey
+from policies.topology.scheduling.podgroup import RecordKey
+from policies.topology.scheduling.support import SupportKey
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, WatchedNode, name_of, namespace_of, node_of
-from webhook.cluster.facts import references
+from webhook.cluster.facts import references, scheduling
 from webhook.cluster.facts.access import AccessReviews
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
+from webhook.cluster.facts.scheduling import Ask, SchedulingSupport
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.devices import Devices
 from webhook.cluster.watches.parameters import ClusterParameters
@@ -46,16 +50,19 @@ class KnownFacts(Facts, frozen=True):
     devices: Devices
     watched_topologies: Topologies
     parameters: ClusterParameters
+    support: SchedulingSupport
     clock: Clock
 
     def known(self, key: Key[Any]) -> Any:
-        """A Namespace or parameters from memory. All other keys are looked up for each review. Raises Missing."""
+        """What is in memory. All other keys are looked up for each review. Raises Missing."""
         if isinstance(key, NamespaceKey) and (
             namespace := self.namespaces.by_key.get(key.name) or self.reads.get(key.name)
         ):
             return namespace
         if isinstance(key, ParametersKey):
             return self.parameters.known(key)
+        if isinstance(key, SupportKey):
+            return self.support.current
         raise Missing(key)
 
     def nodes(self) -> Sequence[Node]:
@@ -86,8 +93,9 @@ class ClusterFacts:
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
     watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
     workloads: the kinds that may name a topology; to be replaced when they change. choices: answers where gangs belong;
-    to be replaced if there is an inventory. parameters: the followed parameters
-    of admission policies. known: the facts for rules.
+    to be replaced if there is an inventory. support: asks what the cluster does about topology constraints of
+    workloads; None if nobody needs to know. parameters: the followed parameters of admission policies. known: the facts
+    for rules.
     """
 
     def __init__(
@@ -98,6 +106,7 @@ class ClusterFacts:
         watch_topologies: bool = False,
         watch_devices: bool = True,
         workloads: Iterable[GroupKind] = WORKLOADS,
+        support: Ask | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.api = api
@@ -107,6 +116,8 @@ class ClusterFacts:
         self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
         self._reads = NamespaceReads(api, clock)
         self._access = AccessReviews(api, clock)
+        self._watch_support = support is not None
+        self._support = SchedulingSupport(support, clock)
         self._devices = Devices(api, clock)
         self._watch_devices = watch_devices
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
@@ -116,7 +127,7 @@ class ClusterFacts:
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
         self.known: Facts = KnownFacts(
-            self._namespaces, self._reads, nodes, self._devices, self._topologies, self.parameters, clock
+            self._namespaces, self._reads, nodes, self._devices, self._topologies, self.parameters, self._support, clock
         )
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
@@ -125,6 +136,8 @@ class ClusterFacts:
         running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
         if self._watch_devices:
             running["devices"] = self._devices.run()
+        if self._watch_support:
+            running["workload scheduling"] = self._support.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
@@ -154,7 +167,8 @@ class ClusterFacts:
         problems = [
             f"{follower.resource.name}: {follower.problem}" for follower in self._reflectors if follower.problem
         ]
-        return [*problems, *self._devices.problems(), *self._topologies.problems()]
+        support = [f"workload scheduling: {self._support.problem}"] if self._support.problem else []
+        return [*problems, *self._devices.problems(), *self._topologies.problems(), *support]
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key that is missing in `known`. Raises FactUnavailable, and Missing if reading found nothing.
@@ -169,6 +183,8 @@ class ClusterFacts:
             ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
             ChoiceKey: self.choices,
+            FlavorsKey: lambda key, seconds: scheduling.flavors(self.api, key, seconds),
+            RecordKey: lambda key, seconds: scheduling.record(self.api, key, seconds),
         }
         value: T = await readers[type(key)](key, seconds)
         return value

@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from policies.topology.choice.layout import Atlas
-from policies.topology.choice.survey import Survey
-
 from policies.engine.facts import Facts
 from policies.topology.choice.choice import Choice
+from policies.topology.choice.ground.atlas import Atlas
 from policies.topology.choice.stock import Stock
+from policies.topology.choice.survey import Survey
 from policies.topology.gang.address import Address
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.gang import Gang

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.gang.address import Address
-from policies.topology.gang.gang import Gang
+from policies.topology.gang.gang import Gang, GangKey
 from policies.topology.gang.promise import Promise
 from webhook.cluster.inventory.answers import Answers
 
@@ -28,6 +28,9 @@ class Records(Protocol):
 
     def whole(self, gang: Gang) -> Gang:
         """A gang with what is known of its other templates."""
+
+    def home(self, key: GangKey) -> Address:
+        """The domain of a replica that has a leader; empty if it is not known."""
 
 
 class Keeper:
@@ -67,6 +70,5 @@ class Keeper:
         """The question with what the records know of it: other templates, and the domain of a replica's other Pods."""
         gangs = tuple(map(self._records.whole, key.gangs))
         promised = {promise.key: promise.address for promise in promises if promise.key.part}
-        if key.kept or not any(gang.key in promised for gang in gangs):
-            return replace(key, gangs=gangs)
-        return replace(key, gangs=gangs, kept=tuple(promised.get(gang.key, ()) for gang in gangs))
+        homes = tuple(self._records.home(gang.key) or promised.get(gang.key, ()) for gang in gangs)
+        return replace(key, gangs=gangs, kept=key.kept or (homes if any(homes) else ()))

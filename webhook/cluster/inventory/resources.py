@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from policies.topology.affinity import RECORD
 from policies.topology.gang.gang import GangKey
 from policies.topology.gang.membership import membership
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from webhook.cluster.api.objects import FollowedResource, Object
+from webhook.cluster.api.objects import FollowedResource, Metadata, Object
 
 M = TypeVar("M")
 _RECORD = RECORD.encode()
@@ -27,15 +28,16 @@ class Manifest(Object, Generic[M]):
 class _PodMetadata(Struct, rename="camel", omit_defaults=True):
     name: str = ""
     namespace: str = ""
-    uid: str = ""
+    resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     owner_references: list[dict[str, Any]] | None = None
 
 
-class _PodSpec(Struct, rename="camel", omit_defaults=True):
+class _PodSpec(Struct, rename="camel"):
     node_name: str = ""
+    affinity: dict[str, Any] | None = None  # tells where the Pod was placed, or with None that it was not
 
 
 class _PodStatus(Struct, omit_defaults=True):
@@ -73,18 +75,21 @@ def _node(raw: msgspec.Raw) -> Manifest[NodeManifest]:
 
 
 def _pod(raw: msgspec.Raw) -> Pod:
-    metadata = _OBJECT.decode(raw).metadata
-    if _RECORD in bytes(raw):
-        content = {"apiVersion": "v1", "kind": "Pod", **_CONTENT.decode(raw)}
-    else:
-        content = {"apiVersion": "v1", "kind": "Pod", **msgspec.to_builtins(_SUMMARY.decode(raw))}
-    return Pod(metadata, _POD.decode(raw), content)
+    manifest = _POD.decode(raw)
+    summary = _SUMMARY.decode(raw)
+    own = summary.metadata
+    # There are so many Pods that each of their names is to be kept once.
+    own.name, own.namespace = manifest.metadata.name, sys.intern(manifest.metadata.namespace)
+    metadata = Metadata(own.name, own.namespace, own.resource_version)
+    content = _CONTENT.decode(raw) if _RECORD in bytes(raw) else msgspec.to_builtins(summary)
+    return Pod(metadata, manifest, {"apiVersion": "v1", "kind": "Pod", **content})
 
 
 # A Node lists up to 50 images and has at least 20 KB, as in webhook/cluster/api/objects.py.
 NODES = FollowedResource("nodes", _node, page=100)
 # A Pod that has failed takes no room, and is replaced. One that has succeeded takes none either, but needs no other.
-PODS = FollowedResource("pods", _pod, query=(("fieldSelector", "status.phase!=Failed"),))
+# A page of 100 takes some 10 ms, in which a process with one worker answers nobody.
+PODS = FollowedResource("pods", _pod, page=100, query=(("fieldSelector", "status.phase!=Failed"),))
 
 
 def gang_of(pod: PodManifest) -> GangKey | None:

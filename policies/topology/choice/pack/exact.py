@@ -33,14 +33,17 @@ def packing(room: Room, least: int, budget: Budget) -> Integers | None:
     those from which too many would be left over in the end.
     """
     counts = tuple(map(int, room.counts))
-    capacities = np.stack([room.capacity(member) for member in range(len(counts))])
+    nodes = np.flatnonzero(room.fit.any(axis=0))
+    if not len(nodes):
+        return None
+    capacities = room.fit[:, nodes]
     # The Pods of each member for which the Nodes after a Node have room.
     after = np.cumsum(capacities[:, ::-1], axis=1)[:, ::-1] - capacities
     requests, allowed = room.requests.tolist(), sum(counts) - least
     stages: list[_Stage] = []
     states: tuple[_Pods, ...] = (counts,)
-    for node in range(len(room.rows)):
-        free, later = room.free[:, node].tolist(), after[:, node].tolist()
+    for node in range(len(nodes)):
+        free, later = room.free[:, nodes[node]].tolist(), after[:, node].tolist()
         stage: _Stage = {}
         for left in states:
             most = tuple(min(pods, int(fit)) for pods, fit in zip(left, capacities[:, node], strict=True))
@@ -52,11 +55,13 @@ def packing(room: Room, least: int, budget: Budget) -> Integers | None:
                     stage.setdefault(rest, (left, pattern))
         stages.append(stage)
         states = tuple(stage)
+        if not states:
+            return None
     accelerators = [member.accelerators for member in room.members]
-    if not states or not stages:
-        return None
     best = min(states, key=lambda left: (sum(left), sum(map(mul, left, accelerators)), left))
-    return _traced(best, stages)
+    taken = np.zeros_like(room.fit)
+    taken[:, nodes] = _traced(best, stages)
+    return taken
 
 
 def _patterns(most: _Pods, requests: list[list[int]], free: list[int]) -> Iterator[_Pods]:

@@ -43,7 +43,7 @@ def placed(taken: Integers, groups: Codes, size: int) -> Integers:
 
 def capacities(room: Room, groups: Codes, size: int) -> Integers:
     """How many Pods of each member a domain has room for if no other member is there; at most all of them."""
-    fits = [np.bincount(groups, weights=room.capacity(m), minlength=size) for m in range(len(room.members))]
+    fits = [np.bincount(groups, weights=fit, minlength=size) for fit in room.fit]
     return np.minimum(np.stack(fits).astype(np.int64), room.counts[:, None])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.gang import Member
 
 
-class Room(NamedTuple):
+@dataclass(frozen=True)
+class Room:
     """What members ask for and what Nodes have for them. Only Nodes on which any of the members may run are in it.
 
     members: with those that are alike made one. resources: those that any member asks for. requests: by member and
@@ -33,11 +35,17 @@ class Room(NamedTuple):
 
     def at(self, nodes: Integers) -> Room:
         """The room on some of its Nodes, by their position in it."""
-        return self._replace(rows=self.rows[nodes], free=self.free[:, nodes], open=self.open[:, nodes])
+        return replace(self, rows=self.rows[nodes], free=self.free[:, nodes], open=self.open[:, nodes])
 
-    def capacity(self, member: int) -> Integers:
-        """How many Pods of a member fit on each Node if nothing else runs there; at most all of them."""
-        return capacity(self.requests[member], self.free, self.open[member], int(self.counts[member]))
+    @cached_property
+    def fit(self) -> Integers:
+        """How many Pods of each member fit on each Node if nothing else runs there, at most all; by member and Node."""
+        return np.stack(
+            [
+                capacity(requests, self.free, is_open, int(count))
+                for requests, is_open, count in zip(self.requests, self.open, self.counts, strict=True)
+            ]
+        )
 
 
 def capacity(requests: Integers, free: Integers, is_open: Mask, count: int) -> Integers:
@@ -56,3 +64,9 @@ def alike(members: Sequence[Member], masks: Sequence[Mask]) -> tuple[tuple[Membe
         one, count = sums.get(key, (member, 0))
         sums[key] = (one, count + member.count)
     return tuple(sums.values())
+
+
+def requests(members: Sequence[Member], resources: Sequence[str]) -> Integers:
+    """What each Pod asks for, by member and resource."""
+    asked = [dict(member.requests) for member in members]
+    return np.array([[amounts.get(name, 0) for name in resources] for amounts in asked], np.int64)

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from policies.topology.choice.pack.exact import Budget, packing
-from policies.topology.choice.pack.greedy import capacities, pack
+from policies.topology.choice.pack.greedy import capacities, hopeful, pack
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers
 
@@ -20,7 +20,9 @@ def packed(room: Room, budget: Budget) -> Integers | None:
     taken = pack(room, np.zeros(len(room.rows), np.int32))
     if int(taken.sum()) == pods:
         return taken
-    return packing(room, pods, budget) if len(room.members) > 1 else None
+    if len(room.members) == 1 or not hopeful(room, np.zeros(len(room.rows), np.int32), 1)[0]:
+        return None
+    return packing(room, pods, budget)
 
 
 def fits(room: Room, budget: Budget) -> bool:
@@ -40,11 +42,13 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
     if len(room.members) == 1:
         return tuple(int(names[number]) for number in _largest(fit[0], int(room.counts[0])))
     tries = 0
-    for size in range(1, len(names)):
+    sums = np.cumsum(np.sort(fit, axis=1)[:, ::-1], axis=1)
+    least = 1 + int((sums < room.counts[:, None]).sum(axis=1).max())
+    for size in range(least, len(names)):
         for chosen in combinations(range(len(names)), size):
             tries += 1
             if tries > _MOST_SETS:
-                return _one_by_one(room, names, numbers, fit, budget)
+                return _one_by_one(room, names, numbers, size, budget)
             enough = (fit[:, chosen].sum(axis=1) >= room.counts).all()
             if enough and fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
                 return tuple(int(names[number]) for number in chosen)
@@ -64,10 +68,11 @@ def _largest(fit: Integers, count: int) -> list[int]:
     return sorted([*order[:last].tolist(), smallest])
 
 
-def _one_by_one(room: Room, names: Codes, numbers: Codes, fit: Integers, budget: Budget) -> tuple[int, ...]:
+def _one_by_one(room: Room, names: Codes, numbers: Codes, least: int, budget: Budget) -> tuple[int, ...]:
+    fit = capacities(room, numbers, len(names))
     shares = (fit / np.maximum(room.counts, 1)[:, None]).sum(axis=0)
     order = np.lexsort((np.arange(len(names)), -shares))
-    for size in range(1, len(names)):
+    for size in range(least, len(names)):
         chosen = order[:size]
         if fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
             return tuple(sorted(int(names[number]) for number in chosen))

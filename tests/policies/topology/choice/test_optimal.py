@@ -12,7 +12,7 @@ from support.gangs.smallclusters import GPU, KEY, PRIORITY, Case, case
 
 from policies.topology.choice.survey import choose
 from policies.topology.gang.address import Address
-from policies.topology.gang.gang import Gang, Member, Tier
+from policies.topology.gang.gang import Member, Tier
 from policies.topology.nodes.tree import natural
 
 CASES = int(os.environ.get("CASES", "200"))

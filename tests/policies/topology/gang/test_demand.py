@@ -156,7 +156,7 @@ def test_second_names() -> None:
         ({"affinity": _affinity(_KEYLESS)}, "a requirement of its nodeAffinity is malformed"),
         ({"tolerations": [1]}, "a toleration is no map"),
         ({"nodeName": 1}, "Expected `str`, got `int` - at `$.spec.nodeName`"),
-        (_AMOUNTLESS, "'x' is no amount; one such as 8, 500m or 1.5Gi was expected"),
+        (_AMOUNTLESS, "cpu is 'x'; an amount such as 8, 500m or 1.5Gi was expected"),
     ],
     ids=["selector", "label", "affinity", "no terms", "empty term", "requirement", "toleration", "name", "amount"],
 )

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.builders import FACTS
-from support.gangs import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
+from support.builders import FACTS, WORKLOADS
+from support.ledgers import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
 
+from policies.objects.workload import workload as workload_row
 from policies.topology.affinity import RECORD
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang, GangKey, Member
+from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.promise import Promise
 
 _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
@@ -149,6 +151,21 @@ def test_what_stands_between() -> None:
     assert [counts(ledger(*seen)) for seen in ((whole, cluster, worker), (worker, cluster, whole))] == [{path: 2}] * 2
 
 
+def test_roles_that_are_not_known() -> None:
+    """Pods of a kind of the configuration take from its templates in turn, whatever their own labels say."""
+    first, annotations = placed("spec.workers[0].template")
+    second, more = placed("spec.workers[1].template")
+    both = {RECORD: annotations[RECORD][:-1] + "," + more[RECORD][1:]}
+    spec = {"workers": [{"replicas": 2, "template": first}, {"replicas": 2, "template": second}]}
+    kinds = {**WORKLOADS, ("example.org", "Run"): workload_row("example.org", "Run", ["spec.workers[*].template"])}
+    made = Ledger(kinds, Cluster(FACTS))
+    made.put(workload("example.org/v1/Run", "r", spec, both))
+    for number in range(3):
+        made.put_pod(pod(f"r-{number}", "example.org/v1/Run/r"))
+
+    assert counts(made) == {"spec.workers[1].template": 1}
+
+
 def test_ordered_pods() -> None:
     """The next Pods of a StatefulSet are promised their room while one starts, for an hour at most."""
     template, annotations = placed("spec.template")
@@ -234,6 +251,17 @@ def test_whole_replica() -> None:
 
     assert ledger(_replica(4, leads=True)).whole(gang) == replace(gang, members=(replace(leader, count=1), workers))
     assert ledger(_replica(4, leads=False)).whole(gang) == ledger().whole(gang) == gang
+
+    worker = replace(gang, members=(replace(leader, count=1),))
+    assert ledger(_replica(4, leads=True)).whole(worker) == worker
+
+
+def test_home() -> None:
+    """A replica's domain is known for as long as there is its leader, also when nothing is promised any more."""
+    key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
+    made = ledger(_replica(1, leads=True), _leader(1, node="n"))
+
+    assert (made.home(key), made.home(replace(key, part="2")), made.promises(START)) == (RACK, (), [])
 
 
 def test_pods_with_their_own_record() -> None:

@@ -82,6 +82,10 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         _pod("a-3", "apps/v1", "StatefulSet", "a", labels={f"{_LWS}name": "a", f"{_LWS}worker-index": "0"}),
         Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "leader"),
     ),
+    "forged leader": (
+        _pod("x-3", "apps/v1", "StatefulSet", "a", labels={f"{_LWS}name": "a", f"{_LWS}worker-index": "0"}),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a"), "worker"),
+    ),
     "worker": (
         _pod("a-3-1", "apps/v1", "StatefulSet", "a-3", labels={f"{_LWS}name": "a", f"{_LWS}group-index": "3"}),
         Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "worker"),

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from policies.topology.nodes.manifest import PodManifest
-from policies.topology.nodes.requests import allocatable, claims, requests
+from policies.topology.nodes.requests import allocatable, requests
 
 Json = dict[str, Any]
 _MI, _GI = 2**20, 2**30
@@ -201,18 +201,3 @@ def test_a_node_has_what_it_says() -> None:
         ("nvidia.com/gpu", 8),
         ("pods", 110),
     )
-
-
-def test_claims_are_told_by_name() -> None:
-    """Device claims have the names that people gave them, and a device class as a resource is one of them."""
-    pod = _pod(
-        [{"resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": 1}}}],
-        resourceClaims=[
-            {"name": "a", "resourceClaimName": "shared"},
-            {"name": "b", "resourceClaimTemplateName": "own"},
-            {"name": "c", "resourceClaimTemplateName": "own"},
-            {"name": "d"},
-        ],
-    )
-
-    assert claims(pod) == ("shared", "own", "d", "deviceclass.resource.kubernetes.io/gpu")

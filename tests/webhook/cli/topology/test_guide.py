@@ -21,10 +21,11 @@ def _beside_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param(["tree", "-f", "nodes.yaml", "--level", "rack"], id="tree"),
         pytest.param(["explain", "-f", "train.yaml", "--nodes", "nodes.yaml"], id="explain"),
+        pytest.param(["place", "-f", "gang.yaml", "--nodes", "nodes.yaml"], id="place"),
     ],
 )
 def test_the_texts_are_what_is_printed(arguments: list[str]) -> None:
-    """The guide shows the tree and the explanation to the letter."""
+    """The guide shows the tree, the explanation and the choice to the letter."""
     result = CliRunner().invoke(main, ["topology", *arguments])
     assert result.exit_code == 0
     assert f"\n{result.stdout.rstrip()}\n```\n" in GUIDE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from support.rackgangs import RACK, gang, job, question, rack
 from policies.engine.facts import StaticFacts
 from policies.objects.workload import BUILT_IN, table
 from policies.topology.affinity import RECORD
-from policies.topology.choice.choice import Choice, ChoiceKey
+from policies.topology.choice.choice import ChoiceKey
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.ledger import Ledger
 from webhook.cluster.api.client import Connection
@@ -129,7 +128,7 @@ async def test_only_pods_that_may_take_room_are_followed(cluster: FakeApi, inven
         await synced(inventory)
 
     query = {"fieldSelector": "status.phase!=Failed"}
-    assert cluster.lists(PODS) == [{**query, "limit": "500"}]
+    assert cluster.lists(PODS) == [{**query, "limit": "100"}]
     assert cluster.watches(PODS)[0].items() >= query.items()
 
 

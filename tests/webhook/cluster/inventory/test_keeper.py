@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from support.rackgangs import fitting, gang, job, question, rack
 
 from policies.topology.choice.choice import Choice
+from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang, GangKey
 from policies.topology.gang.promise import Promise
 from webhook.cluster.inventory.answers import SECONDS
@@ -30,6 +31,10 @@ class _Records:
     def whole(self, gang: Gang) -> Gang:
         """The gang, with what is known of it."""
         return gang
+
+    def home(self, key: GangKey) -> Address:
+        """The rack of the third replica."""
+        return rack("r8") if key.part == "2" else ()
 
 
 class _Chooser:
@@ -82,13 +87,13 @@ def test_a_defect_of_the_choice_is_an_answer() -> None:
 
 
 def test_a_replica_stays_together() -> None:
-    """The Pods of a LeaderWorkerSet's replica follow the first one of them, and the replica beside it does not."""
+    """The Pods of a LeaderWorkerSet's replica follow the first one of them, or its leader; other replicas do not."""
     choose = _Chooser()
     keeper = Keeper(STOCK, _Records(), str, choose)
-    leader, other = (
-        question(gang(GangKey("team", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "serve", part))) for part in "01"
+    leader, other, third = (
+        question(gang(GangKey("team", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "serve", part))) for part in "012"
     )
-    for key in (leader, leader, other):
+    for key in (leader, leader, other, third):
         keeper.answer(key, NOW)
 
-    assert [kept for *_, kept in choose.asked] == [(), (rack("r1"),), ()]
+    assert [kept for *_, kept in choose.asked] == [(), (rack("r1"),), (), (rack("r8"),)]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.topology.choice.address import Values
-from policies.topology.choice.layout import WHOLE, Layout
+from policies.topology.choice.ground.address import Values
+from policies.topology.choice.ground.layout import WHOLE, Layout
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.promise import Promise

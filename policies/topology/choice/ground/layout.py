@@ -11,14 +11,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.topology.choice.stock import Codes, Integers, Mask, Stock
-from policies.topology.gang.gang import Member, Tier, Toleration
+from policies.topology.gang.gang import Tier
 from policies.topology.nodes.tree import natural
 
 WHOLE = -1
 """The level of which the whole cluster is the one domain."""
-
-# It may run on every Node that there is, if the Node gets well.
-_ANYWHERE = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
 
 
 class Level:
@@ -80,41 +77,6 @@ class Layout:
     def below(self, level: int, rows: Mask) -> Iterator[int]:
         """The nearer levels that any of these Nodes carries, farthest first."""
         return (tier for tier in range(level + 1, len(self.tiers)) if (self.levels[tier].codes[rows] >= 0).any())
-
-
-class Atlas:
-    """Layouts by levels, for a caller that asks again: Nodes seldom change, what runs on them always does."""
-
-    def __init__(self) -> None:
-        self._layouts: dict[tuple[Tier, ...], Layout] = {}
-        self._names: list[str] = []
-        self._order: Integers = np.zeros(0, np.int64)
-
-    def order(self, stock: Stock) -> Integers:
-        """All rows by the names of their Nodes, so that what is done one by one does not depend on the rows."""
-        names = stock.names()
-        if names != self._names:
-            self._names = list(names)
-            self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
-        return self._order
-
-    def layout(self, stock: Stock, tiers: tuple[Tier, ...]) -> Layout:
-        """The layout of these levels: the one that was made before, if each Node is where it was."""
-        present = stock.eligible(_ANYWHERE)[1]
-        layout = self._layouts.get(tiers)
-        if layout is None or not _same(layout, stock, present):
-            layout = self._layouts[tiers] = Layout(stock, tiers, present.copy())
-        return layout
-
-
-def _same(layout: Layout, stock: Stock, present: Mask) -> bool:
-    if not np.array_equal(layout.present, present):
-        return False
-    pairs = zip(layout.tiers, layout.levels, strict=True)
-    return all(
-        np.array_equal(level.codes[present], stock.domains(tier.keys, distinct=tier.distinct)[present])
-        for tier, level in pairs
-    )
 
 
 def _first(groups: Codes) -> Integers:

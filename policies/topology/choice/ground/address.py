@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from policies.topology.choice.layout import WHOLE, Layout
-from policies.topology.choice.stock import Mask, Stock
+from policies.topology.choice.ground.layout import WHOLE, Layout
+from policies.topology.choice.stock import Codes, Integers, Mask, Stock
 from policies.topology.gang.address import Address, Step
 from policies.topology.topology import REGION, ZONE
 
+_MOST_ADDRESSES = 1000
 _WIDE = frozenset({REGION, ZONE})
 
 
@@ -21,6 +23,7 @@ class Addresses:
         self.layout = layout
         self._stock = stock
         self._common: dict[int, tuple[str, ...]] = {}
+        self._known: dict[tuple[int, int], Address] = {}
 
     def one(self, level: int, group: int) -> Address:
         """The address of a domain; empty if no labels tell it from others, and for the whole cluster.
@@ -28,11 +31,14 @@ class Addresses:
         It has a step for the level and for each level around it that the Nodes carry. Zone and region are in it only
         where domains in two of them have the same values otherwise.
         """
-        known = self.layout.telling
-        steps = known.get((level, group))
-        if steps is None:
-            steps = known[level, group] = _telling(self.layout, level, group)
-        return tuple(Step(tier, self._keys(tier, level, group), (value,)) for tier, value in steps)
+        known = self._known.get((level, group))
+        if known is None:
+            steps = self.layout.telling.get((level, group))
+            if steps is None:
+                steps = self.layout.telling[level, group] = _telling(self.layout, level, group)
+            known = tuple(Step(tier, self._keys(tier, level, group), (value,)) for tier, value in steps)
+            self._known[level, group] = known
+        return known
 
     def several(self, level: int, groups: Iterable[int]) -> Address:
         """Domains of a level in one address, each step with the values of all. Good enough for a preference only."""
@@ -55,26 +61,57 @@ class Addresses:
         return common if len(common) == 1 else self._stock.carried(keys, self.layout.rows(level, group))
 
 
-class Values:
-    """The Nodes with given values. Kept for a while, because the addresses of many promises have the same keys."""
+class _Known(NamedTuple):
+    """Codes by keys with the code of each value, and the Nodes of addresses: as a mask, and by name."""
 
-    def __init__(self, stock: Stock) -> None:
+    columns: dict[tuple[str, ...], tuple[Codes, dict[str, int]]]
+    masks: dict[Address, Mask]
+    rows: dict[Address, Integers]
+
+
+class Values:
+    """The Nodes with given values. Kept from stock to stock, because the addresses of many promises stay the same."""
+
+    def __init__(self, stock: Stock, order: Integers, last: Values | None = None) -> None:
+        """order: all rows by the names of their Nodes. last: what was known of an earlier stock, if it still holds."""
         self._stock = stock
-        self._codes: dict[tuple[str, ...], dict[str, int]] = {}
+        self._order = order
+        self.known = _Known({}, {}, {})
+        if last is not None and last.holds(stock, order):
+            earlier = last.known
+            self.known = _Known(dict(earlier.columns), dict(earlier.masks), dict(earlier.rows))
+
+    def holds(self, stock: Stock, order: Integers) -> bool:
+        """Whether the Nodes of a stock have the same rows and values."""
+        return (
+            len(self.known.masks) < _MOST_ADDRESSES
+            and np.array_equal(order, self._order)
+            and all(np.array_equal(stock.domains(keys), codes) for keys, (codes, _) in self.known.columns.items())
+        )
 
     def matched(self, address: Address) -> Mask:
         """The Nodes with the values of all steps of an address."""
-        rows = np.ones(self._stock.size, bool)
-        for step in address:
-            rows &= self._rows(step)
+        rows = self.known.masks.get(address)
+        if rows is None:
+            rows = np.ones(self._stock.size, bool)
+            for step in address:
+                rows &= self._having(step)
+            self.known.masks[address] = rows
         return rows
 
-    def _rows(self, step: Step) -> Mask:
-        codes = self._stock.domains(step.keys)
-        known = self._codes.get(step.keys)
-        if known is None:
+    def sorted(self, address: Address) -> Integers:
+        """The rows of these Nodes, by the names of the Nodes."""
+        rows = self.known.rows.get(address)
+        if rows is None:
+            rows = self.known.rows[address] = self._order[self.matched(address)[self._order]]
+        return rows
+
+    def _having(self, step: Step) -> Mask:
+        if step.keys not in self.known.columns:
+            codes = self._stock.domains(step.keys)
             used = map(int, np.unique(codes[codes >= 0]))
-            known = self._codes[step.keys] = {self._stock.value(step.keys, code): code for code in used}
+            self.known.columns[step.keys] = (codes, {self._stock.value(step.keys, code): code for code in used})
+        codes, known = self.known.columns[step.keys]
         own = [known[value] for value in step.values if value in known]
         return np.asarray(codes == own[0] if len(own) == 1 else np.isin(codes, own))
 

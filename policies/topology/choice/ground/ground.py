@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policies.topology.choice.address import Addresses, Values
-from policies.topology.choice.layout import Atlas, Layout
-from policies.topology.choice.pack.room import Room, alike
-from policies.topology.choice.promised.claims import Claim, claims
-from policies.topology.choice.promised.reservation import Reservations, requests
+from policies.topology.choice.ground.address import Addresses
+from policies.topology.choice.ground.atlas import Atlas
+from policies.topology.choice.ground.claims import Claim, claims
+from policies.topology.choice.ground.layout import Layout
+from policies.topology.choice.ground.reservation import Reservations
+from policies.topology.choice.pack.room import Room, alike, requests
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import GangKey, Member, Tier
@@ -24,9 +25,12 @@ class Ground:
         self.stock = stock
         self._atlas = atlas
         self._promises = promises
-        self._values = Values(stock)
-        self._order = self._atlas.order(stock)
-        self._promised = Reservations(stock, promises, self._values, self._order)
+        self._order = atlas.order(stock)
+        self._values = atlas.values(stock)
+        self._promised = Reservations(stock, promises, self._values, atlas)
+        # Of the gang that was asked about last: its question reads them several times.
+        self._free: dict[tuple[str, GangKey, int | None], Integers] = {}
+        self._last: GangKey | None = None
         self._layouts: dict[tuple[Tier, ...], Addresses] = {}
 
     def addresses(self, tiers: tuple[Tier, ...]) -> Addresses:
@@ -53,8 +57,14 @@ class Ground:
 
     def free(self, resource: str, key: GangKey, priority: int | None = None) -> Integers:
         """What is free of a resource on each Node, and not promised to other gangs; never below 0."""
-        free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
-        return np.asarray(np.maximum(free, 0))
+        question = (resource, key, priority)
+        if question not in self._free:
+            if key != self._last:
+                self._free.clear()
+                self._last = key
+            free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
+            self._free[question] = np.maximum(free, 0)
+        return self._free[question]
 
     def claims(self, names: Sequence[str], key: GangKey) -> tuple[Claim, ...]:
         """What other gangs that wait ask for of some resources."""

@@ -1,1 +1,0 @@
-"""Room that was promised to gangs: what they lack, and what others find reserved."""

@@ -76,7 +76,7 @@ class Racks:
                 raise NotYet(f"{answer}")
             return True
 
-        self.control_plane.wait_for("the service to know what is free", known)
+        self.control_plane.wait_for("the service to know what is free", known, 30.0)
 
     def land(self, way: Way) -> Landing:
         """Create the workload that needs six Nodes, and say where its Pods are."""

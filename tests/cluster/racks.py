@@ -7,14 +7,13 @@ the order of Nodes, so each run has another one, and a scheduler that has just b
 from __future__ import annotations
 
 import random
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from cluster import gangs, manifests, placements, workloads
 from cluster.apicalls import MERGE_PATCH, Caller
 from cluster.polling import NotYet
-from cluster.topologynodes import BACKEND, RACK
+from cluster.topologynodes import BACKEND, LEVELS, RACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +30,13 @@ PODS = 6
 OCCUPIED = {"a": 2, "b": 4}
 IN_RACK = 8
 NAMES = [f"racks-{number:02}" for number in range(IN_RACK * len(OCCUPIED))]
+# The levels of the documents as well, of which both racks share all but one.
+RACK_KEYS = (RACK, LEVELS[3])
+PLACE = {
+    **dict(zip(LEVELS, ("eu-west", "eu-west-1a", "block-3"), strict=False)),
+    f"{BACKEND}/fabric": "racks",
+    f"{BACKEND}/superpod": "1",
+}
 HERE = {"example.org/nodes": "racks"}
 TAINT = {"key": "example.org/nodes", "value": "racks", "effect": "NoSchedule"}
 ON_THEM: Manifest = {"nodeSelector": HERE, "tolerations": [{"key": "example.org/nodes", "operator": "Exists"}]}
@@ -50,7 +56,7 @@ class Racks:
     def arrange(self, run: int) -> None:
         """Empty all Nodes, deal them out to the racks, occupy some, and start the scheduler again."""
         objects = self.control_plane.objects
-        objects.delete_all("jobs", "pods", namespace=self.namespace)
+        objects.delete_all("statefulsets", "jobs", "pods", namespace=self.namespace)
         self.control_plane.wait_for("the Nodes to be empty", self._is_empty)
         self.run = run
         names = random.Random(run).sample(NAMES, len(NAMES))  # noqa: S311 - no secret, and the same in every run
@@ -58,7 +64,7 @@ class Racks:
         self.racks = {name: f"{rack}-{run}" for rack, nodes in dealt.items() for name in nodes}
         with Caller(self.control_plane) as caller:
             for name, rack in self.racks.items():
-                labels = {"metadata": {"labels": {RACK: rack}}}
+                labels = {"metadata": {"labels": dict.fromkeys(RACK_KEYS, rack)}}
                 caller.send("PATCH", f"/api/v1/nodes/{name}", labels, content_type=MERGE_PATCH)
         for rack, nodes in dealt.items():
             for name in nodes[: OCCUPIED[rack]]:
@@ -81,13 +87,28 @@ class Racks:
     def land(self, way: Way) -> Landing:
         """Create the workload that needs six Nodes, and say where its Pods are."""
         self.control_plane.objects.create(self._job("six", way, PODS), user="alice")
-        nodes = placements.scheduled(self.control_plane, self.namespace, "six", PODS, pending=PODS)
-        racks = Counter(self.racks[node] for node in nodes)
-        if not nodes:
+        places = self.places("six", PODS)
+        if not places:
             return "waiting"
-        if len(nodes) < PODS:
+        if len(places) < PODS:
             return "stuck"
-        return "together" if len(racks) == 1 else "split"
+        return "together" if len(set(places)) == 1 else "split"
+
+    def places(self, app: str, pods: int) -> list[str]:
+        """Wait until the scheduler has looked at all Pods of an app; return the racks of those that it placed."""
+        nodes = placements.scheduled(self.control_plane, self.namespace, app, pods, pending=pods)
+        return sorted(self._rack(node) for node in nodes)
+
+    def groups(self, label: str) -> dict[str, list[str]]:
+        """Return the racks of the Pods that have a label and a Node, by its value."""
+        found: dict[str, list[str]] = {}
+        for pod in self.control_plane.get("pods", "-n", self.namespace, "-l", label)["items"]:
+            if node := pod["spec"].get("nodeName"):
+                found.setdefault(pod["metadata"]["labels"][label], []).append(self._rack(node))
+        return found
+
+    def _rack(self, node: str) -> str:
+        return self.racks[node].partition("-")[0]
 
     def _job(self, name: str, way: Way, pods: int) -> Manifest:
         return gangs.job(self.namespace, name, way, pods=pods, gpus=GPUS, **ON_THEM)
@@ -105,9 +126,8 @@ class Racks:
 @contextmanager
 def standing(control_plane: ControlPlane) -> Iterator[None]:
     """The Nodes, in no rack yet, until the end of the block."""
-    place = {f"{BACKEND}/fabric": "racks", f"{BACKEND}/superpod": "1", **HERE}
     for name in NAMES:
-        control_plane.objects.create(manifests.node(name, place, [TAINT], {"nvidia.com/gpu": GPUS}))
+        control_plane.objects.create(manifests.node(name, {**PLACE, **HERE}, [TAINT], {"nvidia.com/gpu": GPUS}))
 
     def ready() -> bool:
         found = control_plane.get("nodes", "-l", "example.org/nodes=racks")["items"]

@@ -29,7 +29,11 @@ FABRICS, SUPERPODS, LEAFGROUPS, RACKS, NODES = 2, 5, 5, 25, 8
 PROMISES = 200
 LOAD = 0.8  # of all Nodes; what is promised included
 LEVELS = ("fabric", "superpod", "leafgroup", "rack", "hostname")
-SIZES = {8: (20, LEVELS.index("rack"), None), 64: (5, LEVELS.index("leafgroup"), 3), 512: (1, LEVELS.index("superpod"), 3)}
+SIZES = {
+    8: (20, LEVELS.index("rack"), None),
+    64: (5, LEVELS.index("leafgroup"), 3),
+    512: (1, LEVELS.index("superpod"), 3),
+}
 """By Pods of a gang: how often it comes, its required level, its preferred one."""
 
 TARGETS = {8: 2.0, 64: 20.0, 512: 20.0}  # milliseconds
@@ -118,7 +122,9 @@ def nodes(random: Random) -> Iterator[NodeManifest]:
         name = "node-" + "-".join(map(str, place))
         labels = {key: str(number) for key, number in zip(_KEYS[:-1], place, strict=False)} | {_KEYS[-1]: name}
         labels |= {_OLD + level: str(number) for level, number in zip(LEVELS[:3], place, strict=False)}
-        yield convert({"metadata": {"name": name, "labels": labels}, "status": {"allocatable": _ALLOCATABLE}}, NodeManifest)
+        yield convert(
+            {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": _ALLOCATABLE}}, NodeManifest
+        )
 
 
 def pod(name: str, node: str, amounts: dict[str, str]) -> PodManifest:

@@ -15,10 +15,24 @@ FABRICS, SUPERPODS, RACKS, NODES = ("f1", "f2"), ("1", "2"), 8, 8
 GPUS = 8
 """The GPUs of a Node."""
 GANGS = 200
-SECONDS_BETWEEN = 0.5
-"""The mean time between two gangs. A second here stands for some minutes of a real cluster."""
-MEAN_LIFE, LONGEST_LIFE = 26.0, 65.0
-"""Seconds, exponentially distributed. With the other figures: nine tenths of all GPUs are asked for at any time."""
+
+
+class Load(NamedTuple):
+    """How gangs come. between: the mean of the seconds between two. life: the mean of those that they last.
+
+    Both are exponentially distributed, and no life is longer than two and a half times the mean. A second here stands
+    for some minutes of a real cluster.
+    """
+
+    between: float
+    life: float
+
+
+USUAL = Load(0.8, 38.0)
+"""Four fifths of all GPUs are asked for at any time."""
+HEAVY = Load(0.5, 26.0)
+"""Nearly all of them."""
+_LONGEST_LIFE = 2.5
 
 
 class Size(NamedTuple):
@@ -51,14 +65,14 @@ class Arrival(NamedTuple):
         return self.size.pods * self.size.gpus
 
 
-def arrivals(seed: int, gangs: int = GANGS) -> tuple[Arrival, ...]:
+def arrivals(seed: int, load: Load = USUAL) -> tuple[Arrival, ...]:
     """The gangs in the order of their coming."""
     chance = random.Random(seed)  # noqa: S311 - no secret, and the same for every way
     at, made = 0.0, []
-    for number in range(gangs):
-        at += chance.expovariate(1 / SECONDS_BETWEEN)
+    for number in range(GANGS):
+        at += chance.expovariate(1 / load.between)
         (size,) = chance.choices(SIZES, [size.share for size in SIZES])
-        life = min(chance.expovariate(1 / MEAN_LIFE), LONGEST_LIFE)
+        life = min(chance.expovariate(1 / load.life), _LONGEST_LIFE * load.life)
         made.append(Arrival(f"gang-{number:03}", at, life, size))
     return tuple(made)
 

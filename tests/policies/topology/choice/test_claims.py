@@ -12,7 +12,7 @@ from support.gangs.smallclusters import GPU, RACK, SUPERPOD
 
 from benchmarks.placement.history import figures_of
 from benchmarks.placement.simulation import Simulation
-from benchmarks.placement.stream import arrivals
+from benchmarks.placement.stream import HEAVY, arrivals
 from policies.topology.choice.survey import choose
 from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import PODS, Gang, GangKey, Member
@@ -85,6 +85,6 @@ def test_no_gang_of_a_stream_waits_for_ever() -> None:
     seed = 4  # with which 15 gangs would wait for ever if they went to the domain with the most room alone
     simulation = Simulation(lambda gang, stock, known: choose((gang,), stock, known)[0], random.Random(seed))  # noqa: S311
 
-    figures = figures_of(simulation.go(arrivals(seed)))
+    figures = figures_of(simulation.go(arrivals(seed, HEAVY)))
 
     assert (figures.together, figures.pending, figures.stuck) == (figures.gangs, 0, 0)

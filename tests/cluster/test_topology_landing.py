@@ -1,6 +1,6 @@
 """Workloads of other projects, annotated word for word as in the documents, land together on a real scheduler.
 
-Each needs six Nodes of one rack, and one of two racks has them. The controllers of JobSet and of LeaderWorkerSet make the
+Each needs six Nodes of one rack, and one of two racks has them. The controllers of JobSet and LeaderWorkerSet make
 Pods; for an MPIJob this test makes what its controller would.
 """
 

@@ -6,7 +6,7 @@ import base64
 import os
 import shutil
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import yaml
 
@@ -25,12 +25,28 @@ if TYPE_CHECKING:
 Project = Literal["jobset", "lws"]
 
 NAMESPACE = "controllers"
-# All fields are kept: what they mean is between the manifests of tests and the controllers.
-KINDS: Mapping[Project, Manifest] = {
-    "jobset": manifests.custom_resource("JobSet", "jobset.x-k8s.io", "v1alpha2"),
-    "lws": manifests.custom_resource("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1"),
-}
 _ENDING_SECONDS = 5.0
+
+
+class _Kind(NamedTuple):
+    """A kind as the API server needs to know it."""
+
+    name: str
+    group: str
+    version: str
+
+    @property
+    def resource(self) -> str:
+        """The name in paths and rules."""
+        return f"{self.name.lower()}s"
+
+
+_KINDS: Mapping[Project, _Kind] = {
+    "jobset": _Kind("JobSet", "jobset.x-k8s.io", "v1alpha2"),
+    "lws": _Kind("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1"),
+}
+# All fields are kept: what they mean is between the manifests of tests and the controllers.
+KINDS: Mapping[Project, Manifest] = {project: manifests.custom_resource(*kind) for project, kind in _KINDS.items()}
 
 
 @contextmanager
@@ -44,22 +60,23 @@ def running(control_plane: ControlPlane, project: Project) -> Iterator[None]:
     command = [str(program), f"--config={_configuration(control_plane, project, directory, ports)}"]
     environment = {"PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1", "KUBECONFIG": str(account)}
     component = Component(project, command, control_plane.directory / "logs" / f"{project}.log", environment)
-    hook = _pod_webhook(control_plane, project, ports["webhook"])
+    hooks = _webhooks(control_plane, project, ports["webhook"])
     try:
         url = f"http://127.0.0.1:{ports['health']}/readyz"
         control_plane.wait_for(f"the controllers of {project}", lambda: answers(url, control_plane.ca_file))
-        control_plane.objects.apply(hook)
+        control_plane.objects.apply(hooks)
         yield
-        component.check()
+    except AssertionError as error:
+        raise component.error(f"may be why: {error}") from error
     finally:
-        control_plane.objects.delete_manifests(hook)
+        control_plane.objects.delete_manifests(hooks)
         component.terminate()
         component.end(_ENDING_SECONDS)
 
 
 def _configuration(control_plane: ControlPlane, project: Project, directory: Path, ports: Mapping[str, int]) -> Path:
     """Write the configuration, and the certificate with which webhooks are served."""
-    directory.mkdir()
+    directory.mkdir(exist_ok=True)
     pair = control_plane._authority.serving(project)
     for source, name in zip(pair, ("tls.crt", "tls.key"), strict=True):
         shutil.copy(source, directory / name)
@@ -78,22 +95,30 @@ def _configuration(control_plane: ControlPlane, project: Project, directory: Pat
     return path
 
 
-def _pod_webhook(control_plane: ControlPlane, project: Project, port: int) -> Manifest:
-    """The webhook that labels the Pods of a group, as the project's own manifests register it.
-
-    JobSet has one as well, which does nothing without its annotation for exclusive placement.
-    """
-    ca = base64.b64encode(control_plane.ca_file.read_bytes()).decode()
-    name = {"kubernetes.io/metadata.name": NAMESPACE}
-    entry = {
-        "name": "mpod.kb.io",
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "failurePolicy": "Fail",
-        "clientConfig": {"url": f"https://127.0.0.1:{port}/mutate--v1-pod", "caBundle": ca},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
-        "namespaceSelector": {"matchLabels": name},
-    }
+def _webhooks(control_plane: ControlPlane, project: Project, port: int) -> Manifest:
+    """The webhooks that set defaults and label Pods, as the project's own manifests register them."""
+    kind = _KINDS[project]
+    paths = {
+        f"/mutate-{kind.group.replace('.', '-')}-{kind.version}-{kind.name.lower()}": (
+            kind.group, kind.version, kind.resource,
+        ),
+        "/mutate--v1-pod": ("", "v1", "pods"),
+    }  # fmt: skip
+    authority = base64.b64encode(control_plane.ca_file.read_bytes()).decode()
+    entries = [
+        {
+            "name": f"m{resource}.kb.io",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "clientConfig": {"caBundle": authority, "url": f"https://127.0.0.1:{port}{path}"},
+            "rules": [
+                {"apiGroups": [group], "apiVersions": [version], "operations": ["CREATE"], "resources": [resource]}
+            ],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}},
+        }
+        for path, (group, version, resource) in paths.items()
+    ]
     metadata = {"name": f"{project}-mutating-webhook-configuration"}
     version = "admissionregistration.k8s.io/v1"
-    return {"apiVersion": version, "kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": [entry]}
+    return {"apiVersion": version, "kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": entries}

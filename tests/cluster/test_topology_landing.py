@@ -114,8 +114,7 @@ def test_replicas_of_a_leader_worker_set_land_together(two_racks: Racks, annotat
         "workerTemplate": template("worker", restartPolicy="Always"),
         "restartPolicy": "RecreateGroupOnPodRestart",
     }
-    rollout = {"type": "RollingUpdate", "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0}}
-    spec = {"replicas": 2, "leaderWorkerTemplate": group, "rolloutStrategy": rollout, "startupPolicy": "LeaderCreated"}
+    spec = {"replicas": 2, "leaderWorkerTemplate": group, "startupPolicy": "LeaderCreated"}
     with controllers.running(two_racks.control_plane, "lws"):
         made = annotated("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", annotations, spec)
         two_racks.control_plane.apply(made, check=True)

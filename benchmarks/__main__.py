@@ -17,7 +17,7 @@ from cluster.kubectl import KubectlError
 from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, policies, reload, report, servers, speed, topology, workers
+from benchmarks import footprint, gangs, policies, reload, report, servers, speed, topology, workers
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.inventory import cost as inventory
@@ -29,9 +29,9 @@ from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
-    "speed", "policies", "topology", "inventory", "workers", "memory", "start", "cluster", "apiserver", "cel",
-    "placement",
-)  # fmt: skip
+    *("speed", "policies", "topology", "inventory", "gangs", "workers"),
+    *("memory", "start", "cluster", "apiserver", "cel", "placement"),
+)
 START_RUNS = 9
 FAILURES = (
     ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
@@ -99,6 +99,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("topology", topology, topology.measure(directory, *rounds))
     elif part == "inventory":
         results.add("inventory", inventory, inventory.measure(_say))
+    elif part == "gangs":
+        results.add("gangs", gangs, gangs.measure(_say))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":

@@ -31,6 +31,7 @@ from policies.engine.rule import (
 from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.violation import (
+    CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
     More,
@@ -164,7 +165,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             lines += [line for skip in skips for line in _warnings(skip)]
         _lap(facts, rule)
         operations += mutation.operations
-        lines += map(one_line, mutation.warnings)
+        lines += (one_line(line, CHANGE_LENGTH) for line in mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
 
 

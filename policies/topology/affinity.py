@@ -23,6 +23,9 @@ from policies.topology.term import Term
 from policies.topology.way.podaffinity import APART, POD_AFFINITY, Together, with_together, without_together
 
 RECORD = "cks-admission.dev/topology"
+DECISION = "cks-admission.dev/placement"
+"""The annotation that says in a sentence, for people, what was chosen."""
+
 NODE_AFFINITY = "nodeAffinity"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

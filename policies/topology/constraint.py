@@ -24,6 +24,9 @@ from policies.topology.topology import Topology
 from policies.topology.way.permission import Permission
 
 LOWEST = "lowest"
+REPIN = "cks-admission.dev/repin"
+"""The annotation with which people ask for another choice: any value that it did not have before."""
+
 # What one request may add to node affinity: requirements and values in them. They may double the user's own terms. At
 # some 70 bytes each, all of it together stays below the 1.5 MiB that the API server stores.
 MOST_WRITTEN = 8 * 1024
@@ -158,7 +161,8 @@ class Submission(Struct, frozen=True):
 
     now: the object's templates. earlier: those before an update. may_change: whether this request may change their
     affinity. is_revised: whether a controller may restore earlier templates. is_suspended: whether it has no
-    Pods now, and may be placed when it is resumed. is_resumed: whether this update resumes it.
+    Pods now, and may be placed when it is resumed. is_resumed: whether this update resumes it. repins: whether it asks
+    for another choice, by another value of the annotation REPIN.
     """
 
     constraints: tuple[Constraint, ...]
@@ -168,6 +172,7 @@ class Submission(Struct, frozen=True):
     is_revised: bool
     is_suspended: bool = False
     is_resumed: bool = False
+    repins: bool = False
 
 
 def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Submission | None:
@@ -212,7 +217,14 @@ def _submission(
             constraint = replace(constraint, obstacle=TOO_LARGE)
         constraints.append(constraint)
     is_revised, is_resumed = row.group_kind in REVISED, was_suspended and not is_suspended
-    return Submission(tuple(constraints), now, before.templates, may_change, is_revised, is_suspended, is_resumed)
+    repins = old is not None and _repin(obj) is not None and _repin(obj) != _repin(old)
+    return Submission(
+        tuple(constraints), now, before.templates, may_change, is_revised, is_suspended, is_resumed, repins
+    )
+
+
+def _repin(obj: JsonObject) -> Any:
+    return mapping(mapping(obj, "metadata"), "annotations").get(REPIN)
 
 
 def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:

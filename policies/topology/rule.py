@@ -20,14 +20,14 @@ from policies.objects.accelerator import READS as ACCELERATOR_READS
 from policies.objects.fieldpath import Location, lookup, render
 from policies.objects.workload import Workload
 from policies.topology import pool, refusal, warning
-from policies.topology.affinity import NODE_AFFINITY, RECORD, are_alike, requires, write_record
+from policies.topology.affinity import DECISION, NODE_AFFINITY, RECORD, Record, are_alike, requires, write_record
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import NO_ACCELERATOR, TOO_LARGE, Constraint, Options, Submission, read
+from policies.topology.constraint import NO_ACCELERATOR, REPIN, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
 from policies.topology.scheduling import podgroup
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
-from policies.topology.way import copies, ladder, workload
+from policies.topology.way import copies, domain, ladder, workload
 from policies.topology.way.assignment import NO_PLAN, Edit, Plan
 from policies.topology.way.podaffinity import POD_AFFINITY
 from policies.topology.way.scene import Scene
@@ -48,7 +48,9 @@ _COUNTS = (
     *("parallelism", "replicas", "size", "suspend"),
 )
 _RECORD = ("metadata", "annotations", RECORD)
+_DECISION = ("metadata", "annotations", DECISION)
 _BROKEN_RECORD = f"{render(_RECORD)} cannot be read and is dropped; node affinity that it noted stays"
+_NO_REPIN = f"{REPIN} has no effect: the placement of a {{0}} is fixed; delete the {{0}} and create it again"
 _FULL_RECORD = "{}: node affinity is too long to be noted, so it stays when the annotations change"
 
 
@@ -104,13 +106,16 @@ class TopologyPlacement:
         plan = _plan(scene)
         made = list(translations(scene, plan))
         warnings += plan.warnings
+        if submission.repins and not submission.may_change:
+            warnings.append(_NO_REPIN.format(request.kind.kind))
         edits = [*plan.edits, *workload.restored(scene)]
         for translation in made:
             edits += (*_affinity(translation), *copies.edits(translation.template, translation.entry))
         edits += _names(submission, request)
         if made or warnings:
-            text, lost = _record(submission, made)
-            edits += _record_edit(submission, text)
+            entries = _entries(submission, made)
+            text, lost = _record(submission, entries)
+            edits += (*_record_edit(submission, text), *_decision_edit(request, plan, entries))
             warnings += [_FULL_RECORD.format(render((*template, "spec"))) for template in lost]
         operations = [
             operation
@@ -187,7 +192,8 @@ class TopologyPlacement:
 
 def _plan(scene: Scene) -> Plan:
     """What the templates get whose domains are to be chosen now. Raises MutationRefusedError."""
-    return ladder.plan([constraint for constraint in scene.submission.constraints if is_due(constraint, scene)], scene)
+    due = [constraint for constraint in scene.submission.constraints if is_due(constraint, scene)]
+    return ladder.plan(due, scene).joined(domain.growth(scene))
 
 
 def _affinity(translation: Translation) -> Iterator[Edit]:
@@ -237,14 +243,30 @@ def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
             yield annotation.location, level.alias if annotation.value == level.alias else level.name
 
 
-def _record(submission: Submission, made: Sequence[Translation]) -> tuple[str, list[Location]]:
-    """The record that describes the templates as they are now, and the locations of those that it has no room for."""
-    now = submission.now
-    present = {template.path for template in now.templates}
-    entries = {path: entry for path, entry in (now.record or {}).items() if path in present}
-    text, lost = write_record(entries | {translation.template.path: translation.entry for translation in made})
+def _entries(submission: Submission, made: Sequence[Translation]) -> Record:
+    """The record that describes the templates as they are now."""
+    present = {template.path for template in submission.now.templates}
+    entries = {path: entry for path, entry in (submission.now.record or {}).items() if path in present}
+    return entries | {translation.template.path: translation.entry for translation in made}
+
+
+def _record(submission: Submission, entries: Record) -> tuple[str, list[Location]]:
+    """The record as it is written, and the locations of templates that it has no room for."""
+    text, lost = write_record(entries)
     gone = frozenset(lost)
-    return text, [template.location for template in now.templates if template.path in gone]
+    return text, [template.location for template in submission.now.templates if template.path in gone]
+
+
+def _decision_edit(request: AdmissionRequest, plan: Plan, entries: Record) -> Iterator[Edit]:
+    """The edit of the annotation that says in a sentence what was chosen. It stands as long as the choice does."""
+    now, before = (lookup(obj, _DECISION) for obj in (request.object, request.old_object))
+    text = "; ".join(plan.decisions)
+    if not text and any(entry.is_settled for entry in entries.values()):
+        text = before if isinstance(before, str) else now
+    if text and text != now:
+        yield _DECISION, text
+    elif not text and now is not None:
+        yield _DECISION, UNSET
 
 
 def _record_edit(submission: Submission, text: str) -> Iterator[Edit]:

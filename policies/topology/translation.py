@@ -61,7 +61,7 @@ def differs(constraint: Constraint, scene: Scene) -> bool:
     is_placed_now = scene.submission.is_resumed and constraint.is_open
     earlier = constraint.earlier
     is_lost = earlier is not None and copies.are_lost(constraint.template, earlier.entry)
-    is_lost = is_lost or replica.is_moved(constraint, scene)
+    is_lost = is_lost or replica.is_moved(constraint, scene) or (scene.submission.repins and constraint.is_open)
     return constraint.differs or is_placed_now or is_lost or _demands_other(constraint, scene)
 
 
@@ -70,7 +70,8 @@ def translations(scene: Scene, plan: Plan) -> Iterator[Translation]:
     for constraint in scene.submission.constraints:
         assignment = plan.assignments.get(constraint.template.path)
         if differs(constraint, scene):
-            translation = _standing(constraint, scene) or _translation(constraint, scene.submission, assignment)
+            translation = _standing(constraint, scene) or _unmoved(constraint, assignment)
+            translation = translation or _translation(constraint, scene.submission, assignment)
             if translation is not None:
                 yield translation
 
@@ -100,12 +101,23 @@ def _standing(constraint: Constraint, scene: Scene) -> Translation | None:
     template, earlier = constraint.template, constraint.earlier
     if earlier is None or earlier.entry == NOTHING or (constraint.is_new and not constraint.is_same):
         return None
-    if replica.is_moved(constraint, scene):
+    if replica.is_moved(constraint, scene) or (scene.submission.repins and may_change(constraint, scene.submission)):
         return None
     if scene.submission.is_resumed and constraint.is_open and not earlier.entry.is_settled:
         return None
     own, was_own = (without_terms(version.affinity, version.entry) for version in (template, earlier))
     if not are_alike(was_own, own) or _demands_other(constraint, scene):
+        return None
+    return Translation(template, restored(own, earlier.affinity, earlier.entry), earlier.entry)
+
+
+def _unmoved(constraint: Constraint, assignment: Assignment | None) -> Translation | None:
+    """The translation that keeps a chosen domain because none can be chosen now; None if there is none to keep."""
+    template, earlier = constraint.template, constraint.earlier
+    if earlier is None or not earlier.entry.domain or assignment is None or not assignment.is_makeshift:
+        return None
+    own, was_own = (without_terms(version.affinity, version.entry) for version in (template, earlier))
+    if (constraint.is_new and not constraint.is_same) or not are_alike(was_own, own):
         return None
     return Translation(template, restored(own, earlier.affinity, earlier.entry), earlier.entry)
 

@@ -257,11 +257,11 @@ def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
     """Each worker has its part, a supervisor too; what the operator says takes the place of it."""
     assert entry("default").container["resources"] == {
         "requests": {"cpu": "100m", "memory": "192Mi"},
-        "limits": {"memory": "1152Mi"},
+        "limits": {"memory": "1024Mi"},
     }
     assert entry("scaled").container["resources"] == {
         "requests": {"cpu": "400m", "memory": "640Mi"},
-        "limits": {"memory": "3520Mi"},
+        "limits": {"memory": "3392Mi"},
     }
     assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
 
@@ -272,7 +272,7 @@ def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
 def test_the_memory_limit_is_derived_from_the_settings(listen: dict[str, int]) -> None:
     """It is the sum of process, bytes in flight, 320 KiB for each connection, child process, and inventory."""
     settings = Settings.model_validate({"listen": listen}).listen
-    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256, 384)
+    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256, 256)
 
     limits = render({"config": {"listen": listen}}).container["resources"]["limits"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.builders import WORKLOADS
-from support.ledgers import START, counts, job, ledger, placed, pod
+from support.ledgers import LWS, START, counts, job, leader, ledger, placed, pod, ray_cluster, ray_job, replicas
 
 from policies.engine.match import SelectorRequirement
 from policies.topology.affinity import RECORD, RecordEntry, with_terms, write_record
@@ -49,7 +49,25 @@ def _jobs(draw: st.DrawFn) -> Json:
     return made
 
 
-_EVENTS = st.lists(st.tuples(st.booleans(), _jobs() | _pods()), max_size=14)
+@st.composite
+def _replicated(draw: st.DrawFn) -> Json:
+    """A LeaderWorkerSet, or a leader or worker of it; a RayJob, its RayCluster, or a worker of that."""
+    index, node = draw(st.integers(0, 1)), draw(_NODES)
+    member = {"labels": {f"{LWS}name": "l", f"{LWS}group-index": str(index)}}
+    group = {"labels": {"ray.io/cluster": "r-x", "ray.io/group": "g"}}
+    makers = (
+        lambda: replicas(draw(st.integers(1, 3)), leads=draw(st.booleans())),
+        lambda: leader(index, node),
+        lambda: pod(f"l-{index}-1", f"apps/v1/StatefulSet/l-{index}", node=node, metadata=member),
+        ray_job,
+        ray_cluster,
+        lambda: pod(f"w-{index}", "ray.io/v1/RayCluster/r-x", node=node, metadata=group),
+    )
+    made: Json = draw(st.sampled_from(makers))()
+    return made
+
+
+_EVENTS = st.lists(st.tuples(st.booleans(), _jobs() | _pods() | _replicated()), max_size=14)
 
 
 def _name(obj: Json) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from properties.updates import client_side_apply, replace, server_side_apply
 
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
 _RECORD = "cks-admission.dev/topology"
+_DECISION = "cks-admission.dev/placement"
 _FACTS = Chooser("9").facts
 _GPU = {"nvidia.com/gpu": 8}
 _bounded = settings(max_examples=150)
@@ -136,7 +137,9 @@ def _asked(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "annotations":
-                yield from ((f"{at}/{name}", text) for name, text in sorted(inner.items()) if name != _RECORD)
+                yield from (
+                    (f"{at}/{name}", text) for name, text in sorted(inner.items()) if name not in (_RECORD, _DECISION)
+                )
             else:
                 yield from _asked(inner, f"{at}/{key}")
 

@@ -16,6 +16,7 @@ from policies.topology.gang.ledger import Ledger
 
 START = 1_800_000_000.0
 RACK = (Step(1, ("rack",), ("12",)),)
+LWS = "leaderworkerset.sigs.k8s.io/"
 CONTAINERS = [{"resources": {"limits": {"nvidia.com/gpu": 8}}}]
 
 
@@ -85,3 +86,36 @@ def counts(made: Ledger, after: float = 1) -> dict[str, int]:
     """The Pods that are promised some seconds after START by the paths of their templates."""
     promises = made.promises(START + after)
     return {demand.path: demand.count for promise in promises for demand in promise.members}
+
+
+def replicas(size: int, *, leads: bool) -> dict[str, Any]:
+    """A LeaderWorkerSet of two replicas, with a template for leaders or without."""
+    plain = {"spec": {"containers": CONTAINERS}}
+    templates = {"workerTemplate": plain, **({"leaderTemplate": plain} if leads else {})}
+    spec = {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": size, **templates}}
+    return workload("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "l", spec, {})
+
+
+def leader(index: int, node: str = "") -> dict[str, Any]:
+    """The leader of a replica, placed; its annotation claims a size of 99."""
+    template, annotations = placed("")
+    labels = {f"{LWS}name": "l", f"{LWS}worker-index": "0", f"{LWS}group-index": str(index)}
+    more = {"annotations": {**annotations, f"{LWS}size": "99"}, "labels": labels}
+    return pod(f"l-{index}", "apps/v1/StatefulSet/l", node=node, metadata=more, spec=template["spec"])
+
+
+def ray_job() -> dict[str, Any]:
+    """A placed RayJob of three workers."""
+    template, annotations = placed("spec.rayClusterSpec.workerGroupSpecs[0].template")
+    group = {"groupName": "g", "replicas": 3, "template": template}
+    return workload("ray.io/v1/RayJob", "r", {"rayClusterSpec": {"workerGroupSpecs": [group]}}, annotations)
+
+
+def ray_cluster() -> dict[str, Any]:
+    """The RayCluster that the RayJob made, with its annotations."""
+    made = ray_job()
+    controller = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "controller": True}
+    more = {"ownerReferences": [controller]}
+    return workload(
+        "ray.io/v1/RayCluster", "r-x", made["spec"]["rayClusterSpec"], made["metadata"]["annotations"], metadata=more
+    )

@@ -140,10 +140,9 @@ def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) ->
         return facts
     from webhook.cli.topology import nodefiles, stock  # noqa: PLC0415 - most runs read no Nodes
 
-    accelerators = settings.tolerations.accelerators.resources
-    objects = nodefiles.read(paths, accelerators, options.stdin(paths))
+    objects = nodefiles.read(paths, options.stdin(paths))
     nodes = tuple(manifest.node for manifest in objects.nodes)
-    return replace(facts, cluster_nodes=nodes, chooser=stock.chooser(objects, settings))
+    return replace(facts, cluster_nodes=nodes, chooser=stock.chooser(objects, stock.records(objects, settings)))
 
 
 def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:

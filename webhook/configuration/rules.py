@@ -26,7 +26,9 @@ from policies.topology.constraint import LOWEST, Default, Options
 from policies.topology.scheduling import podgroup
 from policies.topology.way.permission import Permission
 from webhook.configuration import safety
-from webhook.configuration.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
+from webhook.configuration.placement import DefaultPlacement
+from webhook.configuration.selector import Selector
+from webhook.configuration.settings import LabelExceptionSettings, Settings, SettingsError
 from webhook.sources import topologyfiles
 
 if TYPE_CHECKING:

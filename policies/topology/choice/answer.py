@@ -74,7 +74,7 @@ def _rest(question: Question, domains: Domains, holding: Sequence[int]) -> Seque
     number = MOST_CONSIDERED - len(holding)
     if number <= 0 or domains.level == WHOLE:
         return ()
-    pods = domains.placed().sum(axis=0)
+    pods = domains.capacities.sum(axis=0)
     others = np.setdiff1d(np.flatnonzero(domains.layout.carries(domains.level)), holding)
     best = others[np.lexsort((others, -pods[others]))][:number]
     return list(question.eligible(domains.level, best.tolist()))
@@ -83,8 +83,8 @@ def _rest(question: Question, domains: Domains, holding: Sequence[int]) -> Seque
 def _candidates(question: Question, domains: Domains, groups: Sequence[int], fits: int) -> tuple[Candidate, ...]:
     """The domains, the first `fits` of which hold the gang."""
     shown = list(groups[:MOST_CONSIDERED])
-    pods = domains.most(shown)
-    pods[:, :fits] = domains.room.counts[:, None]
+    whole = np.repeat(domains.room.counts[:, None], fits, axis=1)
+    pods = np.concatenate((whole, domains.most(shown[fits:])), axis=1)
     nodes, free, total, promised = question.sums(domains.level, shown)
     return tuple(
         Candidate(

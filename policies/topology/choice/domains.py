@@ -44,35 +44,32 @@ class Domains:
         self.size = len(layout.first(level))
         self.nearer = next(layout.below(level, layout.present), None)
         self.groups: Codes = layout.groups(level)[room.rows]
-        self.possible: Mask = hopeful(room, self.groups, self.size) & layout.carries(level)
-        self._placed: Integers | None = None
+        self.capacities = capacities(room, self.groups, self.size)
+        self.possible: Mask = hopeful(room, self.groups, self.capacities) & layout.carries(level)
         self._fits: dict[int, bool] = {}
-
-    def placed(self) -> Integers:
-        """How many Pods of each member have a place, by member and domain. For several members it is a lower bound."""
-        if self._placed is None:
-            if len(self.room.members) == 1:
-                self._placed = capacities(self.room, self.groups, self.size)
-            else:
-                self._placed = placed(pack(self.room, self.groups), self.groups, self.size)
-        return self._placed
 
     def most(self, groups: Sequence[int]) -> Integers:
         """How many Pods of each member have a place, by member and one of these domains. Exact where that is cheap."""
-        found = self.placed()[:, groups]
-        if len(self.room.members) == 1:
-            return found
-        most = capacities(self.room, self.groups, self.size)
+        found = self._packed(groups)
         for index, group in enumerate(groups):
             if self.budget.steps <= 0:
                 break
-            if (found[:, index] == most[:, group]).all():
+            if (found[:, index] == self.capacities[:, group]).all():
                 continue
             inside = self.room.at(np.flatnonzero(self.groups == group))
             better = packing(inside, int(found[:, index].sum()), self.budget)
             if better is not None:
                 found[:, index] = better.sum(axis=1)
         return found
+
+    def _packed(self, groups: Sequence[int] | Integers) -> Integers:
+        """How many Pods of each member have a place without a search, by member and one of these domains."""
+        if len(self.room.members) == 1 or not len(groups):
+            return self.capacities[:, groups]
+        chosen = np.zeros(self.size, bool)
+        chosen[groups] = True
+        nodes = np.flatnonzero(chosen[self.groups])
+        return placed(pack(self.room.at(nodes), self.groups[nodes]), self.groups[nodes], self.size)[:, groups]
 
     def fits(self, group: int) -> bool:
         """Whether the whole gang fits into a domain."""
@@ -83,12 +80,10 @@ class Domains:
     @cached_property
     def _easy(self) -> Mask:
         """By domain, whether it is packed without a search."""
-        if len(self.room.members) == 1:
-            return self.possible
-        room = self.room.at(np.flatnonzero(self.possible[self.groups]))
-        groups = self.layout.groups(self.level)[room.rows]
-        pods = placed(pack(room, groups), groups, self.size)
-        return np.asarray((pods == self.room.counts[:, None]).all(axis=0))
+        easy = self.possible.copy()
+        groups = np.flatnonzero(easy)
+        easy[groups] = (self._packed(groups) == self.room.counts[:, None]).all(axis=0)
+        return easy
 
     def _packs(self, group: int) -> bool:
         if not self.possible[group]:
@@ -100,7 +95,7 @@ class Domains:
 
     def holding(self) -> Iterator[int]:
         """The domains that hold the gang, in order."""
-        order = ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts, self.room.rows)
+        order = ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts)
         pairs = zip(order.ties.tolist(), order.groups.tolist(), strict=True)
         for _, tie in groupby(pairs, key=lambda pair: pair[0]):
             yield from self._fewest_first([group for _, group in tie])
@@ -138,8 +133,8 @@ class Domains:
     def _needed(self) -> Integers:
         """By domain, the fewest domains of the next nearer level that hold the Pods of each member for themselves."""
         inner = self.level if self.nearer is None else self.nearer
-        groups = self.layout.groups(inner)[self.room.rows]
-        fit = capacities(self.room, groups, len(self.layout.first(inner)))
+        room = self.room.at(np.flatnonzero(self.possible[self.groups]))
+        fit = capacities(room, self.layout.groups(inner)[room.rows], len(self.layout.first(inner)))
         around = self.layout.around(inner, self.level)
         pairs = zip(fit, self.room.counts, strict=True)
         return np.asarray(

@@ -34,9 +34,10 @@ class Ordered(NamedTuple):
     ties: Integers
 
 
-def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers, rows: Integers) -> Ordered:
-    """Some domains of a level in order. amounts: what is free of what the gang asks for, by Node; rows: the Nodes'."""
-    own = np.bincount(layout.groups(level)[rows], weights=amounts, minlength=len(layout.first(level)))
+def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers) -> Ordered:
+    """Some domains of a level in order. amounts: what is free of what the gang asks for, by row."""
+    # The rows without a Node, whose domain is -1, come first.
+    own = np.bincount(layout.groups(level) + 1, weights=amounts, minlength=len(layout.first(level)) + 1)[1:]
     keys = [_sums(layout, level, outer, own)[groups] for outer in range(WHOLE, level + 1)]
     order = np.lexsort((groups, *keys))
     same = np.zeros(len(groups), bool)

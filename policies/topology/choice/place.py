@@ -46,10 +46,10 @@ class _Placing:
         question = self._question
         if reason := question.unknown:
             return Choice("unknown", reason), None
-        for priority in dict.fromkeys((None, question.priority)):
-            if placed := self._fitting(priority):
-                return placed
-        return _later(question)
+        placed = self._fitting(None)
+        if placed is None and question.priority is not None:
+            placed = self._fitting(question.priority)
+        return placed or _later(question)
 
     def _fitting(self, priority: int | None) -> tuple[Choice, Mask] | None:
         """The choice if the gangs fit into a domain of any level that is tried."""
@@ -97,7 +97,7 @@ def _best(question: Question, domains: Domains, groups: Integers, *, waits: bool
     own = list(question.eligible(domains.level, groups.tolist()))
     placed = domains.most(own)
     accelerators = question.accelerators(domains.room)
-    order = ordered(domains.layout, domains.level, np.array(own, np.int64), domains.amounts, domains.room.rows)
+    order = ordered(domains.layout, domains.level, np.array(own, np.int64), domains.amounts)
     rank = np.empty(len(own), np.int64)
     rank[np.searchsorted(own, order.groups)] = np.arange(len(own))
     excess, owed = question.claims(domains.level)[:, own] if waits else np.zeros((2, len(own)), np.int64)

@@ -28,7 +28,8 @@ def preferred(question: Question, room: Room, level: int, group: int) -> tuple[A
 
 def _inner(question: Question, room: Room, level: int, group: int) -> Iterator[Address]:
     """The few nearer domains, farthest level first, each inside those before."""
-    inside = room.inside(question.layout.rows(level, group))
+    rows = question.layout.rows(level, group)
+    inside = room.inside(rows)
     for nearer in range(level + 1, (question.gang.preferred or 0) + 1):
         groups = question.layout.groups(nearer)[inside.rows]
         carried = question.layout.carries(nearer)[groups]
@@ -36,8 +37,10 @@ def _inner(question: Question, room: Room, level: int, group: int) -> Iterator[A
             continue
         chosen = fewest(inside, groups, question.budget)
         inside = inside.at(np.flatnonzero(np.isin(groups, chosen)))
-        if len(chosen) == len(np.unique(groups)):
+        narrowed = rows & np.isin(question.layout.groups(nearer), chosen)
+        if (narrowed == rows).all():
             continue
+        rows = narrowed
         named = [one for one in chosen if question.layout.carries(nearer)[one]]
         if address := question.addresses.several(nearer, named):
             yield address

@@ -68,13 +68,16 @@ class Question:
             nearest = min(nearest, self.kept[0])
         return tuple(range(nearest, self.required - 1, -1))
 
-    @property
+    @cached_property
     def priority(self) -> int | None:
-        """The priority that counts if Pods may be preempted: the lowest of its Pods; None if one must not preempt."""
+        """The priority that counts if Pods may be preempted: the lowest of its Pods.
+
+        None if one of them must not preempt, or if nothing could be gained by it.
+        """
         priorities = [member.priority for member in self.members]
         known = [priority for priority in priorities if priority is not None]
         may = len(known) == len(priorities) and all(member.preempts for member in self.members)
-        return min(known) if may else None
+        return min(known) if may and self.ground.yields(self.members, min(known)) else None
 
     def room(self, priority: int | None = None) -> Room:
         """What is free now; with a priority, what is free or can be freed by preemption."""
@@ -94,7 +97,7 @@ class Question:
         self, level: int, room: Room, priority: int | None = None, also: Callable[[int], bool] | None = None
     ) -> Domains:
         """The domains of a level with some room. also: what else has to hold for a domain."""
-        return Domains(self.layout, level, room, self.amounts(priority)[room.rows], self.budget, also)
+        return Domains(self.layout, level, room, self.amounts(priority), self.budget, also)
 
     def amounts(self, priority: int | None = None) -> Integers:
         """By row, what is free of what is measured, on Nodes on which Pods that ask for it may run now."""

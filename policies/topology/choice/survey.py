@@ -48,5 +48,5 @@ class Survey:
 
 
 def _nested(gang: Gang) -> Hashable:
-    """What gangs have in common that are in one domain of the widest of them."""
-    return (gang.key, gang.tiers, gang.required is None)
+    """What gangs have in common that are in one domain of the widest of them; the gang itself if it requires none."""
+    return gang if gang.required is None else (gang.key, gang.tiers)

@@ -23,7 +23,7 @@ class Assignment(Struct, frozen=True):
 
     terms, preferences: for the node affinity. domain: the chosen one that they stand for. together: Pod affinity.
     scheduling: the node label key of a constraint for Kubernetes' own scheduling. annotations: for
-    the template itself, with their values.
+    the template itself, with their values. is_makeshift: whether no way could keep the Pods together.
     """
 
     way: Way | Literal[""] = ""
@@ -33,6 +33,7 @@ class Assignment(Struct, frozen=True):
     together: Together = APART
     scheduling: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
+    is_makeshift: bool = False
 
 
 class Plan(Struct, frozen=True):

@@ -10,6 +10,7 @@ from policies.objects.fieldpath import Location
 from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.constraint import Constraint
 from policies.topology.gang.address import Address
+from policies.topology.gang.podcount import podcount
 from policies.topology.placement import Domain
 from policies.topology.term import alternatives, steps
 from policies.topology.way import notice
@@ -18,6 +19,8 @@ from policies.topology.way.party import Party, parties
 from policies.topology.way.scene import Scene
 
 _SUSPEND: Location = ("spec", "suspend")
+# Kinds from which any number of workloads are made, each a gang of its own.
+_PATTERNS = frozenset(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster"))
 
 
 def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
@@ -25,11 +28,37 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
 
     Raises MutationRefusedError if a gang does not fit and the options say so.
     """
+    if scene.row.group_kind in _PATTERNS:
+        return Plan(reasons={c.template.path: f"a {scene.row.kind} is for many gangs" for c in constraints})
     gangs, obstacles = parties(constraints, scene)
     plan = Plan(reasons=obstacles)
     for party, choice in zip(gangs, choices(gangs, scene), strict=True):
         plan = plan.joined(_assigned(party, choice, scene))
     return plan
+
+
+def growth(scene: Scene) -> Plan:
+    """The warnings about gangs that have got more Pods, which stay in their domain, than it has room for now."""
+    grown = [constraint for constraint in scene.submission.constraints if _has_grown(constraint, scene)]
+    gangs, _ = parties(grown, scene)
+    kept = [party.constraints[0].template.entry.domain for party in gangs]
+    told = [
+        line
+        for party, choice in zip(gangs, choices(gangs, scene, kept), strict=True)
+        for line in notice.grown(notice.Told(party, choice, scene.request.kind.kind))
+    ]
+    return Plan(warnings=tuple(told))
+
+
+def _has_grown(constraint: Constraint, scene: Scene) -> bool:
+    """Whether an update gives more Pods to a template that keeps its domain."""
+    template, earlier = constraint.template, constraint.earlier
+    if earlier is None or not template.entry.domain or template.entry.domain != earlier.entry.domain:
+        return False
+    now, before = (
+        podcount(scene.row.group_kind, obj or {}, template.location) for obj in (scene.object, scene.request.old_object)
+    )
+    return constraint.is_open and now is not None and before is not None and now > before
 
 
 def choices(gangs: Sequence[Party], scene: Scene, kept: Sequence[Address] = ()) -> Sequence[Choice]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies.engine.request import is_owned
 from policies.topology.constraint import Constraint
 from policies.topology.scheduling import kueue
 from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
@@ -11,7 +12,13 @@ from policies.topology.way.scene import Scene
 
 
 def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
-    """Kueue's annotations for the templates of a workload that it manages; nothing for other workloads."""
+    """Kueue's annotations for the templates of a workload that it manages; nothing for other workloads.
+
+    A Pod that a controller made from such a template has the annotation already, and nothing is chosen for it.
+    """
+    if scene.row.kind == "Pod" and is_owned(scene.object):
+        copied = [constraint for constraint in constraints if kueue.has_own(constraint)]
+        return Plan({c.template.path: Assignment("kueue", c.terms, c.own_preferences) for c in copied})
     if not constraints or not kueue.is_queued(scene.object):
         return NO_PLAN
     flavored = scene.facts.look_up(kueue.FlavorsKey())

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from policies.topology.constraint import Constraint
-from policies.topology.way import domain, kueue, notice, peers, replica, workload
-from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
+from policies.topology.way import domain, inheritance, kueue, notice, peers, replica, workload
+from policies.topology.way.assignment import Assignment, Plan
 from policies.topology.way.permission import Way, permitted
 from policies.topology.way.podaffinity import APART
 from policies.topology.way.scene import Scene
@@ -19,12 +19,15 @@ Step = Callable[[Sequence[Constraint], Scene], Plan]
 def plan(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     """The plan for constraints with open levels. Raises MutationRefusedError, Missing or FactUnavailable."""
     ways = {constraint.template.path: _permitted(constraint, scene) for constraint in constraints}
-    made, left = NO_PLAN, list(constraints)
+    made = inheritance.assign(constraints, scene)
+    left = [constraint for constraint in constraints if constraint.template.path not in made.assignments]
     for way, step in _STEPS:
         if due := [constraint for constraint in left if way in ways[constraint.template.path]]:
             made = made.joined(step(due, scene))
             left = [constraint for constraint in left if constraint.template.path not in made.assignments]
-    made = made.joined(Plan({c.template.path: Assignment("", c.terms, c.own_preferences) for c in left}))
+    made = made.joined(
+        Plan({c.template.path: Assignment("", c.terms, c.own_preferences, is_makeshift=True) for c in left})
+    )
     lines = [line for constraint in constraints for line in _told(constraint, made, is_left=constraint in left)]
     return made.joined(Plan(warnings=tuple(dict.fromkeys(lines))))
 

@@ -63,10 +63,21 @@ def chosen(told: Told) -> tuple[str, ...]:
         return ()
     best = choice.considered[0] if choice.considered else None
     if choice.outcome == "full" and told.party.gang.required is not None:
-        room = f"; {_room(best)}" if best else ""
-        later = "its Pods stay there and wait; to choose again, delete it and create it again"
-        return (f"{told.asked}: {told.called(choice.required)} is the best now, but is full{room}: {later}",)
+        room = f" has {_room(best)}," if best else " is full,"
+        lacks = f" {counted(choice.pods_missing, 'Pod')} too many;" if choice.pods_missing else ""
+        remedy = f"they wait there; to choose again, delete the {told.kind} and create it again"
+        return (f"{told.asked}: {told.called(choice.required)}{room}{lacks} {remedy}",)
     return (f"{told.asked}: {_sentence(told)}",)
+
+
+def grown(told: Told) -> tuple[str, ...]:
+    """The warning about a gang that has got more Pods than its domain has room for; none if they fit."""
+    choice = told.choice
+    if told.is_default or choice.outcome not in ("full", "never"):
+        return ()
+    room = f" has {_room(choice.considered[0])}" if choice.considered else " is full"
+    remedy = f"the others wait there; to choose again, delete the {told.kind} and create it again"
+    return (f"{told.asked}: {told.size} stay in {told.called(choice.required)}, which{room}; {remedy}",)
 
 
 def decision(told: Told) -> tuple[str, ...]:
@@ -151,19 +162,28 @@ def counted(number: int, noun: str) -> str:
 def _sentence(told: Told) -> str:
     """The domain, what was free in it, and the runner-up."""
     choice, gang = told.choice, told.party.gang
-    address = choice.required or (choice.preferred[0] if choice.preferred else ())
+    best = next(iter(choice.considered), None)
+    address = choice.required or (best.address if best and best.fits else ())
     if not address:
-        return f"no domain is nearer than others for {told.size}"
-    best, *others = choice.considered or (None,)
+        return f"no domain holds {told.size} together"
+    nearer = best.address[len(address) :] if best and best.fits else ()
+    place = told.called(address) + (f", preferably {told.called(nearer)}" if nearer else "")
     room = f" ({best.free} of {best.total} GPUs free)" if best and gang.accelerators else ""
+    others = [candidate for candidate in choice.considered[1:] if candidate.fits]
     runner_up = f"; next best {told.called(others[0].address)}" if others else ""
-    return f"{told.size} in {told.called(address)}{room}{runner_up}"
+    room += " once Pods of lower priority make room" if choice.outcome == "preempts" else ""
+    return f"{told.size} in {place}{room}{runner_up}"
 
 
 def _room(candidate: Candidate) -> str:
-    return f"{candidate.free} of {candidate.total} GPUs free, room for {counted(candidate.pods, 'Pod')}"
+    free = f"{candidate.free} of {candidate.total} GPUs free and " if candidate.total else ""
+    return f"{free}room for {counted(candidate.pods, 'Pod')}"
 
 
 def _largest(choice: Choice) -> str:
-    totals = [candidate.total for candidate in choice.considered]
-    return f", and the largest has {counted(max(totals), 'GPU')}" if totals else ""
+    """What the best domain has, if nothing else ran there."""
+    if not choice.considered:
+        return ", as no Node is in one"
+    best = choice.considered[0]
+    gpus = f" with {counted(best.total, 'GPU')}" if best.total else ""
+    return f", and the best{gpus} holds {counted(best.pods, 'Pod')}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject
+from policies.engine.request import JsonObject, mapping
 
 POD_AFFINITY = "podAffinity"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -60,6 +61,17 @@ def without_together(affinity: Any, terms: Together) -> Any:
         return {**affinity, POD_AFFINITY: changed}
     rest = {key: value for key, value in affinity.items() if key != POD_AFFINITY}
     return rest or (None if terms.created == "affinity" else rest)
+
+
+def keys(affinity: Any) -> Iterator[str]:
+    """The label keys of the domains in which Pod affinity keeps Pods together."""
+    pods = _pods(affinity) or {}
+    for field in (REQUIRED, PREFERRED):
+        terms = pods.get(field)
+        for term in terms if isinstance(terms, list) else ():
+            inner = mapping(term, "podAffinityTerm") if field == PREFERRED else term
+            if isinstance(inner, dict):
+                yield str(inner.get("topologyKey"))
 
 
 def _pods(affinity: Any) -> JsonObject | None:

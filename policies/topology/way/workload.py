@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from policies.engine.request import mapping
 from policies.topology.constraint import Constraint
 from policies.topology.scheduling import workload as scheduling
 from policies.topology.scheduling.support import SupportKey
@@ -13,7 +14,12 @@ from policies.topology.way.scene import Scene
 
 
 def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
-    """Constraints for templates of a new object; nothing where the options or the cluster do not provide for that."""
+    """Constraints for templates of a new object; nothing where the options or the cluster do not provide for that.
+
+    A Pod that belongs to a PodGroup already is placed with that.
+    """
+    if scene.row.kind == "Pod" and mapping(scene.object, "spec").get("schedulingGroup") is not None:
+        return Plan({c.template.path: Assignment("workload", c.terms, c.own_preferences) for c in constraints})
     if not scene.options.schedules or scene.request.operation != "CREATE":
         return NO_PLAN  # the field can never be set later
     support, nodes, kind = scene.facts.look_up(SupportKey()), scene.facts.nodes(), scene.request.kind.group_kind

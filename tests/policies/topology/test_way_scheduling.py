@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from typing import Any
+from unittest.mock import Mock
 
-from support.builders import TODAY, WORKLOADS, Json, merged, pod_spec, request
+from support.builders import TODAY, WORKLOADS, Json, merged, owner, pod, pod_spec, request
 
 from policies.engine.facts import Facts, Node, StaticFacts
 from policies.objects import patch
+from policies.topology.affinity import REQUIRED as MUST
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
@@ -56,8 +58,7 @@ def _entry(obj: Json) -> Json:
 
 
 def _terms(obj: Json) -> Any:
-    affinity = obj["spec"]["template"]["spec"]["affinity"]
-    return affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return obj["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][MUST]["nodeSelectorTerms"]
 
 
 def test_a_job_gets_the_constraint_of_kubernetes() -> None:
@@ -138,12 +139,28 @@ def test_a_queued_job_gets_kueues_annotation() -> None:
     del bare["metadata"]["annotations"][_TOPOLOGY], bare["metadata"]["annotations"][_REQUIRED]
 
     assert stored["spec"]["template"]["metadata"]["annotations"] == {_KUEUE: _RACK}
-    assert (_entry(stored)["annotation"], "scheduling" in stored["spec"], warnings) == ([_KUEUE, _RACK], False, [])
+    assert (_entry(stored)["annotations"], "scheduling" in stored["spec"], warnings) == ([[_KUEUE, _RACK]], False, [])
     assert _written(stored, facts)[0] == stored
     assert _written(bare, facts, old=stored)[0]["spec"]["template"] == {
         **queued["spec"]["template"],
-        "metadata": {"annotations": {}},
+        "metadata": {},
     }
+
+
+def test_pods_that_others_place_are_left_to_them() -> None:
+    """A Pod that copied the placement from its template, with Kueue's annotation or a PodGroup, gets nothing chosen."""
+    chooser = Mock(side_effect=AssertionError("a domain is to be chosen"))
+    facts = StaticFacts(TODAY, cluster_nodes=_NODES, chooser=chooser)
+    annotations = {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}
+    metadata = {"annotations": annotations, **owner("Job")}
+    grouped = pod(metadata=metadata, schedulingGroup={"podGroupName": "g"})
+    queued = pod(metadata={**metadata, "annotations": {**annotations, _KUEUE: _RACK}})
+
+    for made in (grouped, queued):
+        stored, warnings = _written(made, facts)
+        affinity = stored["spec"]["affinity"]
+        assert affinity == {"nodeAffinity": {MUST: {"nodeSelectorTerms": [_TERM]}}}
+        assert warnings == []
 
 
 def test_without_a_flavor_the_author_is_told() -> None:

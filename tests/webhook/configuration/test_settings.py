@@ -106,6 +106,8 @@ _DEFAULTS: Json = {
         "full": "pin",
         "autoscaling": "unknown",
         "deletion": "warn",
+        "inventory": "on",
+        "staleSeconds": 300.0,
         "default": {
             "topology": "",
             "preferred": "lowest",
@@ -193,6 +195,8 @@ topology:
   full: wait
   autoscaling: off
   deletion: off
+  inventory: off
+  staleSeconds: 600
   default:
     topology: halls
     preferred: example.org/hall
@@ -341,6 +345,8 @@ _OTHER_READ: Json = {
         "full": "wait",
         "autoscaling": "off",
         "deletion": "off",
+        "inventory": "off",
+        "staleSeconds": 600.0,
         "default": {
             "topology": "halls",
             "preferred": "example.org/hall",

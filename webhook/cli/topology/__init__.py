@@ -9,7 +9,7 @@ from webhook.cli.topology import catalog, explain, place, tree
 
 @click.group("topology")
 def command() -> None:
-    """Show topologies, explain placements, draw Nodes as a tree with their free GPUs."""
+    """Show topologies, explain placements, place gangs, draw Nodes as a tree with their free GPUs."""
 
 
 for verb in (catalog.list_command, catalog.show_command, explain.command, place.command, tree.command):

@@ -45,9 +45,10 @@ class Context(NamedTuple):
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
-        nodes = tuple(machine.node for machine in self.known.machines or ())
         today = datetime.now(UTC).date()
-        facts = StaticFacts(today, cluster_nodes=nodes, cluster_topologies=self.known.own, chooser=self.chooser)
+        facts = StaticFacts(
+            today, cluster_nodes=self.known.nodes, cluster_topologies=self.known.own, chooser=self.chooser
+        )
         return in_namespace(facts, namespace, self.labels)
 
     def nothing(self, request: AdmissionRequest) -> str:
@@ -103,4 +104,4 @@ def _context(settings: Settings, known: Inventory, namespace: str, labels: Mappi
     ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return Context(rule, ruleset, namespace, labels, known, stock.chooser(known.objects, settings))
+    return Context(rule, ruleset, namespace, labels, known, stock.chooser(known.objects, known.records))

@@ -130,7 +130,10 @@ def _reasons(constraint: Constraint, translation: Translation) -> Iterator[str]:
         yield "it stands there already: an earlier translation is on record"
     if topology.requirement != EVERYTHING:
         yield f'the topology "{topology.name}" is for Nodes with {requirement.selector(topology.requirement)} only'
-    yield from _why_alternatives(constraint, topology)
+    if translation.entry.domain:
+        yield "this domain was chosen for all Pods of the gang; topology place says what else was considered"
+    else:
+        yield from _why_alternatives(constraint, topology)
     yield from _why_combined(translation)
     yield from _why_weights(constraint, translation)
 

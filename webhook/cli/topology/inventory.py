@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import click
 
+from policies.engine.facts import Node
 from policies.kubernetes.spelling import closest, closest_first
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.machine import machines as machines_of
+from policies.topology.nodes.machine import Machine, machines
 from policies.topology.nodes.tree import Reservation, reservations
 from policies.topology.topology import Topology
 from webhook.cli import options
-from webhook.cli.exits import InputError, ToolError
+from webhook.cli.exits import InputError, ToolError, reading
 from webhook.cli.topology import nodefiles, stock
 from webhook.cli.topology.nodefiles import Objects
+from webhook.cli.topology.stock import Records
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 
@@ -33,18 +37,38 @@ class ClusterOptions(NamedTuple):
     in_cluster: bool = False
 
 
-class Inventory(NamedTuple):
+@dataclass(frozen=True)
+class Inventory:
     """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too.
 
-    objects: what Nodes, Pods and workloads say; machines: the Nodes with their accelerators; both None without Nodes.
-    reservations: what is promised on these Nodes.
+    records: what they have on record. accelerators: globs of resource names. objects: what Nodes, Pods and workloads
+    say; None without Nodes.
     """
 
     catalog: Catalog
-    own: tuple[Topology, ...] = ()
+    own: tuple[Topology, ...]
+    records: Records
+    accelerators: tuple[str, ...]
     objects: Objects | None = None
-    machines: tuple[Machine, ...] | None = None
-    reservations: tuple[Reservation, ...] = ()
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The Nodes, sorted by name."""
+        nodes = () if self.objects is None else self.objects.nodes
+        return tuple(sorted((manifest.node for manifest in nodes), key=attrgetter("name")))
+
+    @cached_property
+    def machines(self) -> tuple[Machine, ...] | None:
+        """The Nodes with their accelerators; None without Nodes. Raises InputError."""
+        if self.objects is None:
+            return None
+        with reading(ValueError):
+            return machines(self.objects.nodes, self.objects.pods, self.accelerators)
+
+    @cached_property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is promised on these Nodes."""
+        return reservations(self.machines or (), self.records.promises)
 
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,12 +83,11 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
 
     asked: what is read of a cluster. Raises InputError and ToolError.
     """
-    accelerators = settings.tolerations.accelerators.resources
     try:
         catalog = rules.topologies(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
-    objects = nodefiles.read(paths, accelerators, options.stdin(paths)) if paths else None
+    objects = nodefiles.read(paths, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
         own, there = _look(where, "topologies" if paths else asked)
@@ -72,10 +95,8 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
         objects = objects or there
     for clash in catalog.clashes:
         click.echo(str(clash), err=True)
-    if objects is None:
-        return Inventory(catalog, own)
-    machines = machines_of(objects.nodes, objects.pods, accelerators)
-    return Inventory(catalog, own, objects, machines, reservations(machines, stock.promises(objects, settings)))
+    records, accelerators = stock.records(objects, settings), settings.tolerations.accelerators.resources
+    return Inventory(catalog, own, records, accelerators, objects)
 
 
 def find(catalog: Catalog, name: str) -> Topology:

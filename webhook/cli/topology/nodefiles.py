@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +15,8 @@ from policies.topology.affinity import RECORD
 from policies.topology.gang.account import counts
 from policies.topology.gang.gang import GangKey
 from policies.topology.gang.membership import LEADER_WORKER_SET, identity
-from policies.topology.nodes.machine import held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.requests import allocatable
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -28,9 +29,10 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Objects(NamedTuple):
-    """What the Nodes of a cluster are and hold. pods: None if not known; contents: the same Pods as JSON.
+    """What the Nodes of a cluster are and hold. pods: None if not known.
 
-    workloads: those that something may be promised to. seconds: when it was so, since the epoch; None if not known.
+    contents: the same Pods as JSON; empty if nothing has a record. workloads: those that something may be promised to.
+    seconds: when it was so, since the epoch; None if not known.
     """
 
     nodes: tuple[NodeManifest, ...]
@@ -56,10 +58,11 @@ _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 # What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
 _PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
+_RECORD = RECORD.encode()
 _MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1]))
 
 
-def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> Objects:
+def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     """The objects in files, in directories and, for `-`, in the text of standard input.
 
     Objects of other kinds are passed over unless something may be promised to them. Raises InputError.
@@ -68,10 +71,12 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
     nodes: dict[str, NodeManifest] = {}
     pods: dict[tuple[str, str], tuple[PodManifest, Content]] = {}
     workloads: dict[GangKey, JsonObject] = {}
+    has_record = False
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
-            for item, content in _quickly(text, accelerators) or _carefully(name, text, accelerators):
+            has_record = has_record or _RECORD in text
+            for item, content in _quickly(text) or _carefully(name, text):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
                 elif isinstance(item, PodManifest):
@@ -83,10 +88,10 @@ def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") 
     for node in nodes.values():
         node.status.allocatable = _PLENTY | (node.status.allocatable or {})
     manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
-    return Objects(tuple(nodes.values()), manifests, contents, tuple(workloads.values()))
+    return Objects(tuple(nodes.values()), manifests, contents if has_record else (), tuple(workloads.values()))
 
 
-def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
+def _quickly(text: bytes) -> list[_Read] | None:
     """What is in JSON; None for anything else, and where something is wrong with it.
 
     A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
@@ -100,7 +105,7 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
-                objects.append((_checked(msgspec.json.decode(item, type=kind), accelerators), item))
+                objects.append((_checked(msgspec.json.decode(item, type=kind)), item))
             elif any(mark in bytes(item) for mark in _MARKS):
                 objects += _promised(msgspec.json.decode(item))
     except _UNREADABLE:
@@ -108,7 +113,7 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[_Read] | None:
     return objects
 
 
-def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[_Read]:
+def _carefully(name: str, text: bytes) -> Iterator[_Read]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
@@ -116,7 +121,7 @@ def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[
             yield from _promised(written.object)
             continue
         try:
-            yield _checked(msgspec.convert(written.object, kind), accelerators), written.object
+            yield _checked(msgspec.convert(written.object, kind)), written.object
         except _UNREADABLE as error:
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
@@ -126,13 +131,22 @@ def _promised(obj: JsonObject) -> list[_Read]:
     return [(None, obj)] if counts(obj) else []
 
 
-def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:
-    """Raises ValueError for a quantity that is no number of devices."""
+def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:
+    """Raises ValueError for an amount that is malformed."""
     if isinstance(item, NodeManifest):
-        machines([item], None, accelerators)
-    else:
-        held(item, accelerators)
+        _check(tuple((item.status.allocatable or {}).items()))
+        return item
+    for container in (*(item.spec.containers or ()), *(item.spec.init_containers or ())):
+        if container.resources is not None:
+            _check(tuple((container.resources.limits or {}).items()))
+            _check(tuple((container.resources.requests or {}).items()))
     return item
+
+
+@lru_cache
+def _check(quantities: tuple[tuple[str, str | int | float], ...]) -> None:
+    """Raises ValueError for an amount that is malformed. Most Nodes and Pods of a cluster have the same ones."""
+    allocatable(dict(quantities))
 
 
 def _called(obj: dict[str, Any]) -> str:

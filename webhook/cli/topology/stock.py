@@ -4,31 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject, mapping
-from policies.topology.affinity import RECORD
 from policies.topology.choice.choice import Choice, ChoiceKey
-from policies.topology.gang.account import counts
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.lifetime import seconds
 from policies.topology.gang.promise import Promise
+from webhook.cli.exits import reading
 from webhook.cli.topology.nodefiles import Content, Objects
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 
-_RECORD = RECORD.encode()
 Chooser = Callable[[ChoiceKey], tuple[Choice, ...]]
 
 
-def chooser(objects: Objects | None, settings: Settings) -> Chooser:
+class Records(NamedTuple):
+    """What workloads and Pods have on record. now: when that was so, in seconds since the epoch."""
+
+    ledger: Ledger
+    now: float
+
+    @property
+    def promises(self) -> tuple[Promise, ...]:
+        """What is promised and not taken yet."""
+        return tuple(self.ledger.promises(self.now))
+
+
+def records(objects: Objects | None, settings: Settings) -> Records:
+    """The records in what was read."""
+    cluster = Cluster(StaticFacts(datetime.now(UTC).date()), rules.topology_options(settings).accelerators)
+    ledger = Ledger(rules.workload_table(settings), cluster)
+    if objects is None or not (objects.workloads or objects.contents):
+        return Records(ledger, 0.0)
+    pods = [_decoded(content) for content in objects.contents]
+    for obj in (*objects.workloads, *pods):
+        ledger.put(obj)
+    now = objects.seconds
+    return Records(ledger, _newest((*objects.workloads, *pods)) if now is None else now)
+
+
+def chooser(objects: Objects | None, records: Records) -> Chooser:
     """Answers for what was read; without Nodes it chooses nothing, and says why.
 
-    What it chooses for one gang is promised to it: the next one does not get it.
+    What it chooses for one gang is promised to it: the next one does not get it. Raises InputError.
     """
     if objects is None:
         return lambda key: key.failure("there is no cluster to ask")
@@ -38,34 +62,11 @@ def chooser(objects: Objects | None, settings: Settings) -> Chooser:
     from webhook.cluster.inventory.resources import gang_of  # noqa: PLC0415 - as above
 
     stock = Inventory(gang_of)
-    stock.replace_nodes(objects.nodes)
-    stock.replace_pods(objects.pods or ())
-    ledger, now = _ledger(objects, settings)
-    keeper = Keeper(stock, ledger, lambda: "", choose)
-    return lambda key: keeper.answer(replace(key, dry_run=False), now)
-
-
-def promises(objects: Objects, settings: Settings) -> tuple[Promise, ...]:
-    """What workloads have on record and do not hold yet."""
-    ledger, now = _ledger(objects, settings)
-    return tuple(ledger.promises(now))
-
-
-def _ledger(objects: Objects, settings: Settings) -> tuple[Ledger, float]:
-    """The ledger of what was read, and the time at which it was so."""
-    cluster = Cluster(StaticFacts(datetime.now(UTC).date()), rules.topology_options(settings).accelerators)
-    ledger = Ledger(rules.workload_table(settings), cluster)
-    if not objects.workloads and not any(map(_has_record, objects.contents)):
-        return ledger, 0.0
-    pods = [_decoded(content) for content in objects.contents]
-    for obj in (*objects.workloads, *pods):
-        ledger.put(obj)
-    now = objects.seconds
-    return ledger, _newest((*objects.workloads, *pods)) if now is None else now
-
-
-def _has_record(content: Content) -> bool:
-    return counts(content) if isinstance(content, dict) else _RECORD in bytes(content)
+    with reading(ValueError):
+        stock.replace_nodes(objects.nodes)
+        stock.replace_pods(objects.pods or ())
+    keeper = Keeper(stock, records.ledger, lambda: "", choose)
+    return lambda key: keeper.answer(replace(key, dry_run=False), records.now)
 
 
 def _decoded(content: Content) -> JsonObject:

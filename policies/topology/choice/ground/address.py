@@ -56,7 +56,9 @@ class Addresses:
         if len(keys) == 1:
             return keys
         if tier not in self._common:
-            self._common[tier] = self._stock.carried(keys, self.layout.levels[tier].codes >= 0)
+            carrying = self.layout.levels[tier].codes >= 0
+            newest = (self._stock.domains(keys[:1])[carrying] >= 0).all()
+            self._common[tier] = keys[:1] if newest else self._stock.carried(keys, carrying)
         common = self._common[tier]
         return common if len(common) == 1 else self._stock.carried(keys, self.layout.rows(level, group))
 

@@ -70,6 +70,13 @@ class Ground:
         """What other gangs that wait ask for of some resources."""
         return tuple(claims(self.stock, self._promises, self._values, names, key))
 
+    def yields(self, members: Sequence[Member], priority: int) -> bool:
+        """Whether Pods below a priority have, or are promised, any of what the members ask for."""
+        resources = {name for member in members for name, _ in member.requests}
+        return self._promised.has_below(priority) or any(
+            not np.array_equal(self.stock.free(name, priority), self.stock.free(name)) for name in resources
+        )
+
     def promised(self, resource: str, key: GangKey) -> Integers:
         """What is promised of a resource to other gangs, on each Node."""
         return self._promised.of(resource, None, key)
@@ -78,18 +85,14 @@ class Ground:
         pairs = alike(members, masks)
         chosen = [member for member, _ in pairs]
         resources = tuple(sorted({name for member in chosen for name, amount in member.requests if amount}))
-        own = np.stack([masks[members.index(member)] for member in chosen])
-        rows = self._order[np.asarray(own.any(axis=0))[self._order]]
-        free = [
-            (self.stock.allocatable(name) if key is None else self.free(name, key, priority))[rows]
-            for name in resources
+        asked = requests(chosen, resources)
+        columns = [
+            self.stock.allocatable(name) if key is None else self.free(name, key, priority) for name in resources
         ]
-        return Room(
-            tuple(chosen),
-            resources,
-            requests(chosen, resources),
-            np.array([count for _, count in pairs], np.int64),
-            rows,
-            np.stack(free).astype(np.int64),
-            own[:, rows],
-        )
+        own = np.stack([masks[members.index(member)] for member in chosen])
+        for column, amounts in zip(columns, asked.T, strict=True):
+            own &= column >= amounts[:, None]
+        rows = self._order[np.asarray(own.any(axis=0))[self._order]]
+        counts = np.array([count for _, count in pairs], np.int64)
+        free = np.array([column[rows] for column in columns], np.int64)
+        return Room(tuple(chosen), resources, asked, counts, rows, free, own[:, rows])

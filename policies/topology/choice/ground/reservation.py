@@ -10,11 +10,15 @@ import numpy as np
 
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.atlas import Atlas
+from policies.topology.choice.pack.exact import Budget
 from policies.topology.choice.pack.greedy import pack
 from policies.topology.choice.pack.room import Room, requests
+from policies.topology.choice.pack.spread import packed
 from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.promise import Promise
+
+_STEPS = 500
 
 
 class _Taken(NamedTuple):
@@ -61,6 +65,10 @@ class Reservations:
             others[taken.rows] -= taken.amounts[resource]
         return others
 
+    def has_below(self, priority: int) -> bool:
+        """Whether anything is promised to Pods below a priority."""
+        return any(not _counts(member, priority) for promise in self._promises for member in promise.members)
+
     def _packed(self, priority: int | None) -> _Places:
         left: dict[str, Integers] = {}
         by_gang: defaultdict[GangKey, list[_Taken]] = defaultdict(list)
@@ -90,7 +98,10 @@ class Reservations:
         if known is None:
             counts = np.array([member.count for member in members], np.int64)
             room = Room(members, resources, requests(members, resources), counts, rows, free, is_open)
-            known = room.requests.T @ pack(room, np.zeros(len(rows), np.int32))
+            places = packed(room, Budget(_STEPS))
+            if places is None:
+                places = pack(room, np.zeros(len(rows), np.int32))
+            known = room.requests.T @ places
             self._atlas.keep(promise, signature, known)
         return _Taken(rows, dict(zip(resources, known, strict=True)))
 

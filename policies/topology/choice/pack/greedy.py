@@ -47,14 +47,19 @@ def capacities(room: Room, groups: Codes, size: int) -> Integers:
     return np.minimum(np.stack(fits).astype(np.int64), room.counts[:, None])
 
 
-def hopeful(room: Room, groups: Codes, size: int) -> Mask:
-    """By domain, whether each member fits for itself, and all of them in sum. False means that the gang cannot fit."""
-    possible = (capacities(room, groups, size) >= room.counts[:, None]).all(axis=0)
+def hopeful(room: Room, groups: Codes, capacities: Integers) -> Mask:
+    """By domain, whether each member fits for itself, and all of them in sum. False means that the gang cannot fit.
+
+    capacities: of the domains.
+    """
+    possible = np.asarray((capacities >= room.counts[:, None]).all(axis=0))
     if len(room.members) == 1:
-        return np.asarray(possible)
+        return possible
     for demand, free in zip(room.counts @ room.requests, room.free, strict=True):
-        possible &= np.bincount(groups, weights=free, minlength=size) >= demand
-    return np.asarray(possible)
+        sums = np.bincount(groups, weights=free, minlength=capacities.shape[1])
+        # Bytes of many Nodes are rounded.
+        possible &= sums >= demand * (1 - 1e-9)
+    return possible
 
 
 def demanding(room: Room) -> list[int]:

@@ -14,11 +14,12 @@ from policies.topology.gang.gang import Member
 
 @dataclass(frozen=True)
 class Room:
-    """What members ask for and what Nodes have for them. Only Nodes on which any of the members may run are in it.
+    """What members ask for and what Nodes have for them.
 
-    members: with those that are alike made one. resources: those that any member asks for. requests: by member and
-    resource. counts: by member. rows: the row of each Node in the stock. free: by resource and Node. open: by member
-    and Node, whether it may run there.
+    Only Nodes with room for a Pod of any of the members are in it. members: with those that are alike made one.
+    resources: those that any member asks for. requests: by member and resource. counts: by member. rows: the row of
+    each Node in the stock. free: by resource and Node. open: by member and Node, whether a Pod may run there and has
+    room.
     """
 
     members: tuple[Member, ...]

@@ -17,10 +17,11 @@ _MOST_SETS = 64
 def packed(room: Room, budget: Budget) -> Integers | None:
     """A packing of the whole gang on these Nodes, by member and Node; None if none is known when the budget ends."""
     pods = int(room.counts.sum())
-    taken = pack(room, np.zeros(len(room.rows), np.int32))
+    whole = np.zeros(len(room.rows), np.int32)
+    taken = pack(room, whole)
     if int(taken.sum()) == pods:
         return taken
-    if len(room.members) == 1 or not hopeful(room, np.zeros(len(room.rows), np.int32), 1)[0]:
+    if len(room.members) == 1 or not hopeful(room, whole, capacities(room, whole, 1))[0]:
         return None
     return packing(room, pods, budget)
 

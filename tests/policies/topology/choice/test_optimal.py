@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 from support.gangs.arraystock import ArrayStock, Machine
-from support.gangs.smallclusters import GPU, KEY, PRIORITY, Case, case
+from support.gangs.smallclusters import GPU, PRIORITY, Case, case
 
 from policies.topology.choice.survey import choose
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Member, Tier
 from policies.topology.nodes.tree import natural
 
-CASES = int(os.environ.get("CASES", "200"))
+CLUSTERS = int(os.environ.get("CLUSTERS", "200"))
 
 Path = tuple[str, ...]
 """The values of a Node from the farthest level down, empty for one that it lacks."""
@@ -106,13 +106,13 @@ def solve(case_: Case, level: int, view_: View, among: Sequence[Path], *, all_po
     chosen = {path: model.new_bool_var("") for path in among}
     model.add_exactly_one(chosen.values())
     lower = {values(one, gang.tiers)[: (nearer or 0) + 1]: model.new_bool_var("") for one in case_.machines}
-    placed: dict[tuple[int, str], cp_model.IntVar] = {}
+    placed: dict[tuple[int, str], Any] = {}
     for one in case_.machines:
         path = values(one, gang.tiers)
         domain = chosen.get(path[: level + 1])
         for number, member in enumerate(gang.members):
             most = member.count if domain is not None and view_.usable[one.name] and may(member, one) else 0
-            pods = placed[number, one.name] = model.new_int_var(0, most, "")
+            placed[number, one.name] = pods = model.new_int_var(0, most, "")
             if domain is not None:
                 model.add(pods <= most * domain)
                 model.add(pods <= most * lower[path[: (nearer or 0) + 1]])
@@ -129,15 +129,15 @@ def solve(case_: Case, level: int, view_: View, among: Sequence[Path], *, all_po
     rank = sum(ranks.index(tuple(around[path])) * var for path, var in chosen.items())
     order = sum(among.index(path) * var for path, var in chosen.items())
     spread = sum(lower.values()) if nearer is not None and all_pods else 0
-    pods = gang.pods - sum(sums)
+    lacking = gang.pods - sum(sums)
     accelerators = gang.accelerators - sum(m.accelerators * s for m, s in zip(gang.members, sums, strict=True))
-    model.minimize((((pods * 1000 + accelerators) * 100 + rank) * 100 + spread) * 100 + order)
+    model.minimize((((lacking * 1000 + accelerators) * 100 + rank) * 100 + spread) * 100 + order)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     if solver.solve(model) != cp_model.OPTIMAL:
         return None
     path = next(path for path, var in chosen.items() if solver.value(var))
-    return Solution(path, solver.value(pods), solver.value(accelerators))
+    return Solution(path, solver.value(lacking), solver.value(accelerators))
 
 
 def _present(case_: Case, tier: int) -> bool:
@@ -186,6 +186,5 @@ def chosen(case_: Case) -> Expected:
 
 def test_the_choice_is_optimal() -> None:
     """On small clusters the domain is the one that an exact solver finds by the same order, in every case."""
-    pairs = ((seed, expected(case(seed)), chosen(case(seed))) for seed in range(CASES))
+    pairs = ((seed, expected(case(seed)), chosen(case(seed))) for seed in range(CLUSTERS))
     assert [(seed, best, own) for seed, best, own in pairs if best != own] == []
-    assert KEY

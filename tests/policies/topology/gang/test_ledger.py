@@ -7,7 +7,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.builders import FACTS, WORKLOADS
-from support.ledgers import CONTAINERS, RACK, START, at, counts, job, ledger, placed, pod, workload
+from support.ledgers import (
+    CONTAINERS,
+    LWS,
+    RACK,
+    START,
+    at,
+    counts,
+    job,
+    leader,
+    ledger,
+    placed,
+    pod,
+    ray_cluster,
+    ray_job,
+    replicas,
+    workload,
+)
 
 from policies.objects.workload import workload as workload_row
 from policies.topology.affinity import RECORD
@@ -16,7 +32,7 @@ from policies.topology.gang.gang import Gang, GangKey, Member
 from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.promise import Promise
 
-_LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
+_JOBSET = "jobset.sigs.k8s.io/"
 
 
 def _member(path: str, count: int, template: dict[str, Any]) -> Member:
@@ -140,12 +156,7 @@ def test_roles() -> None:
 
 def test_what_stands_between() -> None:
     """Pods of a RayCluster that a RayJob made take from what the RayJob is promised, whichever is seen first."""
-    path = "spec.rayClusterSpec.workerGroupSpecs[0].template"
-    template, annotations = placed(path)
-    groups = {"workerGroupSpecs": [{"groupName": "g", "replicas": 3, "template": template}]}
-    whole = workload("ray.io/v1/RayJob", "r", {"rayClusterSpec": groups}, annotations)
-    controller = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "controller": True}
-    cluster = workload("ray.io/v1/RayCluster", "r-x", groups, annotations, metadata={"ownerReferences": [controller]})
+    whole, cluster, path = ray_job(), ray_cluster(), "spec.rayClusterSpec.workerGroupSpecs[0].template"
     worker = pod("w", "ray.io/v1/RayCluster/r-x", metadata={"labels": {"ray.io/cluster": "r-x", "ray.io/group": "g"}})
 
     assert [counts(ledger(*seen)) for seen in ((whole, cluster, worker), (worker, cluster, whole))] == [{path: 2}] * 2
@@ -196,28 +207,14 @@ def test_a_new_place() -> None:
     assert counts(ledger(deployment, old)) == {"spec.template": 1}
 
 
-def _replica(size: int, *, leads: bool) -> dict[str, Any]:
-    plain = {"spec": {"containers": CONTAINERS}}
-    templates = {"workerTemplate": plain, **({"leaderTemplate": plain} if leads else {})}
-    spec = {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": size, **templates}}
-    return workload("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "l", spec, {})
-
-
-def _leader(index: int, node: str = "") -> dict[str, Any]:
-    template, annotations = placed("")
-    labels = {f"{_LWS}name": "l", f"{_LWS}worker-index": "0", f"{_LWS}group-index": str(index)}
-    more = {"annotations": {**annotations, f"{_LWS}size": "99"}, "labels": labels}
-    return pod(f"l-{index}", "apps/v1/StatefulSet/l", node=node, metadata=more, spec=template["spec"])
-
-
 @pytest.mark.parametrize(("leads", "paths"), [(True, {"leader": 1, "worker": 3}), (False, {"worker": 4})])
 def test_replicas(leads: bool, paths: dict[str, int]) -> None:  # noqa: FBT001
     """Each replica of a LeaderWorkerSet is promised its whole size where its leader was placed."""
-    labels = {f"{_LWS}name": "l", f"{_LWS}group-index": "1"}
+    labels = {f"{LWS}name": "l", f"{LWS}group-index": "1"}
     worker = pod("l-1-1", "apps/v1/StatefulSet/l-1", metadata={"labels": labels})
-    made = ledger(_replica(4, leads=leads), _leader(1))
+    made = ledger(replicas(4, leads=leads), leader(1))
     seen = [made.promises(START)]
-    made.put_pod(_leader(1, node="n"))
+    made.put_pod(leader(1, node="n"))
     made.put_pod(worker)
     seen.append(made.promises(START))
     key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
@@ -238,28 +235,28 @@ def test_replicas(leads: bool, paths: dict[str, int]) -> None:  # noqa: FBT001
 
 def test_replica_of_an_unknown_set() -> None:
     """A leader is promised room for itself alone, as anybody can write the size of a replica on a Pod."""
-    assert counts(ledger(_leader(1))) == {"": 1}
+    assert counts(ledger(leader(1))) == {"": 1}
 
 
-def test_whole_replica() -> None:
+def test_wholereplicas() -> None:
     """At the creation of a leader, its gang gets the workers that the LeaderWorkerSet says."""
     key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
-    leader = Member("", 4, (("pods", 1),))
-    gang = Gang(key, "t", (), (leader,), 0)
+    first = Member("", 4, (("pods", 1),))
+    gang = Gang(key, "t", (), (first,), 0)
     plain = {"spec": {"containers": CONTAINERS}}
     workers = _member("spec.leaderWorkerTemplate.workerTemplate", 3, plain)
 
-    assert ledger(_replica(4, leads=True)).whole(gang) == replace(gang, members=(replace(leader, count=1), workers))
-    assert ledger(_replica(4, leads=False)).whole(gang) == ledger().whole(gang) == gang
+    assert ledger(replicas(4, leads=True)).whole(gang) == replace(gang, members=(replace(first, count=1), workers))
+    assert ledger(replicas(4, leads=False)).whole(gang) == ledger().whole(gang) == gang
 
-    worker = replace(gang, members=(replace(leader, count=1),))
-    assert ledger(_replica(4, leads=True)).whole(worker) == worker
+    worker = replace(gang, members=(replace(first, count=1),))
+    assert ledger(replicas(4, leads=True)).whole(worker) == worker
 
 
 def test_home() -> None:
     """A replica's domain is known for as long as there is its leader, also when nothing is promised any more."""
     key = GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "l", "1")
-    made = ledger(_replica(1, leads=True), _leader(1, node="n"))
+    made = ledger(replicas(1, leads=True), leader(1, node="n"))
 
     assert (made.home(key), made.home(replace(key, part="2")), made.promises(START)) == (RACK, (), [])
 

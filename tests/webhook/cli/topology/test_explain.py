@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from support.service.commands import run
-from support.service.nodefiles import SMALL, Json, write
+from support.service.nodefiles import HELD, SMALL, Json, write
 
 _KAI = "kai.scheduler"
 _GPU = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
@@ -405,3 +405,19 @@ def test_what_cannot_be_used_is_told(arguments: tuple[str, ...], error: str) -> 
     result = run("topology", "explain", *arguments)
 
     assert (result.stdout, result.stderr, result.exit_code) == ("", f"Error: {error}\n", 2)
+
+
+def test_a_chosen_domain_is_explained() -> None:
+    """With Nodes the domain that is chosen is what is added, and it is said for whom."""
+    annotations = _asks("coreweave", "superpod")
+    write(Path("nodes.json"), *SMALL, *HELD)
+
+    assert _explained(_pod(annotations), arguments=("--nodes", "nodes.json"))[5:12] == [
+        "    Added to the node affinity:",
+        "      required:",
+        "        - backend.coreweave.cloud/fabric=f1 and backend.coreweave.cloud/superpod=1",
+        "      why:",
+        "        - this domain was chosen for all Pods of the gang; topology place says what else was considered",
+        "    By their labels 3 of 6 Nodes may take the Pods:",
+        "      superpod 1: 3 Nodes, 8 of 24 GPUs free, 1 cordoned",
+    ]

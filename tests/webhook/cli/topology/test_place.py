@@ -143,6 +143,28 @@ def test_what_is_on_record_is_promised() -> None:
     assert "      rack a: 8 Nodes, 48 of 64 GPUs free, 48 promised" in explained.splitlines()
 
 
+def test_check_chooses_as_place_does() -> None:
+    """With Nodes, `check` writes the same domain, of one object after the other; without, it chooses none."""
+    Path("jobs.yaml").write_text(yaml.safe_dump_all([_job(4, _asks("rack"), name) for name in "ab"]), encoding="utf-8")
+    nodes = write(Path("nodes.json"), *_racks())
+
+    with_nodes, without = (
+        json.loads(run("check", "-f", "jobs.yaml", *more, "-o", "json").stdout) for more in (["--nodes", nodes], [])
+    )
+
+    assert [_racks_of(checked["patch"]) for checked in with_nodes] == [["b"], ["a"]]
+    assert [_racks_of(checked["patch"]) for checked in without] == [[], []]
+
+
+def _racks_of(patch: list[dict[str, Any]]) -> list[str]:
+    """The racks that a patch requires."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = next(step["value"] for step in patch if step["path"].endswith("/affinity"))
+    terms = affinity.get("nodeAffinity", {}).get(required, {}).get("nodeSelectorTerms", [])
+    expressions = [expression for term in terms for expression in term["matchExpressions"]]
+    return [value for one in expressions if one["key"] == RACK for value in one.get("values", ())]
+
+
 def test_nodes_that_take_no_pods_are_no_room() -> None:
     """Nodes in triage, locked, cordoned or not ready are not free, but could be one day: the gang waits for them."""
     nodes = [

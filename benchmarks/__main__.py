@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, some fifteen minutes long."""
+"""`python -m benchmarks`: everything in one run, about half an hour long."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.inventory import cost as inventory
 from benchmarks.load import LoadError
+from benchmarks.placement import measure as placement
 from benchmarks.process import ProcessError
 from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
@@ -29,7 +30,7 @@ from benchmarks.speed import NoCoresError
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
     *("speed", "policies", "topology", "inventory", "gangs", "workers"),
-    *("memory", "start", "cluster", "apiserver", "cel"),
+    *("memory", "start", "cluster", "apiserver", "cel", "placement"),
 )
 START_RUNS = 9
 FAILURES = (
@@ -104,6 +105,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
+    elif part == "placement":
+        results.add("placement", placement, placement.measure(directory, *rounds))
     elif part == "cel":
         comparison = cel.compare(directory, _say)
         results.tables += ["", *cel.table(comparison)]

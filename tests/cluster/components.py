@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from cluster.authority import Authority
 
@@ -16,6 +16,9 @@ PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube
 
 OWN_PODS = "app.kubernetes.io/name=cks-admission"
 """The Pods that kwok leaves to another kubelet, which really runs them."""
+
+LASTS = {"example.org/lasts": "true"}
+"""The label of Pods of a Job that run until somebody deletes them; kwok completes the others at once."""
 
 # Who each client component is. None is in system:masters: a proof about exempt requesters could not fail otherwise.
 # (Inside kube-apiserver its own loopback client, system:apiserver, is in it; that is so in every cluster.)
@@ -171,6 +174,7 @@ def kwok(layout: Layout) -> list[str]:
     return [
         str(layout.tools / "kwok"),
         f"--kubeconfig={layout.kubeconfigs['kwok']}",
+        f"--config={Path(__file__).with_name('stages.yaml')}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",

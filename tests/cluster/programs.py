@@ -87,6 +87,8 @@ def programs(of: str) -> Mapping[str, Program]:
         "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", (), 1),
         "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", kwok, 2),
         "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", _helm_stamps(), 1),
+        "jobset": Program("jobset", "sigs.k8s.io/jobset", (), 3),
+        "lws": Program("lws", "sigs.k8s.io/lws/cmd", (), 3),
         "cert-manager": Program("certmanager", "cks-admission.dev/tools/certmanager", (), 4),
     }
 

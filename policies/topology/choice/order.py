@@ -11,8 +11,9 @@
 6. The first in the natural order of the values of its path, farthest level first.
 
 If the gang fits nowhere now, it gets, of those where it would fit if all running work ended and all Nodes were well,
-the domain with room for the most of its Pods now; then the one where the Pods without a place ask for the fewest
-accelerators; then 3, 4 and 6.
+one in which it also fits beside all gangs that wait there (see `ground.claims`); of these the domain with room for
+the most of its Pods now; then the one where the Pods without a place ask for the fewest accelerators; then the one
+where others wait for the least; then 3, 4 and 6.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _later(question: Question) -> tuple[Choice, Mask | None]:
     level = question.required
     whole = question.domains(level, question.whole)
     now = question.domains(level, question.room())
-    best = _best(question, now, np.flatnonzero(whole.possible))
+    best = _best(question, now, np.flatnonzero(whole.possible), waits=True)
     chosen = next((group for group in best if whole.fits(group)), None)
     if chosen is not None:
         choice = answer.full(question, now, [chosen, *(group for group in best if group != chosen)])
@@ -89,13 +89,17 @@ def _later(question: Question) -> tuple[Choice, Mask | None]:
     return answer.never(question, whole, _best(question, whole, np.flatnonzero(whole.layout.carries(level)))), None
 
 
-def _best(question: Question, domains: Domains, groups: Integers) -> Sequence[int]:
-    """The domains with room for the most Pods of the gang first; see the end of `order`."""
+def _best(question: Question, domains: Domains, groups: Integers, *, waits: bool = False) -> Sequence[int]:
+    """The domains with room for the most Pods of the gang first; see the end of `order`.
+
+    waits: whether what other gangs wait for counts.
+    """
     own = list(question.eligible(domains.level, groups.tolist()))
     placed = domains.most(own)
     accelerators = question.accelerators(domains.room)
     order = ordered(domains.layout, domains.level, np.array(own, np.int64), domains.amounts)
     rank = np.empty(len(own), np.int64)
     rank[np.searchsorted(own, order.groups)] = np.arange(len(own))
-    best = np.lexsort((rank, -(accelerators @ placed), -placed.sum(axis=0)))
+    excess, owed = question.claims(domains.level)[:, own] if waits else np.zeros((2, len(own)), np.int64)
+    best = np.lexsort((rank, owed, -(accelerators @ placed), -placed.sum(axis=0), excess))
     return [own[index] for index in best]

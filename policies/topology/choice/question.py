@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from policies.topology.choice.domains import Domains
+from policies.topology.choice.ground.claims import Claims, demand
 from policies.topology.choice.ground.ground import Ground
 from policies.topology.choice.ground.layout import WHOLE
 from policies.topology.choice.measure import devices, measure
@@ -132,6 +133,14 @@ class Question:
         rows = np.flatnonzero(chosen[of_rows])
         sums = [np.bincount(of_rows[rows], column[rows], len(chosen)) for column in self.columns]
         return np.stack(sums).astype(np.int64)[:, groups]
+
+    def claims(self, level: int) -> Integers:
+        """By domain of a level: what lacks there for this gang beside all that wait, and what those still lack."""
+        claims = Claims(self.layout, self.ground.claims(self.measure, self.gang.key))
+        eventually = np.logical_or.reduce([self.ground.stock.eligible(member)[1] for member in self.asking])
+        total = sum(self.ground.stock.allocatable(name) for name in self.measure)
+        own = demand(self.members, self.measure)
+        return np.stack([claims.excess(level, own, np.where(eventually, total, 0)), claims.owed(level)])
 
     def address(self, level: int, group: int) -> Address:
         """The address of a domain: the one that is kept, or its own."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from policies.topology.choice.ground.address import Addresses
 from policies.topology.choice.ground.atlas import Atlas
+from policies.topology.choice.ground.claims import Claim, claims
 from policies.topology.choice.ground.layout import Layout
 from policies.topology.choice.ground.reservation import Reservations
 from policies.topology.choice.pack.room import Room, alike, requests
@@ -23,6 +24,7 @@ class Ground:
     def __init__(self, stock: Stock, promises: Sequence[Promise], atlas: Atlas) -> None:
         self.stock = stock
         self._atlas = atlas
+        self._promises = promises
         self._order = atlas.order(stock)
         self._values = atlas.values(stock)
         self._promised = Reservations(stock, promises, self._values, atlas)
@@ -63,6 +65,10 @@ class Ground:
             free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
             self._free[question] = np.maximum(free, 0)
         return self._free[question]
+
+    def claims(self, names: Sequence[str], key: GangKey) -> tuple[Claim, ...]:
+        """What other gangs that wait ask for of some resources."""
+        return tuple(claims(self.stock, self._promises, self._values, names, key))
 
     def yields(self, members: Sequence[Member], priority: int) -> bool:
         """Whether Pods below a priority have, or are promised, any of what the members ask for."""

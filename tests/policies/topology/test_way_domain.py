@@ -16,7 +16,7 @@ from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.choice.choice import Outcome
 from policies.topology.constraint import Options
-from policies.topology.gang.address import Step
+from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import GangKey
 from policies.topology.rule import TopologyPlacement
 
@@ -65,6 +65,10 @@ def _affinity(obj: Json) -> Any:
 def _in(**labels: str) -> list[Json]:
     keys = {"rack": _RACK, **{name: f"{_BACKEND}/{name}" for name in ("fabric", "superpod", "leafgroup")}}
     return [{"key": keys[name], "operator": "In", "values": [value]} for name, value in labels.items()]
+
+
+def _preferences(obj: Json) -> Any:
+    return _affinity(obj)["nodeAffinity"].get("preferredDuringSchedulingIgnoredDuringExecution", [])
 
 
 def _required(*expressions: Json) -> Json:
@@ -122,6 +126,26 @@ def test_domains_that_the_user_names_narrow_the_choice(placement: str, ancestors
     assert first == _in(**ancestors, rack="12")
     (member,) = chooser.asked[0].gangs[0].members
     assert all(any(requirement.operator == "In" for requirement in term) for term in member.terms)
+
+
+@pytest.mark.parametrize(
+    ("required", "preferred", "near"),
+    [
+        ("", "superpod=3,rack", (Step(3, (f"{_BACKEND}/superpod", "ib.coreweave.cloud/superpod"), ("3",)),)),
+        ("superpod", "rack in (12,13)", (Step(5, (_RACK,), ("12", "13")),)),
+        ("superpod", "rack", ()),
+    ],
+)
+def test_domains_that_are_preferred_by_name_lead_the_choice(required: str, preferred: str, near: Address) -> None:
+    """They are part of the question; those that narrow a bare level stay a preference where nothing can be chosen."""
+    chooser, obj = Chooser("12"), _job(_asked(required, preferred))
+
+    changed = _changed(obj, chooser.facts)
+
+    (gang,) = chooser.asked[0].gangs
+    assert (gang.near, "12" in json.dumps(_affinity(changed))) == (near, True)
+    assert '"Exists"' not in json.dumps(_affinity(changed))
+    assert [step["weight"] for step in _preferences(_changed(obj, FACTS))] == [100 for step in near for _ in step.keys]
 
 
 def test_a_named_level_is_the_users_own_choice() -> None:

@@ -39,8 +39,17 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
 
 
 def home(seats: Iterable[Seat]) -> Address:
-    """The domain of a replica, which its leader has on record; empty if it is not known."""
-    return next((seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None), ())
+    """The domain of a replica, which its leader has on record, or else a worker; empty if it is not known."""
+    known = [(seat.role != LEADER, seat.own[0]) for seat in seats if seat.own is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else ()
+
+
+def beside(pod: Member, members: Sequence[Member]) -> tuple[Member, ...]:
+    """A Pod with the others of its replica. members: of all templates, that of the leader first."""
+    own = next((member for member in members if member.accelerators == pod.accelerators), members[0])
+    placed = [member for member in members if member.accelerators] or members
+    others = (replace(member, count=member.count - (member is own)) for member in placed)
+    return (pod, *(member for member in others if member.count))
 
 
 def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tuple[Share, ...]:

@@ -13,7 +13,7 @@ from policies.topology.gang.address import Address
 from policies.topology.gang.podcount import podcount
 from policies.topology.placement import Domain
 from policies.topology.term import alternatives, steps
-from policies.topology.way import notice
+from policies.topology.way import notice, replica
 from policies.topology.way.assignment import Assignment, Edit, Plan
 from policies.topology.way.party import Party, parties
 from policies.topology.way.scene import Scene
@@ -93,9 +93,10 @@ def _assigned(party: Party, choice: Choice, scene: Scene) -> Plan:
 
 
 def _is_refused(choice: Choice, scene: Scene) -> bool:
-    """Whether a gang without room is refused."""
+    """Whether a gang without room is refused. A worker follows its leader, which was not."""
     options = scene.options
-    return options.refuses and (options.autoscaling == "off" if choice.outcome == "never" else options.full == "refuse")
+    may_be = options.refuses and not replica.follows(scene)
+    return may_be and (options.autoscaling == "off" if choice.outcome == "never" else options.full == "refuse")
 
 
 def _later(constraint: Constraint) -> Assignment:

@@ -84,7 +84,11 @@ def _share(constraint: Constraint, pods: int | None, scene: Scene) -> demand.Ass
 def _near(constraint: Constraint, topology: Topology) -> Address:
     """The domains that a preferred placement names."""
     return tuple(
-        Step(topology.position(domain.level), domain.keys, tuple(label_value(domain.keys[0], value) for value in domain.values))
+        Step(
+            topology.position(domain.level),
+            domain.keys,
+            tuple(label_value(domain.keys[0], value) for value in domain.values),
+        )
         for domain in (constraint.preferred.domains if constraint.preferred else ())
         if domain.values
     )

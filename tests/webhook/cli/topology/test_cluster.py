@@ -210,10 +210,10 @@ async def test_gangs_are_placed_by_the_cluster(server: FakeApi) -> None:
     again = await _run("place", "-f", "earlier.json", "-o", "json")
 
     told = [json.loads(result.stdout)[0] for result in (first, again)]
-    domain = {"backend.coreweave.cloud/fabric": "f1", "backend.coreweave.cloud/superpod": "1"}
+    fabric, superpod = "backend.coreweave.cloud/fabric", "backend.coreweave.cloud/superpod"
     assert [(one["outcome"], one["domain"], one.get("missing")) for one in told] == [
-        ("full", domain, 8),
-        ("fits", domain, None),
+        ("full", {fabric: "f1", superpod: "2"}, 8),
+        ("fits", {fabric: "f1", superpod: "1"}, None),
     ]
     assert [result.stderr for result in (first, again)] == ["", ""]
     assert server.lists("/apis/batch/v1/jobs") == [{"limit": "100"}] * 2

@@ -78,12 +78,12 @@ def _assignment(constraint: Constraint, selected: JsonObject, nodes: Sequence[No
 
 def _keys(level: Level, topology: Topology, nodes: Sequence[Node]) -> list[str]:
     """The key of a level, then those of the levels above without which its values are not unique on these Nodes."""
-    inside = [(node.labels, value) for node in nodes if (value := _value(level, node.labels)) is not None]
+    inside = [(node.labels, value) for node in nodes if (value := level.value(node.labels)) is not None]
     keys = [_key(level, [labels for labels, _ in inside])]
     for above in reversed(topology.above(level)):
         holders: dict[str, set[str | None]] = {}
         for labels, value in inside:
-            holders.setdefault(value, set()).add(_value(above, labels))
+            holders.setdefault(value, set()).add(above.value(labels))
         is_carried = not any(None in values for values in holders.values())
         if is_carried and any(len(values) > 1 for values in holders.values()):
             keys.append(_key(above, [labels for labels, _ in inside]))
@@ -93,7 +93,3 @@ def _keys(level: Level, topology: Topology, nodes: Sequence[Node]) -> list[str]:
 def _key(level: Level, labels: Sequence[Mapping[str, str]]) -> str:
     """The key of a level that most Nodes carry, the newest of equals: Pod affinity knows one key only."""
     return max(level.keys, key=lambda key: sum(key in carried for carried in labels))
-
-
-def _value(level: Level, labels: Mapping[str, str]) -> str | None:
-    return next((labels[key] for key in level.keys if key in labels), None)

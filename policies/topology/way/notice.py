@@ -85,12 +85,14 @@ def decision(told: Told) -> tuple[str, ...]:
     return (_sentence(told),)
 
 
-def later(told: Told) -> tuple[str, ...]:
-    """The warning about a gang that is placed when its workload is resumed."""
+def later(told: Told, *, waits: bool) -> tuple[str, ...]:
+    """The warning about a gang that is placed when its workload is resumed. waits: whether it has no room now."""
     if told.is_default:
         return ()
-    if told.choice.outcome == "full":
-        return (f"{told.asked}: no {told.level} has room for {told.size} now, so it stays suspended: resume it later",)
+    if waits:
+        can = "has room for" if told.choice.outcome == "full" else "can hold"
+        now = " now" if told.choice.outcome == "full" else _largest(told.choice)
+        return (f"{told.asked}: no {told.level} {can} {told.size}{now}, so it stays suspended: resume it later",)
     return (f"{told.asked}: the domain is chosen when it is resumed",)
 
 

@@ -300,6 +300,39 @@ def test_a_job_waits_for_room() -> None:
     assert _affinity(_changed(_set(_asked("rack")), chooser.facts, rule=rule)) == _required(*_in(rack="12"))
 
 
+def test_a_job_that_is_resumed_too_early() -> None:
+    """It stays suspended and is told why, however often it is tried, until there is room; then it is placed."""
+    rule, chooser = _rule(full="wait"), Chooser("12", outcome="full")
+    waiting = _changed(_job(_asked("rack")), chooser.facts, rule=rule)
+    resumed = merged(waiting, {"spec": {"suspend": False}})
+    told = {}
+    for outcome in ("full", "never", "fits"):
+        chooser.outcome = outcome
+        mutation = _mutation(resumed, chooser.facts, waiting, rule)
+        told[patch.apply(deepcopy(resumed), mutation.operations)["spec"]["suspend"], outcome] = mutation.warnings[0]
+
+    assert told == {
+        (True, "full"): (
+            'required "rack": no rack has room for 8 Pods with 64 GPUs now, so it stays suspended: resume it later'
+        ),
+        (True, "never"): (
+            'required "rack": no rack can hold 8 Pods with 64 GPUs, and the best with 72 GPUs holds 8 Pods, '
+            "so it stays suspended: resume it later"
+        ),
+        (False, "fits"): 'required "rack": 8 Pods with 64 GPUs in rack=12 (64 of 72 GPUs free)',
+    }
+    assert _mutation(waiting, chooser.facts, waiting, rule) == Mutation()
+
+
+def test_a_job_that_its_author_suspends_waits_for_its_author() -> None:
+    """Nobody says that there is no room before it is resumed, unless it would be kept suspended for that."""
+    suspended = _job(_asked("rack"), suspend=True)
+
+    mutation = _mutation(suspended, Chooser("12", outcome="full").facts)
+
+    assert mutation.warnings == ('required "rack": the domain is chosen when it is resumed',)
+
+
 @pytest.mark.parametrize(
     ("options", "outcome", "summary", "problem"),
     [

@@ -138,10 +138,11 @@ class TopologyPlacement:
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
         catalog = self.catalog(facts)
+        row = self.options.workloads.get(request.kind.group_kind)
+        violations = [] if row is None else list(warning.misspelt(request, row))
         submission = read(request, catalog, self.options, facts)
         if submission is None:
-            return ()
-        violations: list[Violation] = []
+            return violations
         compared: set[object] = set()
         for constraint in submission.constraints:
             if constraint.is_new:

@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING
+from policies.engine.request import AdmissionRequest, is_owned
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import render
-from policies.topology.annotation import TOPOLOGY, Annotation, Schedulers
+from policies.objects.workload import Workload
+from policies.topology.annotation import PREFERRED, REQUIRED, TOPOLOGY, Annotation, Schedulers, strays
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import Constraint
 from policies.topology.placement import Placement
@@ -50,6 +52,18 @@ def unapplied(constraint: Constraint, placement: str) -> Violation:
     why = constraint.obstacle or "the Pods may run anywhere; create it again"
     path = constraint.template.path
     return as_warning(f"required {quote(placement)} is not in the node affinity: {why}{f' ({path})' if path else ''}")
+
+
+def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
+    """Warnings about new keys that begin like the annotations and are none."""
+    if request.sub_resource or is_owned(request.object):
+        return  # nobody reads what a controller is told
+    before = frozenset(strays(row, request.old_object))
+    for location in strays(row, request.object):
+        if location not in before:
+            field, key = str(location[-2]).removesuffix("s"), str(location[-1])
+            right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), TOPOLOGY)
+            yield as_warning(f"{field} {quote(key)} places nothing: write the annotation {right}")
 
 
 def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:

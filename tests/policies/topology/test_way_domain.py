@@ -282,10 +282,20 @@ def test_a_full_domain_is_pinned() -> None:
     assert _affinity(patch.apply(_job(_asked("rack")), mutation.operations)) == _required(*_in(rack="12"))
     assert mutation.warnings == (
         (
-            'required "rack": rack=12 has 64 of 72 GPUs free and room for 8 Pods, 2 Pods too many; '
-            "they wait there; to choose again, delete the Job and create it again"
+            'required "rack": rack=12 has 64 of 72 GPUs free and room for 8 Pods; '
+            "2 Pods have no place yet and wait there; to choose again, delete the Job and create it again"
         ),
     )
+
+
+def test_a_gang_without_gpus() -> None:
+    """It is told of in CPUs, and nobody speaks of GPUs."""
+    job = _job(_asked("rack"))
+    job["spec"]["template"]["spec"] = pod_spec({"cpu": "1500m"})
+
+    (warning,) = _mutation(job, Chooser("12").facts).warnings
+
+    assert warning == 'required "rack": 8 Pods with 12 CPUs in rack=12'
 
 
 def test_a_job_waits_for_room() -> None:
@@ -316,7 +326,7 @@ def test_a_job_that_is_resumed_too_early() -> None:
             'required "rack": no rack has room for 8 Pods with 64 GPUs now, so it stays suspended: resume it later'
         ),
         (True, "never"): (
-            'required "rack": no rack can hold 8 Pods with 64 GPUs, and the best with 72 GPUs holds 8 Pods, '
+            'required "rack": no rack can hold 8 Pods with 64 GPUs, and the best one, with 72 GPUs, holds 8 Pods, '
             "so it stays suspended: resume it later"
         ),
         (False, "fits"): 'required "rack": 8 Pods with 64 GPUs in rack=12 (64 of 72 GPUs free)',
@@ -342,7 +352,7 @@ def test_a_job_that_its_author_suspends_waits_for_its_author() -> None:
         ),
         (
             {"autoscaling": "off"}, "never", "The Job can never be placed.",
-            "no rack can hold 8 Pods with 64 GPUs, and the best with 72 GPUs holds 8 Pods.",
+            "no rack can hold 8 Pods with 64 GPUs, and the best one, with 72 GPUs, holds 8 Pods.",
         ),
     ],
 )  # fmt: skip

@@ -196,6 +196,31 @@ def test_a_manifest_that_is_put_again_keeps_its_domain() -> None:
     assert _changed(manifest, Chooser("7").facts, live) == live
 
 
+def _own_terms(obj: Json) -> Json:
+    obj["spec"]["template"]["spec"]["affinity"] = deepcopy(_required(*_in(leafgroup="1")))
+    return obj
+
+
+@pytest.mark.parametrize("asked", [("rack", ""), ("superpod", "rack"), ("", "rack"), ("superpod", "rack=12")], ids=str)
+@pytest.mark.parametrize("suspend", [{}, {"suspend": True}], ids=["going", "suspended"])
+@pytest.mark.parametrize("make", [_job, _set], ids=["job", "set"])
+@pytest.mark.parametrize("own", [dict, _own_terms], ids=["plain", "own-terms"])
+def test_a_manifest_that_is_applied_again(make: Any, own: Any, asked: tuple[str, str], suspend: Json) -> None:
+    """Whichever way it arrives nothing changes, nothing is told, and nobody is asked, though the choice differs now."""
+    manifest = own(make(_asked(*asked), **suspend))
+    live = _changed(manifest, Chooser("12", _ABOVE).facts)
+    forced = deepcopy(live)  # server-side, with conflicts forced: the affinity is the manifest's, the record stays
+    forced["spec"]["template"]["spec"] = deepcopy(manifest["spec"]["template"]["spec"])
+    chooser = Chooser("7")
+
+    for arrived in (live, manifest, forced):
+        mutation = _mutation(arrived, chooser.facts, live)
+        assert patch.apply(deepcopy(arrived), mutation.operations) == live
+        assert mutation.warnings == ()
+        assert list(_RULE.validate(request(live, old=live), chooser.facts)) == []
+    assert chooser.asked == []
+
+
 def test_another_demand_is_another_choice() -> None:
     """Where the affinity may change, a template that asks for something else is placed anew."""
     live = _changed(_set(_asked("rack")), Chooser("12").facts)

@@ -126,7 +126,7 @@ def _chosen(constraint: Constraint, party: Party, choice: Choice) -> Assignment:
         nearest = [_domains(address, party) for address in choice.preferred]
         floor = _domains(choice.required, party)
         below = [[domain for tier, domain in chosen.items() if tier not in floor] for chosen in nearest]
-        preferences = steps(topology, [domains for domains in below if domains])
+        preferences = steps(topology, [domains for domains in below if domains]) or constraint.own_preferences
     return Assignment("domain", terms, preferences, _nearest(choice, party))
 
 

@@ -17,7 +17,7 @@ from policies.topology.constraint import Constraint
 from policies.topology.term import weights
 from policies.topology.topology import Level, Topology
 from policies.topology.way import replica
-from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
+from policies.topology.way.assignment import NO_PLAN, Assignment, Plan, named
 from policies.topology.way.party import count
 from policies.topology.way.podaffinity import Together
 from policies.topology.way.scene import Scene
@@ -40,7 +40,7 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
         return NO_PLAN  # the Pod affinity of an object that exists is never changed
     counts = [count(constraint, scene) for constraint in constraints]
     if None not in counts and sum(pods or 0 for pods in counts) <= 1:
-        return Plan({c.template.path: Assignment("affinity", c.terms, c.own_preferences) for c in constraints})
+        return named("affinity", constraints)
     selected = selector(scene)
     if selected is None:
         return NO_PLAN

@@ -94,6 +94,19 @@ def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Nod
             kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
             yield as_warning(f"{kind} {problem}{_where(annotation)}")
             return
+    yield from _about_both(constraint, topology, nodes)
+
+
+def _about_both(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
+    """The warning about a preferred domain that is in none of the required ones, as Nodes are now."""
+    required, preferred = constraint.required, constraint.preferred
+    if required is None or preferred is None or not (required.is_named and preferred.is_named):
+        return
+    domains = [domain for domain in (*required.domains, *preferred.domains) if domain.values]
+    is_many = sum(len(domain.values) for domain in domains) * len(nodes) > MOST_COMPARED
+    if not (is_many or _any_meets(alternatives(domains, topology.requirement), nodes)):
+        inside = quote(required.called(topology))
+        yield as_warning(f"preferred {quote(preferred.called(topology))}: no Node of the required {inside} is in it")
 
 
 def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.layout import Layout
+from policies.topology.choice.ground.page import Page
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.gang import Member, Tier, Toleration
-from policies.topology.gang.promise import Promise
 
-Signature = tuple[bytes, ...]
-_MOST_PACKED = 2000
+_MOST_PAGES = 8
 
 # It may run on every Node that there is, if the Node gets well.
 _ANYWHERE = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
 
 
 class Atlas:
-    """Layouts by levels, for a caller that asks again: Nodes seldom change, what runs on them always does."""
+    """For a caller that asks again: Nodes seldom change, what runs on them always does.
+
+    pages: what promises took last, by the priority of `Stock.free`.
+    """
 
     def __init__(self) -> None:
         self._layouts: dict[tuple[Tier, ...], Layout] = {}
-        self._packed: dict[Promise, tuple[Signature, Integers]] = {}
+        self.pages: dict[int | None, Page] = {}
+        self._edition: Hashable = None
         self._values: Values | None = None
         self._names: list[str] = []
         self._order: Integers = np.zeros(0, np.int64)
@@ -32,16 +37,13 @@ class Atlas:
         self._values = Values(stock, self.order(stock), self._values)
         return self._values
 
-    def packed(self, promise: Promise, signature: Signature) -> Integers | None:
-        """What a promise takes, if it was packed before in the same room. signature: of the room."""
-        known = self._packed.get(promise)
-        return known[1] if known and known[0] == signature else None
-
-    def keep(self, promise: Promise, signature: Signature, amounts: Integers) -> None:
-        """Remember what a promise takes."""
-        if len(self._packed) >= _MOST_PACKED:
-            del self._packed[next(iter(self._packed))]
-        self._packed[promise] = (signature, amounts)
+    def turn(self, priority: int | None, page: Page) -> Page:
+        """Remember a page, which is returned."""
+        self.pages.pop(priority, None)
+        if len(self.pages) >= _MOST_PAGES:
+            del self.pages[next(iter(self.pages))]
+        self.pages[priority] = page
+        return page
 
     def order(self, stock: Stock) -> Integers:
         """All rows by the names of their Nodes, so that what is done one by one does not depend on the rows."""

@@ -25,17 +25,26 @@ class Atlas:
     """
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[Tier, ...], Layout] = {}
+        self._layouts: dict[tuple[Tier, ...], tuple[Hashable, Layout]] = {}
         self.pages: dict[int | None, Page] = {}
         self._edition: Hashable = None
         self._values: Values | None = None
         self._names: list[str] = []
         self._order: Integers = np.zeros(0, np.int64)
 
-    def values(self, stock: Stock) -> Values:
-        """The Nodes by the values of their labels."""
-        self._values = Values(stock, self.order(stock), self._values)
-        return self._values
+    def places(self, stock: Stock) -> tuple[Integers, Values]:
+        """All rows by the names of their Nodes, and the Nodes by the values of their labels.
+
+        What is done one by one is done in the order of names, so that it does not depend on the rows.
+        """
+        if self._values is None or self._values.is_full or self._edition != stock.edition:
+            names = stock.names()
+            if names != self._names:
+                self._names = names
+                self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+            self._values = Values(stock, self._order, self._values)
+            self._edition = stock.edition
+        return self._order, self._values
 
     def turn(self, priority: int | None, page: Page) -> Page:
         """Remember a page, which is returned."""
@@ -45,20 +54,14 @@ class Atlas:
         self.pages[priority] = page
         return page
 
-    def order(self, stock: Stock) -> Integers:
-        """All rows by the names of their Nodes, so that what is done one by one does not depend on the rows."""
-        names = stock.names()
-        if names != self._names:
-            self._names = list(names)
-            self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
-        return self._order
-
     def layout(self, stock: Stock, tiers: tuple[Tier, ...]) -> Layout:
         """The layout of these levels: the one that was made before, if each Node is where it was."""
-        present = stock.eligible(_ANYWHERE)[1]
-        layout = self._layouts.get(tiers)
-        if layout is None or not _same(layout, stock, present):
-            layout = self._layouts[tiers] = Layout(stock, tiers, present.copy())
+        edition, layout = self._layouts.get(tiers, (None, None))
+        if layout is None or edition != stock.edition:
+            present = stock.eligible(_ANYWHERE)[1]
+            if layout is None or not _same(layout, stock, present):
+                layout = Layout(stock, tiers, present.copy())
+            self._layouts[tiers] = (stock.edition, layout)
         return layout
 
 

@@ -25,8 +25,7 @@ class Ground:
         self.stock = stock
         self._atlas = atlas
         self._promises = promises
-        self._order = atlas.order(stock)
-        self._values = atlas.values(stock)
+        self._order, self._values = atlas.places(stock)
         self._promised = Reservations(stock, promises, self._values, atlas)
         # Of the gang that was asked about last: its question reads them several times.
         self._free: dict[tuple[str, GangKey, int | None], Integers] = {}

@@ -61,8 +61,9 @@ class Ground:
             if key != self._last:
                 self._free.clear()
                 self._last = key
-            free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
-            self._free[question] = np.maximum(free, 0)
+            free = self.stock.free(resource, priority, key)
+            free -= self._promised.of(resource, priority, key)
+            self._free[question] = np.maximum(free, 0, out=free)
         return self._free[question]
 
     def claims(self, names: Sequence[str], key: GangKey) -> tuple[Claim, ...]:

@@ -6,7 +6,7 @@ result is the same as if all were gone through: a promise takes the same where i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Replay:
         self._priority = priority
         empty = Page(stock.edition, stock.size, (), {}, {})
         self._last = last if last is not None and last.size == stock.size else empty
+        self._is_same = self._last.edition == stock.edition
         # The rows on which a promise may not find what it found last time.
         self._changed = np.zeros(stock.size, bool)
 
@@ -39,9 +40,10 @@ class Replay:
         """The next page. promises: in their order."""
         entries, is_known = self._aligned(promises)
         free = self._free(entries)
-        area = self._area(entries, is_known)
+        overlap = _Overlap(entries)
+        area = self._area(entries, is_known, overlap)
         left = {resource: column.copy() for resource, column in free.items()}
-        for index in _overlaps(entries, area):
+        for index in overlap.indices(area):
             entry = entries[index]
             if not is_known[index] or self._changed[entry.rows].any():
                 entry = entries[index] = self._anew(entry, left, is_known=is_known[index])
@@ -60,7 +62,7 @@ class Replay:
             if place >= at:
                 self._leave(earlier[at:place])
                 at = place + 1
-                entry = self._still(earlier[place])
+                entry = earlier[place] if self._is_same else self._still(earlier[place])
             entries.append(entry or self._blank(promise))
             is_known.append(entry is not None)
         self._leave(earlier[at:])
@@ -68,8 +70,6 @@ class Replay:
 
     def _still(self, entry: Entry) -> Entry | None:
         """The entry, unless Nodes changed for it."""
-        if self._last.edition == self._stock.edition:
-            return entry
         blank = self._blank(entry.promise)
         if np.array_equal(blank.rows, entry.rows) and np.array_equal(blank.is_open, entry.is_open):
             return entry
@@ -92,14 +92,14 @@ class Replay:
         return Entry(promise, rows, is_open, resources, np.zeros((len(resources), len(rows)), np.int64))
 
     def _free(self, entries: Iterable[Entry]) -> dict[str, Integers]:
-        resources = dict.fromkeys(name for entry in entries for name in entry.resources)
+        resources = {name for resources in {entry.resources for entry in entries} for name in resources}
         free = {resource: self._stock.free(resource, self._priority) for resource in resources}
         for resource, column in free.items():
             if resource in self._last.free:
                 self._changed |= column != self._last.free[resource]
         return free
 
-    def _area(self, entries: Sequence[Entry], is_known: Sequence[bool]) -> Mask:
+    def _area(self, entries: Sequence[Entry], is_known: Sequence[bool], overlap: _Overlap) -> Mask:
         """The rows of all promises that share some with what changed, directly or by others, and the changed ones."""
         area = self._changed.copy()
         for entry, known in zip(entries, is_known, strict=True):
@@ -108,7 +108,7 @@ class Replay:
         size = -1
         while size != area.sum():
             size = area.sum()
-            for index in _overlaps(entries, area):
+            for index in overlap.indices(area):
                 area[entries[index].rows] = True
         return area
 
@@ -131,12 +131,18 @@ class Replay:
         return free - left if last is None else np.where(area, free - left, last)
 
 
-def _overlaps(entries: Sequence[Entry], area: Mask) -> Iterator[int]:
-    """The entries that have rows in an area, in order."""
-    owners = [index for index, entry in enumerate(entries) if len(entry.rows)]
-    if not owners or not area.any():
-        return iter(())
-    rows = [entries[index].rows for index in owners]
-    starts = np.cumsum([0, *map(len, rows[:-1])])
-    inside = np.logical_or.reduceat(area[np.concatenate(rows)], starts)
-    return (owner for owner, one in zip(owners, inside.tolist(), strict=True) if one)
+class _Overlap:
+    """Which entries have rows in an area."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._owners = [index for index, entry in enumerate(entries) if len(entry.rows)]
+        rows = [entries[index].rows for index in self._owners]
+        self._rows = np.concatenate(rows) if rows else np.zeros(0, np.int64)
+        self._starts = np.cumsum([0, *map(len, rows)])[:-1]
+
+    def indices(self, area: Mask) -> list[int]:
+        """The positions of those that have, in order."""
+        if not self._owners:
+            return []
+        inside = np.logical_or.reduceat(area[self._rows], self._starts)
+        return [self._owners[place] for place in np.flatnonzero(inside)]

@@ -154,10 +154,12 @@ class Question:
 
     def eligible(self, level: int, groups: Iterable[int]) -> Iterator[int]:
         """Those of the domains that the gang may get: they have an address, and contain the kept domain."""
-        own = self.around(level)
-        for group in groups:
-            if own in {None, group} and (level == WHOLE or own == group or self.addresses.one(level, group)):
-                yield group
+        own, told = self.around(level), self.is_told(level)
+        return (group for group in groups if group == own or (own is None and told[group]))
+
+    def is_told(self, level: int) -> Mask:
+        """By domain of a level, whether it has an address, or is the whole cluster."""
+        return self.layout.is_told(level)
 
     def around(self, level: int) -> int | None:
         """The domain of a level that contains the kept one; None without a kept one."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.topology.choice.bound import excess
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.layout import WHOLE, Layout
 from policies.topology.choice.stock import Integers, Stock
@@ -39,7 +40,10 @@ def claims(
     free = {name: stock.free(name) for name in names}
     for promise in promises:
         owed = demand(promise.members, names)
-        if promise.key == own or not owed or not len(rows := values.sorted(promise.address)):
+        if promise.key == own or not owed or excess(promise.members):
+            continue
+        rows = values.sorted(promise.address)
+        if not len(rows):
             continue
         held = 0
         if stock.bound(promise.key):

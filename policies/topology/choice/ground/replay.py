@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from policies.topology.choice.bound import excess
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.page import Entry, Page, counts
 from policies.topology.choice.pack.exact import Budget
@@ -81,7 +82,9 @@ class Replay:
             self._changed[entry.rows[entry.amounts.any(axis=0)]] = True
 
     def _members(self, promise: Promise) -> tuple[Member, ...]:
-        return tuple(member for member in promise.members if member.count and counts(member, self._priority))
+        """Those whose Pods count; none of a demand beyond all measure, which is not given a place."""
+        members = tuple(member for member in promise.members if member.count and counts(member, self._priority))
+        return () if excess(members) else members
 
     def _blank(self, promise: Promise) -> Entry:
         """The entry of a promise before it takes anything."""

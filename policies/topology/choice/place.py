@@ -7,7 +7,6 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-
 from msgspec.structs import replace
 
 from policies.topology.choice import answer

@@ -153,8 +153,7 @@ def measure(say: Callable[[str], None], gangs: int = GANGS) -> Measurement:
     """Let gangs come until the cluster is as full as it gets, and time the choices for so many more."""
     simulation = Simulation()
     mix = [pods for pods, (share, *_) in SIZES.items() for _ in range(share)]
-    change, choice, again = ({size: [] for size in SIZES} for _ in range(3))
-    measurement = Measurement(change, choice, again, {})
+    measurement = Measurement(*({size: [] for size in SIZES} for _ in range(3)), {})
     say("filling 10,000 Nodes")
     while len(simulation.promises) < PROMISES or simulation.taken < (LOAD - 0.02) * 10_000:
         gang = simulation.gang(simulation.random.choice(mix))

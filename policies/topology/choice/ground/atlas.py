@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from policies.topology.choice.ground.address import Values
+from policies.topology.choice.ground.address import Addresses, Values
 from policies.topology.choice.ground.layout import Layout
 from policies.topology.choice.ground.page import Page
 from policies.topology.choice.stock import Integers, Mask, Stock
@@ -25,7 +25,7 @@ class Atlas:
     """
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[Tier, ...], tuple[Hashable, Layout]] = {}
+        self._addresses: dict[tuple[Tier, ...], tuple[Hashable, Addresses]] = {}
         self.pages: dict[int | None, Page] = {}
         self._edition: Hashable = None
         self._values: Values | None = None
@@ -54,15 +54,16 @@ class Atlas:
         self.pages[priority] = page
         return page
 
-    def layout(self, stock: Stock, tiers: tuple[Tier, ...]) -> Layout:
-        """The layout of these levels: the one that was made before, if each Node is where it was."""
-        edition, layout = self._layouts.get(tiers, (None, None))
-        if layout is None or edition != stock.edition:
+    def addresses(self, stock: Stock, tiers: tuple[Tier, ...]) -> Addresses:
+        """The addresses of these levels: those that were made before, if no Node changed."""
+        edition, known = self._addresses.get(tiers, (None, None))
+        if known is None or edition != stock.edition:
             present = stock.eligible(_ANYWHERE)[1]
-            if layout is None or not _same(layout, stock, present):
-                layout = Layout(stock, tiers, present.copy())
-            self._layouts[tiers] = (stock.edition, layout)
-        return layout
+            is_same = known is not None and _same(known.layout, stock, present)
+            layout = known.layout if known is not None and is_same else Layout(stock, tiers, present.copy())
+            known = Addresses(layout, stock)
+            self._addresses[tiers] = (stock.edition, known)
+        return known
 
 
 def _same(layout: Layout, stock: Stock, present: Mask) -> bool:

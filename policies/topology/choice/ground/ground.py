@@ -35,7 +35,7 @@ class Ground:
     def addresses(self, tiers: tuple[Tier, ...]) -> Addresses:
         """The addresses of the domains of these levels."""
         if tiers not in self._layouts:
-            self._layouts[tiers] = Addresses(self._atlas.layout(self.stock, tiers), self.stock)
+            self._layouts[tiers] = self._atlas.addresses(self.stock, tiers)
         return self._layouts[tiers]
 
     def layout(self, tiers: tuple[Tier, ...]) -> Layout:

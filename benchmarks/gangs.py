@@ -153,7 +153,7 @@ def measure(say: Callable[[str], None], gangs: int = GANGS) -> Measurement:
     """Let gangs come until the cluster is as full as it gets, and time the choices for so many more."""
     simulation = Simulation()
     mix = [pods for pods, (share, *_) in SIZES.items() for _ in range(share)]
-    measurement = Measurement(*({size: [] for size in SIZES} for _ in range(3)), {})
+    measurement = Measurement(_times(), _times(), _times(), {})
     say("filling 10,000 Nodes")
     while len(simulation.promises) < PROMISES or simulation.taken < (LOAD - 0.02) * 10_000:
         gang = simulation.gang(simulation.random.choice(mix))
@@ -164,6 +164,10 @@ def measure(say: Callable[[str], None], gangs: int = GANGS) -> Measurement:
     for _ in range(gangs // 10):
         _time(simulation, 512, measurement)
     return measurement
+
+
+def _times() -> dict[int, list[float]]:
+    return {size: [] for size in SIZES}
 
 
 def _time(simulation: Simulation, pods: int, measurement: Measurement) -> None:

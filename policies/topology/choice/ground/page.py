@@ -11,12 +11,16 @@ from policies.topology.gang.promise import Promise
 
 
 class Entry(NamedTuple):
-    """What a promise takes. rows: of the stock. is_open: by member and row of these. amounts: by resource and row."""
+    """What a promise takes. rows: of the stock. is_open: by member and row of these.
+
+    free, amounts: what was left for it, and what it takes, by resource and row of these.
+    """
 
     promise: Promise
     rows: Integers
     is_open: Mask
     resources: tuple[str, ...]
+    free: Integers
     amounts: Integers
 
 

@@ -92,7 +92,8 @@ class Replay:
         rows = self._values.sorted(promise.address) if members else np.zeros(0, np.int64)
         resources = tuple(dict.fromkeys(name for member in members for name, _ in member.requests))
         is_open = np.array([self._stock.eligible(member)[0][rows] for member in members], bool)
-        return Entry(promise, rows, is_open, resources, np.zeros((len(resources), len(rows)), np.int64))
+        none = np.zeros((len(resources), len(rows)), np.int64)
+        return Entry(promise, rows, is_open, resources, none, none)
 
     def _free(self, entries: Iterable[Entry]) -> dict[str, Integers]:
         resources = {name for resources in {entry.resources for entry in entries} for name in resources}
@@ -116,9 +117,11 @@ class Replay:
         return area
 
     def _anew(self, entry: Entry, left: dict[str, Integers], *, is_known: bool) -> Entry:
-        """The entry with what its Pods take of what is left."""
+        """The entry with what its Pods take of what is left: the same as before, if the same is left."""
         rows, members = entry.rows, self._members(entry.promise)
-        free = np.array([left[resource][rows] for resource in entry.resources])
+        free = np.array([left[resource][rows] for resource in entry.resources], np.int64)
+        if is_known and np.array_equal(free, entry.free):
+            return entry
         pods = np.array([member.count for member in members], np.int64)
         room = Room(members, entry.resources, requests(members, entry.resources), pods, rows, free, entry.is_open)
         places = packed(room, Budget(_STEPS))
@@ -127,7 +130,7 @@ class Replay:
         amounts = room.requests.T @ places
         before = entry.amounts if is_known else np.zeros_like(amounts)
         self._changed[rows[(amounts != before).any(axis=0)]] = True
-        return entry._replace(amounts=amounts)
+        return entry._replace(free=free, amounts=amounts)
 
     def _sum(self, resource: str, free: Integers, left: Integers, area: Mask) -> Integers:
         last = self._last.sums.get(resource)

@@ -48,9 +48,16 @@ class Domains:
         self.capacities = capacities(room, self.groups, self.size)
         self.possible: Mask = hopeful(room, self.groups, self.capacities) & layout.carries(level)
         self._fits: dict[int, bool] = {}
+        self._most: dict[int, Integers] = {}
 
     def most(self, groups: Sequence[int]) -> Integers:
         """How many Pods of each member have a place, by member and one of these domains. Exact where that is cheap."""
+        new = [group for group in groups if group not in self._most]
+        if new:
+            self._most.update(zip(new, self._searched(new).T, strict=True))
+        return np.array([self._most[group] for group in groups], np.int64).reshape(-1, len(self.room.counts)).T
+
+    def _searched(self, groups: Sequence[int]) -> Integers:
         found = self._packed(groups)
         is_most = (found == self.capacities[:, groups]).all(axis=0).tolist()
         for index, group in enumerate(groups):

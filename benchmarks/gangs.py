@@ -52,10 +52,15 @@ _ALLOCATABLE = {"cpu": "126", "memory": "2000Gi", "nvidia.com/gpu": "8", "rdma/i
 
 
 class Measurement(NamedTuple):
-    """choice, survey: milliseconds by the Pods of the gang: of a choice, and of what is made anew after a change."""
+    """Milliseconds by the Pods of the gang, of the thread.
 
+    change: what the inventory takes for the Pods that are bound and removed between two questions. choice: the answer
+    after that change, with all that the change made untrue. again: the same answer while nothing changes.
+    """
+
+    change: dict[int, list[float]]
     choice: dict[int, list[float]]
-    survey: dict[int, list[float]]
+    again: dict[int, list[float]]
     outcomes: dict[str, int]
 
 
@@ -70,6 +75,7 @@ class Simulation:
         self.running: deque[tuple[str, int]] = deque()
         self.taken = 0
         self.number = 0
+        self.seconds = 0.0
         for node in nodes(self.random):
             self.inventory.put_node(node)
 
@@ -98,7 +104,13 @@ class Simulation:
             name, pods = self.running.popleft()
             self.taken -= pods
             for number in range(pods + 1):
-                self.inventory.remove_pod("team", f"{name}-{number}")
+                self._change(self.inventory.remove_pod, "team", f"{name}-{number}")
+
+    def _change(self, change: Callable[..., None], *about: Any) -> None:
+        """Change the inventory, and count the time."""
+        start = thread_time()
+        change(*about)
+        self.seconds += thread_time() - start
 
     def _bind(self, promise: Promise) -> None:
         rows = np.flatnonzero(Values(self.inventory, np.arange(self.inventory.size)).matched(promise.address))
@@ -107,9 +119,9 @@ class Simulation:
         empty = [names[row] for row in rows if free[row] >= 8]
         count = min(promise.members[0].count, len(empty))
         for number, node in enumerate(empty[:count]):
-            self.inventory.put_pod(pod(f"{promise.key.name}-{number}", node, _WORKER))
+            self._change(self.inventory.put_pod, pod(f"{promise.key.name}-{number}", node, _WORKER))
         if len(promise.members) > 1:
-            self.inventory.put_pod(pod(f"{promise.key.name}-{count}", names[rows[0]], _LAUNCHER))
+            self._change(self.inventory.put_pod, pod(f"{promise.key.name}-{count}", names[rows[0]], _LAUNCHER))
         self.running.append((promise.key.name, promise.members[0].count))
 
 
@@ -141,7 +153,7 @@ def measure(say: Callable[[str], None], gangs: int = GANGS) -> Measurement:
     """Let gangs come until the cluster is as full as it gets, and time the choices for so many more."""
     simulation = Simulation()
     mix = [pods for pods, (share, *_) in SIZES.items() for _ in range(share)]
-    measurement = Measurement({size: [] for size in SIZES}, {size: [] for size in SIZES}, {})
+    measurement = Measurement(_times(), _times(), _times(), {})
     say("filling 10,000 Nodes")
     while len(simulation.promises) < PROMISES or simulation.taken < (LOAD - 0.02) * 10_000:
         gang = simulation.gang(simulation.random.choice(mix))
@@ -154,15 +166,18 @@ def measure(say: Callable[[str], None], gangs: int = GANGS) -> Measurement:
     return measurement
 
 
+def _times() -> dict[int, list[float]]:
+    return {size: [] for size in SIZES}
+
+
 def _time(simulation: Simulation, pods: int, measurement: Measurement) -> None:
     gang = simulation.gang(pods)
-    start = thread_time()
-    survey = simulation.survey()
-    middle = thread_time()
-    choice = survey.choose([gang])[0]
-    end = thread_time()
-    measurement.survey[pods].append((middle - start) * 1e3)
-    measurement.choice[pods].append((end - middle) * 1e3)
+    measurement.change[pods].append(simulation.seconds * 1e3)
+    simulation.seconds = 0.0
+    for times in (measurement.choice, measurement.again):
+        start = thread_time()
+        choice = simulation.survey().choose([gang])[0]
+        times[pods].append((thread_time() - start) * 1e3)
     measurement.outcomes[choice.outcome] = measurement.outcomes.get(choice.outcome, 0) + 1
     simulation.take(gang, choice)
 
@@ -176,7 +191,9 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
 def table(measurement: Measurement) -> Iterator[str]:
     """The times by size of the gang."""
     yield f"{'choice of a domain of 10,000 Nodes':<42}{'p50 ms':>9}{'p99 ms':>9}{'gangs':>9}"
-    for what, times in (("choice", measurement.choice), ("survey", measurement.survey)):
+    for what, times in measurement._asdict().items():
+        if what == "outcomes":
+            continue
         for pods, own in times.items():
             yield f"  {f'{what}, {pods} Pods':<40}{_p(own, 50):>9.2f}{_p(own, 99):>9.2f}{len(own):>9}"
     yield "  " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(measurement.outcomes.items()))

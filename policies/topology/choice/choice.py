@@ -39,7 +39,8 @@ class Choice(Struct, frozen=True):
     the whole gang is together. missing: by resource what the Pods without a place ask for in the best domain.
     pods_missing: how many Pods those are. considered: domains of the required level (or of the level that was chosen
     for a preferred placement), the chosen one first, then the best ones, at most MOST_CONSIDERED; the second is the
-    runner-up. domains: how many there are in all.
+    runner-up. domains: how many there are in all. wider: for a gang that is full, the domain of the nearest level above
+    the required one in which it would fit now; empty if there is none.
     """
 
     outcome: Outcome
@@ -52,6 +53,7 @@ class Choice(Struct, frozen=True):
     pods_missing: int = 0
     considered: tuple[Candidate, ...] = ()
     domains: int = 0
+    wider: Address = ()
 
 
 MOST_CONSIDERED = 20

@@ -18,6 +18,7 @@ from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers, Mask
 
 _CERTAIN = 2
+_MOST_TRIES = 20
 
 
 class Domains:
@@ -47,14 +48,22 @@ class Domains:
         self.capacities = capacities(room, self.groups, self.size)
         self.possible: Mask = hopeful(room, self.groups, self.capacities) & layout.carries(level)
         self._fits: dict[int, bool] = {}
+        self._most: dict[int, Integers] = {}
 
     def most(self, groups: Sequence[int]) -> Integers:
         """How many Pods of each member have a place, by member and one of these domains. Exact where that is cheap."""
+        new = [group for group in groups if group not in self._most]
+        if new:
+            self._most.update(zip(new, self._searched(new).T, strict=True))
+        return np.array([self._most[group] for group in groups], np.int64).reshape(-1, len(self.room.counts)).T
+
+    def _searched(self, groups: Sequence[int]) -> Integers:
         found = self._packed(groups)
+        is_most = (found == self.capacities[:, groups]).all(axis=0).tolist()
         for index, group in enumerate(groups):
             if self.budget.steps <= 0:
                 break
-            if (found[:, index] == self.capacities[:, group]).all():
+            if is_most[index]:
                 continue
             inside = self.room.at(np.flatnonzero(self.groups == group))
             better = packing(inside, int(found[:, index].sum()), self.budget)
@@ -90,6 +99,8 @@ class Domains:
             return False
         if self._easy[group]:
             return True
+        if self.budget.steps <= 0:
+            return False
         inside = self.room.at(np.flatnonzero(self.groups == group))
         return packing(inside, int(self.room.counts.sum()), self.budget) is not None
 
@@ -115,16 +126,17 @@ class Domains:
     def _in_fact(self, order: Iterable[tuple[int, int]], nearer: int) -> Iterator[int]:
         """The domains that hold the gang, by how many nearer ones it needs in fact, which may be more than the least.
 
-        The first two are certain; those after them are not worth the time.
+        The first two are certain, if not too many are equal; those after them are not worth the time.
         """
         heap: list[tuple[int, int]] = []
-        certain = 0
+        certain = tries = 0
         for least, group in order:
             while heap and (heap[0] < (least, group) or certain >= _CERTAIN):
                 yield heappop(heap)[1]
                 certain += 1
             if self.fits(group):
-                number = least if certain >= _CERTAIN else len(self.fewest(group, nearer))
+                number = least if certain >= _CERTAIN or tries >= _MOST_TRIES else len(self.fewest(group, nearer))
+                tries += 1
                 heappush(heap, (number, group))
         while heap:
             yield heappop(heap)[1]

@@ -7,11 +7,13 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
+from msgspec.structs import replace
 
 from policies.topology.choice import answer
 from policies.topology.choice.choice import MOST_CONSIDERED, Choice
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.ground.ground import Ground
+from policies.topology.choice.ground.layout import WHOLE
 from policies.topology.choice.nest import beside, parts
 from policies.topology.choice.order import ordered
 from policies.topology.choice.question import Question
@@ -49,7 +51,31 @@ class _Placing:
         placed = self._fitting(None)
         if placed is None and question.priority is not None:
             placed = self._fitting(question.priority)
-        return placed or _later(question)
+        return placed or self._later()
+
+    def _later(self) -> tuple[Choice, Mask | None]:
+        """The choice if the gang fits nowhere now: the best domain of those where it could, or else of all."""
+        question, level = self._question, self._question.required
+        whole = question.domains(level, question.whole)
+        now = question.domains(level, question.room())
+        best = _best(question, now, np.flatnonzero(whole.possible), waits=True)
+        chosen = next((group for group in best if whole.fits(group)), None)
+        if chosen is not None:
+            choice = answer.full(question, now, [chosen, *(group for group in best if group != chosen)])
+            return replace(choice, wider=self._wider()), question.layout.rows(level, chosen)
+        carrying = np.flatnonzero(question.layout.carries(level))
+        return answer.never(question, whole, _best(question, whole, carrying)), None
+
+    def _wider(self) -> Address:
+        """The domain above the required level in which the gangs would fit now, of the nearest level that has one."""
+        question = self._question
+        for level in range(question.required - 1, WHOLE, -1):
+            also = partial(self._nests, level, None) if self._gangs else None
+            holding = question.domains(level, question.room(), None, also).holding()
+            group = next((group for group in holding if question.is_told(level)[group]), None)
+            if group is not None:
+                return question.addresses.one(level, group)
+        return ()
 
     def _fitting(self, priority: int | None) -> tuple[Choice, Mask] | None:
         """The choice if the gangs fit into a domain of any level that is tried."""
@@ -74,19 +100,6 @@ class _Placing:
         rows = self._question.layout.rows(level, group)
         inner = parts(self._gangs[1:], rows, priority) if len(self._gangs) > 1 else None
         return inner[0].rows if inner else rows
-
-
-def _later(question: Question) -> tuple[Choice, Mask | None]:
-    """The choice if the gang fits nowhere now: the best domain of those where it could, or else of all."""
-    level = question.required
-    whole = question.domains(level, question.whole)
-    now = question.domains(level, question.room())
-    best = _best(question, now, np.flatnonzero(whole.possible), waits=True)
-    chosen = next((group for group in best if whole.fits(group)), None)
-    if chosen is not None:
-        choice = answer.full(question, now, [chosen, *(group for group in best if group != chosen)])
-        return choice, question.layout.rows(level, chosen)
-    return answer.never(question, whole, _best(question, whole, np.flatnonzero(whole.layout.carries(level)))), None
 
 
 def _best(question: Question, domains: Domains, groups: Integers, *, waits: bool = False) -> Sequence[int]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.topology.choice.ground.layout import WHOLE
+from policies.topology.choice.pack.exact import Budget
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.pack.spread import fewest
-from policies.topology.choice.question import Question
+from policies.topology.choice.question import STEPS, Question
 from policies.topology.gang.address import Address
 
 
@@ -35,7 +36,7 @@ def _inner(question: Question, room: Room, level: int, group: int) -> Iterator[A
         carried = question.layout.carries(nearer)[groups]
         if not carried.any():
             continue
-        chosen = fewest(inside, groups, question.budget)
+        chosen = fewest(inside, groups, Budget(STEPS))
         inside = inside.at(np.flatnonzero(np.isin(groups, chosen)))
         narrowed = rows & np.isin(question.layout.groups(nearer), chosen)
         if (narrowed == rows).all():

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from policies.topology.choice.bound import excess
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.ground.claims import Claims, demand
 from policies.topology.choice.ground.ground import Ground
@@ -18,7 +19,7 @@ from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
 
-_STEPS = 4000
+STEPS = 4000
 """So many steps of an exact packing take some milliseconds."""
 
 
@@ -39,7 +40,7 @@ class Question:
         self.required = WHOLE if gang.required is None else gang.required
         self.measure = measure(self.members)
         self.asking = [m for m in self.members if not self.gang.accelerators or devices(m)]
-        self.budget = Budget(_STEPS)
+        self.budget = Budget(STEPS)
         self._rooms: dict[int | None, Room] = {}
         self._within = within
         self._kept = kept
@@ -51,6 +52,8 @@ class Question:
         name = f"{self.gang.key.kind} {self.gang.key.name!r}"
         if not self.members:
             return f"{name} has no Pods to place yet: a domain is chosen when it has"
+        if reason := excess(self.members):
+            return f"{name} cannot be placed: {reason}"
         if claims := sorted({claim for member in self.members for claim in member.claims}):
             shown = ", ".join(claims[:3]) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")
             return f"it is not known which Nodes have devices for {shown}: name a domain, such as LEVEL=VALUE"
@@ -154,10 +157,12 @@ class Question:
 
     def eligible(self, level: int, groups: Iterable[int]) -> Iterator[int]:
         """Those of the domains that the gang may get: they have an address, and contain the kept domain."""
-        own = self.around(level)
-        for group in groups:
-            if own in {None, group} and (level == WHOLE or own == group or self.addresses.one(level, group)):
-                yield group
+        own, told = self.around(level), self.is_told(level)
+        return (group for group in groups if group == own or (own is None and told[group]))
+
+    def is_told(self, level: int) -> Mask:
+        """By domain of a level, whether it has an address, or is the whole cluster."""
+        return self.layout.is_told(level)
 
     def around(self, level: int) -> int | None:
         """The domain of a level that contains the kept one; None without a kept one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +25,10 @@ class Stock(Protocol):
     def size(self) -> int:
         """The number of rows."""
 
+    @property
+    def edition(self) -> Hashable:
+        """What stays the same while no Node comes, goes or changes its labels or its standing; Pods do not matter."""
+
     def names(self) -> list[str]:
         """The Nodes' names by row; empty for a row without a Node."""
 
@@ -36,6 +41,9 @@ class Stock(Protocol):
         priority: only Pods of at least this priority count, as the others could be preempted; None: all count.
         without: a gang whose own bound Pods do not count, as they are part of what is placed.
         """
+
+    def bound(self, gang: GangKey) -> bool:
+        """Whether any Pod of a gang is bound."""
 
     def eligible(self, member: Member) -> tuple[Mask, Mask]:
         """The Nodes that the member's Pods may run on now, and those that they could if the Node got well again.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
+from math import inf
+
+from msgspec.structs import replace
 
 from policies.topology.choice.choice import Choice
 from policies.topology.choice.ground.atlas import Atlas
@@ -29,22 +32,43 @@ class Survey:
     """
 
     def __init__(self, stock: Stock, promises: Sequence[Promise], atlas: Atlas | None = None) -> None:
-        self._ground = Ground(stock, promises, atlas or Atlas())
+        self._stock = stock
+        self._promises = promises
+        self._atlas = atlas or Atlas()
+        self._ground = Ground(stock, promises, self._atlas)
 
     def choose(self, gangs: Sequence[Gang], kept: Sequence[Address] = ()) -> tuple[Choice, ...]:
         """The domain of each gang of a workload, wider required levels first.
 
         A gang's own promise and its own bound Pods do not count against it. kept: by gang, the domain that it already
-        has; it stays if there still are Nodes in it, and the choice tells how the gang fits there.
+        has; it stays if there still are Nodes in it, and the choice tells how the gang fits there. Gangs that are not
+        inside each other leave each other's Pods their room.
         """
         addresses = (*kept, *[()] * len(gangs))
         pairs = zip(gangs, addresses, strict=False)
-        chains = [list(chain) for _, chain in groupby(pairs, key=lambda pair: _nested(pair[0]))]
-        return tuple(
-            choice
-            for chain in chains
-            for choice in near(self._ground, [gang for gang, _ in chain], [address for _, address in chain])
-        )
+        placed: list[tuple[Gang, Choice]] = []
+        for _, group in groupby(pairs, key=lambda pair: _nested(pair[0])):
+            chain, own = zip(*group, strict=True)
+            placed += zip(chain, near(self._beside(placed, chain), chain, own), strict=True)
+        return tuple(choice for _, choice in placed)
+
+    def _beside(self, placed: Sequence[tuple[Gang, Choice]], gangs: Sequence[Gang]) -> Ground:
+        """The ground for some gangs of a workload beside those placed before, whose Pods take room, too."""
+        own = {member.path for gang in gangs for member in gang.members}
+        promises = tuple(_promises(placed, own))
+        return Ground(self._stock, (*self._promises, *promises), self._atlas) if promises else self._ground
+
+
+def _promises(placed: Iterable[tuple[Gang, Choice]], own: Container[str]) -> Iterator[Promise]:
+    """What gangs take that were placed for the same question. own: the templates that do not count.
+
+    The keys are not those of the gangs, which are the same for all gangs of a workload.
+    """
+    for number, (gang, choice) in enumerate(placed):
+        address = choice.required or next(iter(choice.preferred), ())
+        members = tuple(member for member in gang.members if member.path not in own)
+        if choice.outcome in ("fits", "preempts") and address and members:
+            yield Promise(replace(gang.key, part=f"{gang.key.part}/{number}"), address, members, inf)
 
 
 def _nested(gang: Gang) -> Hashable:

@@ -46,7 +46,7 @@ class _Answer(Struct, frozen=True):
 
 
 class Eligibility:
-    """Which Nodes are eligible for which members. labels: of the same rows."""
+    """Which Nodes are eligible for which members. labels: of the same rows. changes: how many there were of Nodes."""
 
     def __init__(self, labels: Labels) -> None:
         self._labels = labels
@@ -55,7 +55,7 @@ class Eligibility:
         self._codes: Codes = np.full(room(1), -1, np.int32)
         self._answers: dict[_Question, _Answer] = {}
         self._log: list[int] = []
-        self._changes = 0
+        self.changes = 0
 
     def put(self, row: int, standing: Standing | None) -> bool:
         """Whether this standing differs from the row's earlier one, which it replaces. None: a row without a Node."""
@@ -74,7 +74,7 @@ class Eligibility:
     def change(self, row: int) -> None:
         """Look at a row again, as its labels or its standing changed."""
         self._log.append(row)
-        self._changes += 1
+        self.changes += 1
         if len(self._log) > 2 * _MOST_CHANGES:
             del self._log[:_MOST_CHANGES]
 
@@ -82,7 +82,7 @@ class Eligibility:
         """The Nodes for a member, now and once they are well, of so many rows. The masks are not to be written to."""
         question = _Question(member.node_selector, member.terms, member.tolerations)
         answer = self._answers.pop(question, None)
-        if answer is None or answer.changes != self._changes or len(answer.now) != size:
+        if answer is None or answer.changes != self.changes or len(answer.now) != size:
             answer = self._answer(question, answer, size)
             if len(self._answers) >= _MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
@@ -90,15 +90,15 @@ class Eligibility:
         return answer.now, answer.possible
 
     def _answer(self, question: _Question, last: _Answer | None, size: int) -> _Answer:
-        behind = self._changes if last is None else self._changes - last.changes
+        behind = self.changes if last is None else self.changes - last.changes
         if last is None or behind > min(len(self._log), _MOST_CHANGES):
-            return _Answer(*self._evaluated(question, slice(0, size)), self._changes)
+            return _Answer(*self._evaluated(question, slice(0, size)), self.changes)
         rows = np.array([*dict.fromkeys(self._log[len(self._log) - behind :])], np.int64)
         now, possible = (
             np.concatenate((mask, np.zeros(size - len(mask), np.bool_))) for mask in (last.now, last.possible)
         )
         now[rows], possible[rows] = self._evaluated(question, rows)
-        return _Answer(now, possible, self._changes)
+        return _Answer(now, possible, self.changes)
 
     def _evaluated(self, question: _Question, rows: Rows) -> tuple[Mask, Mask]:
         codes = self._codes[rows]

@@ -48,6 +48,11 @@ class Inventory:
         return len(self._names)
 
     @property
+    def edition(self) -> tuple[int, int]:
+        """See `Stock.edition`."""
+        return self._eligibility.changes, self.size
+
+    @property
     def nodes(self) -> KeysView[str]:
         """The names of the Nodes."""
         return self._allocatable.keys()
@@ -128,6 +133,10 @@ class Inventory:
         left = self.allocatable(resource)
         left -= self._usage.used(resource, self.size, priority, without)
         return np.maximum(left, 0, out=left)
+
+    def bound(self, gang: GangKey) -> bool:
+        """See `Stock.bound`."""
+        return bool(self._usage.of_gang(gang))
 
     def eligible(self, member: Member) -> tuple[Mask, Mask]:
         """See `Stock.eligible`. The masks are not to be written to."""

@@ -67,8 +67,11 @@ def chosen(told: Told) -> tuple[str, ...]:
     if choice.outcome == "full" and told.party.gang.required is not None:
         room = f" has {_room(best)};" if best else " is full;"
         lacks = _without_place(choice.pods_missing)
+        wider = f" {told.called(choice.wider)} would fit;" if choice.wider else ""
         remedy = f"to choose again, delete the {told.kind} and create it again"
-        return (f"{told.asked}: {told.called(choice.required)}{room}{lacks} {remedy}",)
+        problem = f"{told.asked}: {told.called(choice.required)}{room}{lacks}"
+        hinted = f"{problem}{wider} {remedy}"
+        return (hinted if len(hinted) <= LONGEST else f"{problem} {remedy}",)
     return (f"{told.asked}: {_sentence(told)}",)
 
 

@@ -7,7 +7,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request, resource
+from msgspec.structs import replace
+from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, pod_spec, request, resource
 from support.choices import Chooser
 
 from policies.engine.facts import StaticFacts
@@ -298,6 +299,24 @@ def test_a_dry_run_is_promised_nothing() -> None:
     _mutation(_job(_asked("rack")), chooser.facts, dry_run=True)
 
     assert chooser.asked[0].dry_run is True
+
+
+@pytest.mark.parametrize(("rack", "hint"), [("12", " fabric=f1,superpod=2 would fit;"), ("1" * 70, "")])
+def test_a_wider_domain_that_would_fit_is_named(rack: str, hint: str) -> None:
+    """The warning of a full domain names the wider one, if there is room for that beside what to do."""
+    keys = ("backend.coreweave.cloud/fabric", "backend.coreweave.cloud/superpod")
+    wider = tuple(Step(tier, (key,), (value,)) for tier, key, value in zip((2, 3), keys, ("f1", "2"), strict=True))
+    chooser = Chooser(rack, outcome="full")
+    facts = StaticFacts(TODAY, chooser=lambda key: tuple(replace(choice, wider=wider) for choice in chooser(key)))
+
+    mutation = _mutation(_job(_asked("rack")), facts)
+
+    assert mutation.warnings == (
+        (
+            f'required "rack": rack={rack} has 64 of 72 GPUs free and room for 8 Pods; 2 Pods have no place '
+            f"yet and wait there;{hint} to choose again, delete the Job and create it again"
+        ),
+    )
 
 
 def test_a_full_domain_is_pinned() -> None:

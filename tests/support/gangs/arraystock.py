@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +46,11 @@ class ArrayStock:
         """The number of rows."""
         return len(self.machines)
 
+    @property
+    def edition(self) -> Hashable:
+        """All of the Nodes but what runs on them."""
+        return tuple(one and (one.name, *sorted(one.labels.items()), one.taint, one.ready) for one in self.machines)
+
     def names(self) -> list[str]:
         """The Nodes' names by row."""
         return [one.name if one else "" for one in self.machines]
@@ -67,6 +72,10 @@ class ArrayStock:
             ],
             np.int64,
         ), 0)  # fmt: skip
+
+    def bound(self, gang: GangKey) -> bool:
+        """Whether any Pod of a gang is bound."""
+        return any(pod.gang == gang for one in self.machines if one for pod in one.bound)
 
     def eligible(self, member: Member) -> tuple[Mask, Mask]:
         """The Nodes that the member's Pods may run on now, and once the Node is well."""

@@ -83,10 +83,15 @@ class Values:
             earlier = last.known
             self.known = _Known(dict(earlier.columns), dict(earlier.masks), dict(earlier.rows))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is remembered that it is time to forget."""
+        return len(self.known.masks) >= _MOST_ADDRESSES
+
     def holds(self, stock: Stock, order: Integers) -> bool:
         """Whether the Nodes of a stock have the same rows and values."""
         return (
-            len(self.known.masks) < _MOST_ADDRESSES
+            not self.is_full
             and np.array_equal(order, self._order)
             and all(np.array_equal(stock.domains(keys), codes) for keys, (codes, _) in self.known.columns.items())
         )

@@ -2,62 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
-from policies.topology.choice.ground.address import Values
+from policies.topology.choice.ground.address import Addresses, Values
 from policies.topology.choice.ground.layout import Layout
+from policies.topology.choice.ground.page import Page
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.gang import Member, Tier, Toleration
-from policies.topology.gang.promise import Promise
 
-Signature = tuple[bytes, ...]
-_MOST_PACKED = 2000
+_MOST_PAGES = 8
 
 # It may run on every Node that there is, if the Node gets well.
 _ANYWHERE = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
 
 
 class Atlas:
-    """Layouts by levels, for a caller that asks again: Nodes seldom change, what runs on them always does."""
+    """For a caller that asks again: Nodes seldom change, what runs on them always does.
+
+    pages: what promises took last, by the priority of `Stock.free`.
+    """
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[Tier, ...], Layout] = {}
-        self._packed: dict[Promise, tuple[Signature, Integers]] = {}
+        self._addresses: dict[tuple[Tier, ...], tuple[Hashable, Addresses]] = {}
+        self.pages: dict[int | None, Page] = {}
+        self._edition: Hashable = None
         self._values: Values | None = None
         self._names: list[str] = []
         self._order: Integers = np.zeros(0, np.int64)
 
-    def values(self, stock: Stock) -> Values:
-        """The Nodes by the values of their labels."""
-        self._values = Values(stock, self.order(stock), self._values)
-        return self._values
+    def places(self, stock: Stock) -> tuple[Integers, Values]:
+        """All rows by the names of their Nodes, and the Nodes by the values of their labels.
 
-    def packed(self, promise: Promise, signature: Signature) -> Integers | None:
-        """What a promise takes, if it was packed before in the same room. signature: of the room."""
-        known = self._packed.get(promise)
-        return known[1] if known and known[0] == signature else None
+        What is done one by one is done in the order of names, so that it does not depend on the rows.
+        """
+        if self._values is None or self._values.is_full or self._edition != stock.edition:
+            names = stock.names()
+            if names != self._names:
+                self._names = names
+                self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+            self._values = Values(stock, self._order, self._values)
+            self._edition = stock.edition
+        return self._order, self._values
 
-    def keep(self, promise: Promise, signature: Signature, amounts: Integers) -> None:
-        """Remember what a promise takes."""
-        if len(self._packed) >= _MOST_PACKED:
-            del self._packed[next(iter(self._packed))]
-        self._packed[promise] = (signature, amounts)
+    def turn(self, priority: int | None, page: Page) -> Page:
+        """Remember a page, which is returned."""
+        self.pages.pop(priority, None)
+        if len(self.pages) >= _MOST_PAGES:
+            del self.pages[next(iter(self.pages))]
+        self.pages[priority] = page
+        return page
 
-    def order(self, stock: Stock) -> Integers:
-        """All rows by the names of their Nodes, so that what is done one by one does not depend on the rows."""
-        names = stock.names()
-        if names != self._names:
-            self._names = list(names)
-            self._order = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
-        return self._order
-
-    def layout(self, stock: Stock, tiers: tuple[Tier, ...]) -> Layout:
-        """The layout of these levels: the one that was made before, if each Node is where it was."""
-        present = stock.eligible(_ANYWHERE)[1]
-        layout = self._layouts.get(tiers)
-        if layout is None or not _same(layout, stock, present):
-            layout = self._layouts[tiers] = Layout(stock, tiers, present.copy())
-        return layout
+    def addresses(self, stock: Stock, tiers: tuple[Tier, ...]) -> Addresses:
+        """The addresses of these levels: those that were made before, if no Node changed."""
+        edition, known = self._addresses.get(tiers, (None, None))
+        if known is None or edition != stock.edition:
+            present = stock.eligible(_ANYWHERE)[1]
+            is_same = known is not None and _same(known.layout, stock, present)
+            layout = known.layout if known is not None and is_same else Layout(stock, tiers, present.copy())
+            known = Addresses(layout, stock)
+            self._addresses[tiers] = (stock.edition, known)
+        return known
 
 
 def _same(layout: Layout, stock: Stock, present: Mask) -> bool:

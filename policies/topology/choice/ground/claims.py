@@ -13,21 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from policies.topology.choice.bound import excess
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.layout import WHOLE, Layout
-from policies.topology.choice.stock import Integers, Mask, Stock
+from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.promise import Promise
 
 
 class Claim(NamedTuple):
-    """What a gang that waits asks for in its domain. rows: of that.
+    """What a gang that waits asks for in its domain. rows: of that, one at least.
 
     whole: what all its Pods ask for, those that are bound included, which go on only with the others. owed: what those
     without a Node ask for.
     """
 
-    rows: Mask
+    rows: Integers
     whole: int
     owed: int
 
@@ -38,11 +39,16 @@ def claims(
     """The claims of other gangs. names: the resources that are counted, all together."""
     free = {name: stock.free(name) for name in names}
     for promise in promises:
-        rows = values.matched(promise.address)
         owed = demand(promise.members, names)
-        if promise.key != own and owed and rows.any():
+        if promise.key == own or not owed or excess(promise.members):
+            continue
+        rows = values.sorted(promise.address)
+        if not len(rows):
+            continue
+        held = 0
+        if stock.bound(promise.key):
             held = sum(int((stock.free(name, None, promise.key) - free[name])[rows].sum()) for name in names)
-            yield Claim(rows, owed + held, owed)
+        yield Claim(rows, owed + held, owed)
 
 
 def demand(members: Sequence[Member], names: Sequence[str]) -> int:
@@ -55,11 +61,14 @@ class Claims:
 
     def __init__(self, layout: Layout, given: Sequence[Claim]) -> None:
         self._layout = layout
-        self._given = given
+        self._owed = np.array([claim.owed for claim in given], np.int64)
+        self._whole = np.array([claim.whole for claim in given], np.int64)
+        self._rows = np.concatenate([claim.rows for claim in given]) if given else np.zeros(0, np.int64)
+        self._starts = np.cumsum([0, *(len(claim.rows) for claim in given)])[:-1]
 
     def owed(self, level: int) -> Integers:
         """By domain of a level, what gangs that wait inside it still lack."""
-        return self._sums(level, [claim.owed for claim in self._given])
+        return self._sums(level, self._owed)
 
     def excess(self, level: int, own: int, total: Integers) -> Integers:
         """By domain of a level, how much it and those around it lack for a gang beside all that wait there.
@@ -71,15 +80,17 @@ class Claims:
             groups = self._layout.groups(outer)[self._layout.present]
             size = len(self._layout.first(outer))
             room = np.bincount(groups, weights=total[self._layout.present], minlength=size).astype(np.int64)
-            asked = self._sums(outer, [claim.whole for claim in self._given])
+            asked = self._sums(outer, self._whole)
             lacking += np.maximum(asked + own - room, 0)[self._layout.around(level, outer)]
         return lacking
 
-    def _sums(self, level: int, amounts: Sequence[int]) -> Integers:
+    def _sums(self, level: int, amounts: Integers) -> Integers:
+        """By domain of a level, the amounts of the claims that are in it as a whole."""
         sums = np.zeros(len(self._layout.first(level)), np.int64)
-        groups = self._layout.groups(level)
-        for claim, amount in zip(self._given, amounts, strict=True):
-            inside = groups[claim.rows & self._layout.present]
-            if len(inside) and (inside == inside[0]).all():
-                sums[inside[0]] += amount
+        if len(amounts):
+            groups = self._layout.groups(level)[self._rows]
+            last = np.maximum.reduceat(groups, self._starts)
+            # Rows without a Node are in no domain.
+            first = np.minimum.reduceat(np.where(groups < 0, len(sums), groups), self._starts)
+            np.add.at(sums, first[first == last], amounts[first == last])
         return sums

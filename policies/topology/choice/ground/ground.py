@@ -25,8 +25,7 @@ class Ground:
         self.stock = stock
         self._atlas = atlas
         self._promises = promises
-        self._order = atlas.order(stock)
-        self._values = atlas.values(stock)
+        self._order, self._values = atlas.places(stock)
         self._promised = Reservations(stock, promises, self._values, atlas)
         # Of the gang that was asked about last: its question reads them several times.
         self._free: dict[tuple[str, GangKey, int | None], Integers] = {}
@@ -36,7 +35,7 @@ class Ground:
     def addresses(self, tiers: tuple[Tier, ...]) -> Addresses:
         """The addresses of the domains of these levels."""
         if tiers not in self._layouts:
-            self._layouts[tiers] = Addresses(self._atlas.layout(self.stock, tiers), self.stock)
+            self._layouts[tiers] = self._atlas.addresses(self.stock, tiers)
         return self._layouts[tiers]
 
     def layout(self, tiers: tuple[Tier, ...]) -> Layout:
@@ -62,8 +61,9 @@ class Ground:
             if key != self._last:
                 self._free.clear()
                 self._last = key
-            free = self.stock.free(resource, priority, key) - self._promised.of(resource, priority, key)
-            self._free[question] = np.maximum(free, 0)
+            free = self.stock.free(resource, priority, key)
+            free -= self._promised.of(resource, priority, key)
+            self._free[question] = np.maximum(free, 0, out=free)
         return self._free[question]
 
     def claims(self, names: Sequence[str], key: GangKey) -> tuple[Claim, ...]:

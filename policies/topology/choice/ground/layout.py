@@ -47,6 +47,7 @@ class Layout:
             groups = np.full(len(present), -1, np.int32)
             groups[present] = np.unique(paths[present], return_inverse=True)[1].ravel()
             self._groups.append(groups)
+        self._told: dict[int, Mask] = {}
         self._first = [_first(groups) for groups in self._groups]
 
     def groups(self, level: int) -> Codes:
@@ -69,6 +70,38 @@ class Layout:
     def around(self, level: int, outer: int) -> Codes:
         """By path of a level, the path of a farther level that it is in."""
         return self.groups(outer)[self.first(level)]
+
+    def is_told(self, level: int) -> Mask:
+        """By path of a level, whether the values of its Nodes tell it from all others; the whole cluster is."""
+        if level not in self._told:
+            self._told[level] = self._is_told(level)
+        return self._told[level]
+
+    def _is_told(self, level: int) -> Mask:
+        """Paths differ in a level that one of them lacks, too; then the values that it has may be another's as well."""
+        first = self.first(level)
+        told = np.ones(len(first), bool)
+        if level == WHOLE:
+            return told
+        codes = np.stack([one.codes for one in self.levels[: level + 1]])
+        carried = codes[:, first] >= 0
+        for pattern in np.unique(carried, axis=1).T:
+            own = (carried == pattern[:, None]).all(axis=0)
+            if not pattern.all():
+                told[own] = pattern.any() and self._is_alone(codes[pattern], level)[own]
+        return told
+
+    def _is_alone(self, codes: Codes, level: int) -> Mask:
+        """By path of a level, whether no Node of another one has the same codes."""
+        groups = self.groups(level)[self.present]
+        same = np.unique(codes[:, self.present], axis=1, return_inverse=True)[1].ravel()
+        least = np.full(int(same.max()) + 1, len(self.first(level)))
+        most = np.full(len(least), -1)
+        np.minimum.at(least, same, groups)
+        np.maximum.at(most, same, groups)
+        alone = np.zeros(len(self.first(level)), bool)
+        alone[groups] = (least == most)[same]
+        return alone
 
     def rows(self, level: int, group: int) -> Mask:
         """The Nodes of a path."""

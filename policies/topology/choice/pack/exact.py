@@ -10,6 +10,9 @@ import numpy as np
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Integers
 
+# Beginning takes as long as so many steps.
+_START = 8
+
 _Pods = tuple[int, ...]
 _Stage = dict[_Pods, tuple[_Pods, _Pods]]
 
@@ -34,6 +37,7 @@ def packing(room: Room, least: int, budget: Budget) -> Integers | None:
     """
     counts = tuple(map(int, room.counts))
     nodes = np.flatnonzero(room.fit.any(axis=0))
+    budget.steps -= _START
     if not len(nodes):
         return None
     capacities = room.fit[:, nodes]

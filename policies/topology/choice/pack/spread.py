@@ -12,11 +12,14 @@ from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers
 
 _MOST_SETS = 64
+# A greedy packing takes as long, for each member, as so many steps.
+_PACK = 4
 
 
 def packed(room: Room, budget: Budget) -> Integers | None:
     """A packing of the whole gang on these Nodes, by member and Node; None if none is known when the budget ends."""
     pods = int(room.counts.sum())
+    budget.steps -= _PACK * len(room.members)
     whole = np.zeros(len(room.rows), np.int32)
     taken = pack(room, whole)
     if int(taken.sum()) == pods:
@@ -48,7 +51,7 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
     for size in range(least, len(names)):
         for chosen in combinations(range(len(names)), size):
             tries += 1
-            if tries > _MOST_SETS:
+            if tries > _MOST_SETS or budget.steps <= 0:
                 return _one_by_one(room, names, numbers, size, budget)
             enough = (fit[:, chosen].sum(axis=1) >= room.counts).all()
             if enough and fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
@@ -74,6 +77,8 @@ def _one_by_one(room: Room, names: Codes, numbers: Codes, least: int, budget: Bu
     shares = (fit / np.maximum(room.counts, 1)[:, None]).sum(axis=0)
     order = np.lexsort((np.arange(len(names)), -shares))
     for size in range(least, len(names)):
+        if budget.steps <= 0:
+            break
         chosen = order[:size]
         if fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
             return tuple(sorted(int(names[number]) for number in chosen))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from support.gangs.arraystock import ArrayStock, Bound, Machine
 
@@ -296,3 +297,65 @@ def test_gangs_that_only_prefer_are_apart() -> None:
     near, far = gang(4, preferred=RACK_LEVEL), gang(3, preferred=RACK_LEVEL)
     machines = racks("f11", "f12", used=["f111"])
     assert [own.level for own in choose([near, far], ArrayStock(machines), ())] == ["rack", "rack"]
+
+
+def test_a_wider_domain_is_named() -> None:
+    """A gang that is full is told the nearest domain above its level that would hold it now, if there is one."""
+    machines = racks("f11", "f12", "f21", used=["f111", "f121", "f122", "f211"])
+    told = choice(machines, gang(4, required=RACK_LEVEL))
+    assert (told.outcome, told.wider) == ("full", address(fabric="f", superpod="1"))
+    full = choice(racks("f11", "f12", used=["f111", "f121", "f122", "f123", "f124"]), gang(4, required=RACK_LEVEL))
+    assert (full.outcome, full.wider) == ("full", ())
+
+
+def test_gangs_of_one_workload_leave_each_other_room() -> None:
+    """Gangs of two topologies, or that only prefer a level, are not given the same Nodes."""
+    machines = racks("f11", "f12")
+    first = gang(3, required=RACK_LEVEL)
+    member = replace(first.members[0], path="other")
+    seconds = (
+        replace(first, topology="other", tiers=TIERS[:5], members=(member,)),
+        replace(gang(3, preferred=RACK_LEVEL), members=(member,)),
+    )
+    for second in seconds:
+        choices = choose([first, second], ArrayStock(machines), ())
+        assert [next(iter(own.preferred), own.required)[-1].values for own in choices] == [("1",), ("2",)]
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        pytest.param(
+            (Member("a", 2**31, (("pods", 1),)),),
+            "it has 2147483648 Pods, and domains are chosen for at most 1000000",
+            id="Pods",
+        ),
+        pytest.param(
+            (Member("a", 3, (("cpu", 2**62), ("pods", 1))),),
+            f"it asks for {3 * 2**62} of cpu, and at most {2**60} are counted",
+            id="amount",
+        ),
+        pytest.param(
+            tuple(Member(f"a{number}", 1, (("cpu", number), ("pods", 1))) for number in range(1000)),
+            "it has 1000 pod templates, and domains are chosen for at most 50",
+            id="templates",
+        ),
+    ],
+)
+def test_a_demand_beyond_all_measure(members: tuple[Member, ...], reason: str) -> None:
+    """No domain is chosen for it, with the reason; as a promise it takes nothing from others."""
+    machines, hostile = racks("f11"), replace(gang(1, required=RACK_LEVEL), members=members)
+    told = choice(machines, hostile)
+    assert (told.outcome, told.reason) == ("unknown", f"Job 'train' cannot be placed: {reason}")
+    promise = Promise(GangKey("team", "batch", "Job", "other"), (), members, 0.0)
+    own = gang(5, required=RACK_LEVEL)
+    for outcome, asked in (("fits", gang(4, required=RACK_LEVEL)), ("never", own)):
+        assert choice(machines, asked, promise).outcome == outcome
+
+
+def test_the_largest_demand_is_counted() -> None:
+    """Amounts at the limit overflow nothing: the gang can never fit, beside a promise of the same size."""
+    large = Member("a", 1, (("cpu", 2**60), ("pods", 1)))
+    asked = replace(gang(1, required=RACK_LEVEL), members=(large, replace(large, path="b", count=0)))
+    promises = [Promise(GangKey("team", "", "Pod", str(number)), (), (large,), 0.0) for number in range(20)]
+    assert choice(racks("f11"), asked, *promises).outcome == "never"

@@ -13,6 +13,7 @@ from support.gangs.smallclusters import HOSTNAME, KEY, PRIORITY, RACK, SUPERPOD,
 
 from policies.topology.choice.choice import Choice
 from policies.topology.choice.ground.atlas import Atlas
+from policies.topology.choice.ground.ground import Ground
 from policies.topology.choice.survey import Survey, choose
 from policies.topology.gang.gang import Gang
 from policies.topology.gang.promise import Promise
@@ -62,6 +63,37 @@ def test_what_is_remembered_changes_nothing(seed: int, other: int) -> None:
         survey = Survey(ArrayStock(cluster.machines), (promise,), atlas)
         fresh = choice_of(cluster.machines, cluster.gang, (promise,))
         assert [survey.choose([cluster.gang])[0], survey.choose([cluster.gang])[0]] == [fresh, fresh]
+
+
+@given(SEEDS, st.randoms(use_true_random=False))
+def test_what_changes_little_is_as_if_from_scratch(seed: int, random: Random) -> None:
+    """While Pods come and go, Nodes fail and promises begin and end, what is remembered changes no choice."""
+    cluster, atlas = case(seed), Atlas()
+    machines = list(cluster.machines)
+    names = [replace(KEY, name=str(number)) for number in range(6)]
+    promises = [Promise(key, (), narrow(seed, 0).members, 0.0) for key in names[:2]]
+    for number in range(8):
+        at = random.randrange(len(machines))
+        if random.random() < 0.3:
+            machines[at] = machines[at]._replace(ready=not machines[at].ready)
+        elif random.random() < 0.7:
+            machines[at] = machines[at]._replace(bound=(Bound({"cpu": random.randrange(4000), "pods": 1}, 10),))
+        domain = choice_of(tuple(machines), narrow(seed + number, random.randrange(2))).required
+        promises.append(Promise(random.choice(names), domain, narrow(seed + number, 0).members, random.random()))
+        promises.pop(random.randrange(len(promises)))
+        random.shuffle(promises)
+        survey = Survey(ArrayStock(machines), tuple(promises), atlas)
+        assert survey.choose([cluster.gang])[0] == choice_of(tuple(machines), cluster.gang, tuple(promises))
+
+
+@given(SEEDS)
+def test_a_domain_that_is_told_has_an_address(seed: int) -> None:
+    """A level knows at once which of its domains have an address."""
+    cluster = case(seed)
+    addresses = Ground(ArrayStock(cluster.machines), (), Atlas()).addresses(cluster.gang.tiers)
+    for level in range(len(cluster.gang.tiers)):
+        domains = range(len(addresses.layout.first(level)))
+        assert addresses.layout.is_told(level).tolist() == [bool(addresses.one(level, group)) for group in domains]
 
 
 @given(SEEDS)

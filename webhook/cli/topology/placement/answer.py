@@ -67,7 +67,10 @@ class ObjectAnswer(Struct, frozen=True):
 
 
 def data(answer: GangAnswer, outcome: ObjectOutcome) -> dict[str, Any]:
-    """A gang for machines. `missing`: accelerators of the Pods without a place; absent where all have one."""
+    """A gang for machines. `missing`: accelerators of the Pods without a place; absent where all have one.
+
+    `wider`: the domain above the required level in which a gang that is full would fit now; absent without one.
+    """
     gang, choice = answer.gang, answer.choice
     told: dict[str, Any] = {
         **outcome.head,
@@ -86,6 +89,8 @@ def data(answer: GangAnswer, outcome: ObjectOutcome) -> dict[str, Any]:
         if not answer.fits:
             told["missing"] = choice.accelerators_missing
             told |= {"missingPods": choice.pods_missing, "missingResources": resources(choice.missing)}
+        if choice.wider:
+            told["wider"] = labels(choice.wider)
         told |= {"considered": list(map(_candidate, choice.considered)), "domains": choice.domains}
     return {**told, "reason": answer.reason, "message": outcome.message, "warnings": outcome.warnings}
 

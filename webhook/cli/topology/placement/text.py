@@ -54,6 +54,8 @@ def _choice(answer: GangAnswer, gang: Gang, choice: Choice) -> Iterator[str]:
     if preferred := [called(address, gang.tiers) for address in choice.preferred if address != answer.address]:
         yield f"preferred: {', then '.join(preferred)}"
     yield _verdict(gang, choice)
+    if choice.wider:
+        yield f"wider: {called(choice.wider, gang.tiers)} would fit now"
     if choice.considered:
         yield from _considered(choice, gang.tiers)
 

@@ -70,6 +70,11 @@ class Placing:
             buckets=BUCKETS,
             registry=registry,
         )
+        self.lost = Gauge(
+            "cks_admission_gangs_without_domain",
+            "Gangs that wait for a domain whose Nodes cannot hold them any more; in the process that leads.",
+            registry=registry,
+        )
         self._age = Gauge(
             "cks_admission_inventory_age_seconds",
             "Time since the Nodes and Pods from which domains are chosen were last proved to be up to date.",

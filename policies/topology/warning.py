@@ -8,9 +8,12 @@ from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import render
-from policies.topology.annotation import TOPOLOGY, Annotation, Schedulers
+from policies.topology.annotation import TOPOLOGY, Annotation, Schedulers, Template
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import Constraint
+from policies.topology.gang.address import called, is_within
+from policies.topology.gang.evidence import binding
+from policies.topology.nodes.obstacle import obstacles
 from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
@@ -50,6 +53,14 @@ def unapplied(constraint: Constraint, placement: str) -> Violation:
     why = constraint.obstacle or "the Pods may run anywhere; create it again"
     path = constraint.template.path
     return as_warning(f"required {quote(placement)} is not in the node affinity: {why}{f' ({path})' if path else ''}")
+
+
+def lost(template: Template, remedy: str, nodes: Sequence[Node]) -> Iterator[Violation]:
+    """The warning about a template whose domain has no Node that takes Pods. nodes: empty if they are not known."""
+    address = binding(template.entry, template.affinity) if nodes else ()
+    if not address or any(is_within(address, node.labels) and not obstacles(node) for node in nodes):
+        return
+    yield as_warning(f"no Node of {called(address)} takes Pods now, where those of this placement must run: {remedy}")
 
 
 def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from policies.engine.facts import Taint
 from policies.topology.gang.account import Account
-from policies.topology.gang.address import Address, Step
+from policies.topology.gang.address import Address, Step, called, is_within
 from policies.topology.gang.gang import Member, Requirement
 from policies.topology.nodes.manifest import NodeManifest
 from policies.topology.nodes.obstacle import lasting, obstacles, reasons
@@ -49,7 +49,7 @@ class Loss(Struct, frozen=True):
     @property
     def domain(self) -> str:
         """The domain as people write it: `superpod=2,rack=12`."""
-        return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.values[0]}" for step in self.address)
+        return called(self.address)
 
     @property
     def sentence(self) -> str:
@@ -84,7 +84,7 @@ class Sites:
         return [loss for loss in made if loss.missing]
 
     def _loss(self, address: Address, members: Sequence[Member]) -> Loss:
-        around = [site for site in self._at(address[-1]) if all(_is_at(site, step) for step in address)]
+        around = [site for site in self._at(address[-1]) if is_within(address, site.labels)]
         open_sites = [[site for site in around if _takes(site, member)] for member in members]
         missing = sum(
             max(0, member.count - sum(_places(site, member) for site in sites))
@@ -135,10 +135,6 @@ def _is_in(step: Step, term: Iterable[Requirement]) -> bool:
         requirement.operator == "In" and requirement.key in step.keys and {*requirement.values} <= {*step.values}
         for requirement in term
     )
-
-
-def _is_at(site: Site, step: Step) -> bool:
-    return any(site.labels.get(key) in step.values for key in step.keys)
 
 
 def _takes(site: Site, member: Member) -> bool:

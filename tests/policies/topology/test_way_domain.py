@@ -7,10 +7,11 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request, resource
 from support.choices import Chooser
 
-from policies.engine.facts import StaticFacts
+from policies.engine.facts import Node, StaticFacts, Taint
 from policies.engine.rule import Mutation, MutationRefusedError
 from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
@@ -324,3 +325,28 @@ def test_warnings_are_whole() -> None:
 
     assert [len(line) for line in found if len(line) > 250] == []
     assert len(found) == 5
+
+
+def _node(name: str, rack: str, *taints: str) -> Node:
+    labels = {f"{_BACKEND}/fabric": "f1", f"{_BACKEND}/superpod": "2", _RACK: rack}
+    return Node(name, labels, tuple(Taint(taint, "NoSchedule") for taint in taints))
+
+
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [(_job, "delete it and create it again"), (_set, "set cks-admission.dev/repin to a new value")],
+)
+def test_an_update_of_a_gang_whose_domain_is_lost(make: Any, remedy: str) -> None:
+    """A warning says that no Node of the domain takes Pods, and what can be done; one Node that does is enough."""
+    placed = _changed(make(_asked("rack")), Chooser("12", _ABOVE).facts)
+    asked = request(merged(placed, {"metadata": {"labels": {"a": "b"}}}), old=placed)
+    elsewhere, cordoned = _node("a", "13"), _node("b", "12", "node.kubernetes.io/unschedulable")
+
+    lost = _RULE.validate(asked, replace(FACTS, cluster_nodes=(elsewhere, cordoned)))
+    kept = _RULE.validate(asked, replace(FACTS, cluster_nodes=(elsewhere, cordoned, _node("c", "12"))))
+
+    text = (
+        "no Node of fabric=f1,superpod=2,rack=12 takes Pods now, where those of this placement must run: "
+        f"bring them back, or {remedy}"
+    )
+    assert ([violation.problem + violation.summary for violation in lost], kept) == ([text], [])

@@ -49,6 +49,16 @@ def test_a_new_job() -> None:
     assert ledger(job()).promises(START) == [expected]
 
 
+def test_the_priority_of_a_promise() -> None:
+    """What is promised has the priority of its class, by which others may preempt it or not."""
+    made = Ledger(WORKLOADS, Cluster(replace(FACTS, classes={"high": 7})))
+    obj = job()
+    obj["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    made.put(obj)
+
+    assert [demand.priority for promise in made.promises(START) for demand in promise.members] == [7]
+
+
 def test_bound_pods_are_not_promised() -> None:
     """What is bound is no longer promised, and with the last Pod the promise is gone."""
     made = ledger(job())

@@ -133,7 +133,9 @@ class TopologyPlacement:
             for location, value in edits
             for operation in ((patch.remove(location),) if value is UNSET else patch.put(obj, location, value))
         ]
-        return Mutation(tuple(operations), tuple(warnings)) if operations or warnings else NO_MUTATION
+        if not (operations or warnings):
+            return NO_MUTATION
+        return Mutation(tuple(operations), tuple(warnings), notes=plan.notes, ways=plan.ways)
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""

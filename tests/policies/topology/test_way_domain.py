@@ -12,7 +12,7 @@ from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request, 
 from support.choices import Chooser
 
 from policies.engine.facts import Node, StaticFacts, Taint
-from policies.engine.rule import Mutation, MutationRefusedError
+from policies.engine.rule import Mutation, MutationRefusedError, Note
 from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.choice.choice import Outcome
@@ -20,6 +20,7 @@ from policies.topology.constraint import Options
 from policies.topology.gang.address import Step
 from policies.topology.gang.gang import GangKey
 from policies.topology.rule import TopologyPlacement
+from policies.topology.way.permission import Permission
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -325,6 +326,17 @@ def test_warnings_are_whole() -> None:
 
     assert [len(line) for line in found if len(line) > 250] == []
     assert len(found) == 5
+
+
+def test_what_is_counted_and_noted() -> None:
+    """A change tells by which way each template was placed, and the audit log what was chosen; a suspended Job none."""
+    sentence = "8 Pods with 64 GPUs in fabric=f1,superpod=2,rack=12 (64 of 72 GPUs free)"
+    placed = _mutation(_job(_asked("rack")), Chooser("12", _ABOVE).facts)
+    later = _mutation(_job(_asked("rack"), suspend=True), Chooser("12", _ABOVE).facts)
+    alone = _mutation(_job(_asked("rack")), FACTS, rule=_rule(placement=(Permission(ways=()),)))
+
+    assert (placed.ways, placed.notes) == (("domain",), (Note("placement", sentence),))
+    assert (later.ways, later.notes, alone.ways, alone.notes) == ((), (), ("none",), ())
 
 
 def _node(name: str, rack: str, *taints: str) -> Node:

@@ -78,6 +78,17 @@ def test_nodes_without_any_label() -> None:
     assert _check() == [("ok", "Nodes", "there are none", "")]
 
 
+def test_an_inventory_that_is_off() -> None:
+    """Without it gangs may wait for ever, which matters where there are accelerators."""
+    assert _check(_machine("a", _PLACE), inventory="off")[0] == (
+        "warning",
+        "topology.inventory",
+        "it is off: no domain is chosen for gangs, which get Pod affinity and may wait for ever",
+        "set it to on, unless another scheduler places all gangs",
+    )
+    assert [where for _, where, *_ in _check(_machine("a", _PLACE, 0), inventory="off")] == ["topology kubernetes"]
+
+
 def test_topology_objects_that_cannot_be_used() -> None:
     """What is wrong with objects of the cluster is told in the words of the service."""
     own = TopologyObjects(problems=("KAI Topology broken cannot be used: no levels",))

@@ -64,21 +64,18 @@ class _Holder(NamedTuple):
 
 async def read(api: ApiClient, options: Options, kinds: Collection[GroupKind], facts: Facts) -> list[LostDomain]:
     """The gangs that wait for a domain that cannot hold them. kinds: those with records. Raises ClusterError."""
-    cluster = Cluster(facts, options.accelerators)
     waiting = await _waiting(api)
-    holders = [*_pods(waiting, cluster)]
-    for obj in await _Search(api, kinds).recorded(waiting):
-        key = identity(obj)
-        row = options.workloads[key.group, key.kind]
-        if (made := account(obj, key, row, cluster)) is not None:
-            again = f"delete the {key.kind} and create it again"
-            remedy = f"set its annotation {REPIN} to a new value" if row.affinity == "always" else again
-            holders.append(_Holder(obj, made, remedy))
-    if not holders:
+    recorded = await _Search(api, kinds).recorded(waiting)
+    if not (recorded or any(_has_record(pod) for pods in waiting.values() for pod in pods)):
         return []
     nodes = await inventory.nodes(api)
-    # 10,000 Nodes take a while, so the event loop does not wait for them.
-    return await asyncio.to_thread(_lost, holders, nodes)
+    cluster = Cluster(facts, options.accelerators)
+
+    def lost() -> list[LostDomain]:
+        return _lost([*_pods(waiting, cluster), *_workloads(recorded, options, cluster)], nodes)
+
+    # 10,000 Nodes and hundreds of gangs take a while, so the event loop does not wait for them.
+    return await asyncio.to_thread(lost)
 
 
 def _lost(holders: Iterable[_Holder], nodes: Iterable[NodeManifest]) -> list[LostDomain]:
@@ -88,6 +85,17 @@ def _lost(holders: Iterable[_Holder], nodes: Iterable[NodeManifest]) -> list[Los
         for holder in holders
         for loss in sites.losses(holder.account)
     ]
+
+
+def _workloads(recorded: Iterable[JsonObject], options: Options, cluster: Cluster) -> Iterator[_Holder]:
+    """The workloads whose own record is true."""
+    for obj in recorded:
+        key = identity(obj)
+        row = options.workloads[key.group, key.kind]
+        if (made := account(obj, key, row, cluster)) is not None:
+            again = f"delete the {key.kind} and create it again"
+            remedy = f"set its annotation {REPIN} to a new value" if row.affinity == "always" else again
+            yield _Holder(obj, made, remedy)
 
 
 def _pods(waiting: Mapping[GangKey, list[JsonObject]], cluster: Cluster) -> Iterator[_Holder]:
@@ -137,7 +145,7 @@ class _Search:
             above: set[GangKey] = set()
             for group in {key.group for key in due}:
                 async for obj in self._objects(group, due):
-                    if RECORD in mapping(mapping(obj, "metadata"), "annotations"):
+                    if _has_record(obj):
                         recorded.append(obj)
                     # A copy of the record of what it works for tells nothing.
                     if (controller := owner(obj)) is not None:
@@ -157,6 +165,10 @@ class _Search:
                     own = _OBJECT.decode(raw).metadata
                     if GangKey(own.namespace, group, kind, own.name) in due:
                         yield {**decoded(raw, path), **head}
+
+
+def _has_record(obj: JsonObject) -> bool:
+    return RECORD in mapping(mapping(obj, "metadata"), "annotations")
 
 
 def _subject(obj: JsonObject) -> Subject:

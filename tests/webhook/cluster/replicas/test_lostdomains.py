@@ -122,6 +122,19 @@ async def test_events_come_again_after_an_hour(server: FakeApi, api: Connection,
     assert _told(server) == [("Job a", "DomainLost", f"{_GONE} {_AGAIN}")] * 2
 
 
+async def test_placements_of_the_users_own(server: FakeApi, api: Connection, times: Times) -> None:
+    """A gang that waits where its owner put it has no record, and no Nodes are read for it."""
+    _install(server)
+    own = job("a")
+    del own["metadata"]["annotations"]
+    _put(server, _JOBS, own)
+    _waits(server, "a-0")
+
+    await _Look(api, times).domains.look()
+
+    assert (_told(server), server.lists(_NODES)) == ([], [])
+
+
 async def test_nobody_waits(server: FakeApi, api: Connection, times: Times) -> None:
     """While no Pod waits for certain Nodes, neither workloads nor Nodes are read."""
     _install(server)

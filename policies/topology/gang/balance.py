@@ -5,6 +5,7 @@ A Pod counts once: it takes from the share of its role, or is promised something
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -33,6 +34,9 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
     if key.part:
         life = replace(life, start=0.0)  # a replica begins with its leader
     until = end(life, (seat.sign for seat in seats if seat.state != "done"), span)
+    if {"bound", "unbound"} <= {seat.state for seat in seats}:
+        # It holds a part of its room until it gets the rest. Who did not count it might wait for the same rest.
+        until = math.inf
     yield from _promises(key, _left(shares, seats), until)
     alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles and "" not in roles]
     yield from _promises(key, _own(alone), end(Life(0.0), (seat.sign for seat in alone), span))

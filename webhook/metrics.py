@@ -64,10 +64,21 @@ class Placing:
             ("outcome",),
             registry=registry,
         )
+        self.ways = Counter(
+            "cks_admission_placed_templates_total",
+            "Templates placed, by who keeps their Pods together: none if nobody can.",
+            ("way",),
+            registry=registry,
+        )
         self.seconds = Histogram(
             "cks_admission_choice_duration_seconds",
             "Time to choose the domains for a workload.",
             buckets=BUCKETS,
+            registry=registry,
+        )
+        self.lost = Gauge(
+            "cks_admission_gangs_without_domain",
+            "Gangs that wait for a domain whose Nodes cannot hold them any more; in the process that leads.",
             registry=registry,
         )
         self._age = Gauge(
@@ -255,6 +266,8 @@ class Metrics:
         self._count(self.requests, phase, operation, allowed, "true" if request.dry_run else "false")
         for decision in answer.decisions:
             self._count(self.decisions, phase, decision.rule, operation, decision.verdict)
+            for way in decision.ways:
+                self.placing.ways.labels(way).inc()
             if decision.exception is not None and decision.verdict == "excepted":
                 self._count(self.exceptions_used, decision.exception.name, decision.rule)
         if answer.operations:

@@ -156,19 +156,25 @@ def _run_all(
         run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:
         run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
-    if parts.replica is not None and parts.facts is not None and not parts.settings.manage.apart:
-        from webhook.cluster.replicas.labelwriters import LabelWriters  # noqa: PLC0415 - for clusters only
-        from webhook.cluster.replicas.waitingpods import WaitingPods  # noqa: PLC0415 - for clusters only
+    _look_around(parts, service)
 
-        leadership = parts.replica.leadership
-        waiting = WaitingPods(
-            parts.facts.api,
-            lambda: (state.served.ruleset, state.served.facts),
-            lambda: leadership.leading,
-        )
-        run(parts.taking_part, "waiting Pods", waiting.run())
-        writers = LabelWriters(parts.facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
-        run(parts.taking_part, "label writers", writers.run())
+
+def _look_around(parts: _Parts, service: Service) -> None:
+    """Begin the looks of a process that may lead, for as long as it takes part."""
+    if parts.replica is None or parts.facts is None or parts.settings.manage.apart:
+        return
+    from webhook.cluster.replicas.looks import looks  # noqa: PLC0415 - for clusters only
+
+    state, leadership = service.state, parts.replica.leadership
+    work = looks(
+        parts.facts.api,
+        lambda: parts.settings,
+        lambda: (state.served.ruleset, state.served.facts),
+        lambda: leadership.leading,
+        parts.measures,
+    )
+    for what, looking in work.items():
+        run(parts.taking_part, what, looking)
 
 
 async def _open(

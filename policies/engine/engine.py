@@ -59,7 +59,7 @@ class Decision(Struct, frozen=True):
     """The consequence of one rule's outcome. `error`: the rule failed; its failure policy decides whether it denies.
 
     violations: the first ones; `more`: how many there are besides. exception: the one that lets the request pass
-    (`excepted`), or that would have if it had not ended. notes: for the audit log.
+    (`excepted`), or that would have if it had not ended. notes: for the audit log. ways: see `Mutation`.
     """
 
     rule: str
@@ -69,6 +69,7 @@ class Decision(Struct, frozen=True):
     exception: PolicyException | None = None
     notes: tuple[Note, ...] = ()
     more: int = 0
+    ways: tuple[str, ...] = ()
 
     @property
     def denies(self) -> bool:
@@ -186,7 +187,7 @@ def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Fa
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
         return Decision(rule.name, "excepted", exception=exception), NO_MUTATION
-    return Decision(rule.name, "patch"), mutation
+    return Decision(rule.name, "patch", notes=mutation.notes, ways=mutation.ways), mutation
 
 
 def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> AdmissionRequest:

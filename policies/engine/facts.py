@@ -183,7 +183,8 @@ class StaticFacts(Facts, frozen=True):
     """Facts that are given in advance, on a command line or by a test.
 
     namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
-    checks; None if nothing can answer them. chooser: chooses domains for gangs; None if there is no inventory.
+    checks; None if nothing can answer them. classes: the values of PriorityClasses; None if they are not known.
+    chooser: chooses domains for gangs; None if there is no inventory.
     """
 
     as_of: date
@@ -196,7 +197,12 @@ class StaticFacts(Facts, frozen=True):
     whole_namespaces: Mapping[str, JsonObject] = {}
     cluster_topologies: tuple[Topology, ...] = ()
     naming: Mapping[str, References] = {}
+    classes: Mapping[str, int] | None = None
     chooser: Callable[[ChoiceKey], tuple[Choice, ...]] | None = None
+
+    def priorities(self) -> Mapping[str, int] | None:
+        """The values given."""
+        return self.classes
 
     def known(self, key: Key[Any]) -> Any:
         """The given value, or the one that applies without a cluster."""

@@ -133,7 +133,9 @@ class TopologyPlacement:
             for location, value in edits
             for operation in ((patch.remove(location),) if value is UNSET else patch.put(obj, location, value))
         ]
-        return Mutation(tuple(operations), tuple(warnings)) if operations or warnings else NO_MUTATION
+        if not (operations or warnings):
+            return NO_MUTATION
+        return Mutation(tuple(operations), tuple(warnings), notes=plan.notes, ways=plan.ways)
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
@@ -157,6 +159,7 @@ class TopologyPlacement:
             else:
                 violations += (refusal.as_warning(violation.line) for violation in constraint.violations)
             violations += self._without_effect(constraint, submission, request.kind.kind)
+        violations += _lost(request, submission, facts)
         if any(constraint.annotations.anything for constraint in submission.constraints):
             keys = self.options.pool_keys
             earlier = frozenset(pool.violations(submission.earlier, catalog, keys))
@@ -202,6 +205,16 @@ class TopologyPlacement:
             yield refusal.unapplied(template, placement, constraint.obstacle)
         else:
             yield warning.unapplied(constraint, placement)
+
+
+def _lost(request: AdmissionRequest, submission: Submission, facts: Facts) -> Iterator[Violation]:
+    """The warnings of an update about domains that were chosen and have no Nodes any more."""
+    placed = [template for template in submission.now.templates if template.entry.domain]
+    if request.operation != "UPDATE" or submission.is_suspended or not placed:
+        return
+    again = f"set {REPIN} to a new value" if submission.may_change else "delete it and create it again"
+    for template in placed:
+        yield from warning.lost(template, f"bring them back, or {again}", facts.nodes())
 
 
 def _contradictions(constraint: Constraint) -> Iterator[Violation]:

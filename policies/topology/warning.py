@@ -10,9 +10,12 @@ from policies.engine.request import AdmissionRequest, is_owned
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import render
 from policies.objects.workload import Workload
-from policies.topology.annotation import PREFERRED, REQUIRED, TOPOLOGY, Annotation, Schedulers, strays
+from policies.topology.annotation import PREFERRED, REQUIRED, TOPOLOGY, Annotation, Schedulers, Template, strays
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import Constraint
+from policies.topology.gang.address import called, is_within
+from policies.topology.gang.evidence import binding
+from policies.topology.nodes.obstacle import obstacles
 from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
@@ -64,6 +67,14 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
             field, key = str(location[-2]).removesuffix("s"), str(location[-1])
             right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), TOPOLOGY)
             yield as_warning(f"{field} {quote(key)} places nothing: write the annotation {right}")
+
+
+def lost(template: Template, remedy: str, nodes: Sequence[Node]) -> Iterator[Violation]:
+    """The warning about a template whose domain has no Node that takes Pods. nodes: empty if they are not known."""
+    address = binding(template.entry, template.affinity) if nodes else ()
+    if not address or any(is_within(address, node.labels) and not obstacles(node) for node in nodes):
+        return
+    yield as_warning(f"no Node of {called(address)} takes Pods now, where those of this placement must run: {remedy}")
 
 
 def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:

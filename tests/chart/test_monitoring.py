@@ -110,6 +110,7 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
                 "CksAdmissionAuthorityExpiresSoon",
                 "CksAdmissionNoLeader",
                 "CksAdmissionReservedLabelWriter",
+                "CksAdmissionDomainLost",
                 "CksAdmissionRegistrationFails",
                 "CksAdmissionRegistrationContested",
                 "CksAdmissionEntriesWithheld",

@@ -108,9 +108,9 @@ def _inventory(settings: Settings) -> Iterator[Right]:
     reason = "Pods of lower priority may make room"
     for right in _rights(_FOLLOW, "scheduling.k8s.io", ["priorityclasses"], reason):
         yield replace(right, vital=False)
-    for row in inventory.workloads(settings):
+    for group, resource in _placed(settings):
         reason = "the room that workloads were promised is on record there"
-        yield from _rights(_FOLLOW, row.group, [row.resource], reason)
+        yield from _rights(_FOLLOW, group, [resource], reason)
 
 
 def _references(settings: Settings) -> Iterator[Right]:
@@ -215,8 +215,14 @@ def _shared(settings: Settings) -> Iterator[Right]:
 
 def _looks(settings: Settings) -> Iterator[Right]:
     """The rights of the process with the Lease to look around, each once."""
-    rights = {(right.verb, right.resource): right for right in (*_label_writers(settings), *_waiting(settings))}
+    rights = {(right.verb, right.group, right.resource): right for right in _looked(settings)}
     yield from rights.values()
+
+
+def _looked(settings: Settings) -> Iterator[Right]:
+    yield from _label_writers(settings)
+    yield from _waiting(settings)
+    yield from _lost(settings)
 
 
 def _label_writers(settings: Settings) -> Iterator[Right]:
@@ -243,6 +249,26 @@ def _waiting(settings: Settings) -> Iterator[Right]:
         reason = "owners of Pods that were admitted unchanged during an outage, and wait, are told"
         yield Right("list", "", "pods", reason=reason, vital=False)
         yield Right("create", "", "events", reason=reason, vital=False)
+
+
+def _lost(settings: Settings) -> Iterator[Right]:
+    """The rights for Events on gangs whose domain is lost."""
+    chosen = settings.registration
+    if not (settings.tls.secret or chosen.apply or chosen.ca_only) or "off" in (
+        settings.topology.action,
+        settings.topology.inventory,
+    ):
+        return
+    reason = "owners of gangs that wait for Nodes that are gone are told"
+    for group, resource in (("", "pods"), ("", "nodes"), *_placed(settings)):
+        yield Right("list", group, resource, reason=reason, vital=False)
+    yield Right("create", "", "events", reason=reason, vital=False)
+
+
+def _placed(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The groups and resources of workloads that the inventory follows."""
+    for row in inventory.workloads(settings):
+        yield row.group, row.resource
 
 
 def _changes_pods(settings: Settings) -> bool:

@@ -29,18 +29,7 @@
 - apiGroups: [scheduling.k8s.io]
   resources: [priorityclasses]
   verbs: [list, watch]
-{{- range (.Files.Get "files/placed.yaml" | fromYamlArray) }}
-- apiGroups: [{{ .group | quote }}]
-  resources: {{ toJson .resources }}
-  verbs: [list, watch]
-{{- end }}
-{{- range $all.workloads }}
-{{- if and .templates (ne (default "create" .affinity) "never") }}
-- apiGroups: [{{ .group | quote }}]
-  resources: [{{ include "cks-admission.plural" .kind }}]
-  verbs: [list, watch]
-{{- end }}
-{{- end }}
+{{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list" "watch")) }}
 {{- end }}
 {{- if $topology }}
 - apiGroups: [kueue.x-k8s.io]
@@ -78,6 +67,24 @@
   verbs: [list, watch]
 {{- with .Values.rbac.parameters }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The given verbs on the workloads whose placement is on record. */}}
+{{- define "cks-admission.placedRules" -}}
+{{- $all := include "cks-admission.configuration" .root | fromYaml -}}
+{{- $verbs := toJson .verbs -}}
+{{- range (.root.Files.Get "files/placed.yaml" | fromYamlArray) }}
+- apiGroups: [{{ .group | quote }}]
+  resources: {{ toJson .resources }}
+  verbs: {{ $verbs }}
+{{- end }}
+{{- range $all.workloads }}
+{{- if and .templates (ne (default "create" .affinity) "never") }}
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ include "cks-admission.plural" .kind }}]
+  verbs: {{ $verbs }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -139,6 +146,12 @@
 {{- end }}
 {{- if or $all.tls.secret $all.registration.apply $all.registration.caOnly }}
 {{- include "cks-admission.labelWriterRules" $all }}
+{{- if include "cks-admission.inventory" . }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
+{{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list")) }}
+{{- end }}
 {{- end }}
 {{- end -}}
 

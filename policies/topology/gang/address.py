@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from msgspec import Struct
 
 
@@ -20,3 +22,13 @@ class Step(Struct, frozen=True):
 
 Address = tuple[Step, ...]
 """A domain, with the ancestors that make it unique, farthest first."""
+
+
+def is_within(steps: Iterable[Step], labels: Mapping[str, str]) -> bool:
+    """Whether a Node with these labels is in a domain."""
+    return all(any(labels.get(key) in step.values for key in step.keys) for step in steps)
+
+
+def called(address: Iterable[Step]) -> str:
+    """A domain by the short names of its keys, as people write it: `superpod=2,rack=12`."""
+    return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.values[0]}" for step in address)

@@ -6,7 +6,7 @@ documentation. A template is read as kube-scheduler will read its Pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -41,15 +41,10 @@ Terms = tuple[tuple[Requirement, ...], ...]
 
 
 class Cluster(Struct, frozen=True):
-    """What a cluster says about the demand of Pods.
-
-    facts: its device classes and claims. priorities: the values of its PriorityClasses by name, that of the default one
-    under the empty name; None if they are not known.
-    """
+    """What a cluster says about the demand of Pods. facts: its device classes, claims and PriorityClasses."""
 
     facts: Facts
     accelerators: Accelerators = Accelerators()
-    priorities: Mapping[str, int] | None = None
 
 
 class NoDemand(Struct, frozen=True):
@@ -125,7 +120,7 @@ def member(
             node_selector=_labels(spec.get("nodeSelector")),
             terms=_terms(spec, entry, terms),
             tolerations=_tolerations(spec.get("tolerations")),
-            priority=_priority(spec, cluster.priorities),
+            priority=_priority(spec, cluster.facts),
             preempts=spec.get("preemptionPolicy") != "Never",
             claims=_claims(spec, amounts, namespace, cluster),
         )
@@ -165,13 +160,14 @@ def _claims(spec: JsonObject, amounts: Amounts, namespace: str, cluster: Cluster
     return tuple(dict.fromkeys(uncounted))
 
 
-def _priority(spec: JsonObject, priorities: Mapping[str, int] | None) -> int | None:
+def _priority(spec: JsonObject, facts: Facts) -> int | None:
     """The priority of the Pods; None if their class is not known."""
     priority, name = spec.get("priority"), spec.get("priorityClassName") or ""
     if isinstance(priority, int):
         return priority
     if name in _SYSTEM:
         return _SYSTEM[name]
+    priorities = facts.priorities()
     if priorities is None:
         return None
     return priorities.get(name) if name else priorities.get("", 0)

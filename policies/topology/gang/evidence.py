@@ -9,7 +9,7 @@ from typing import Any
 
 from policies.engine.request import JsonObject, mapping
 from policies.topology.affinity import RecordEntry, are_present, selector_terms
-from policies.topology.gang.address import Step
+from policies.topology.gang.address import Address, Step
 
 
 def is_true(entry: RecordEntry, affinity: Any) -> bool:
@@ -19,9 +19,15 @@ def is_true(entry: RecordEntry, affinity: Any) -> bool:
     """
     if not entry.domain or not are_present(affinity, entry):
         return False
-    required = [_expressions(term) for term in selector_terms(affinity)]
-    open_steps = [step for step in entry.domain if not (required and all(_is_in(step, term) for term in required))]
+    bound = binding(entry, affinity)
+    open_steps = [step for step in entry.domain if step not in bound]
     return not open_steps or any(_leads_to(open_steps, mapping(term, "preference")) for term in entry.preferred)
+
+
+def binding(entry: RecordEntry, affinity: Any) -> Address:
+    """The part of a recorded domain that an affinity requires, and does not only prefer."""
+    required = [_expressions(term) for term in selector_terms(affinity)]
+    return tuple(step for step in entry.domain if required and all(_is_in(step, term) for term in required))
 
 
 def _leads_to(steps: list[Step], preference: JsonObject) -> bool:

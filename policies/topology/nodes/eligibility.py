@@ -15,6 +15,7 @@ from policies.topology.choice.stock import Codes, Mask
 from policies.topology.gang.gang import Member, Requirement, Toleration
 from policies.topology.nodes.labels import Labels, Rows
 from policies.topology.nodes.obstacle import Obstacle
+from policies.topology.nodes.selection import tolerates_all
 from policies.topology.nodes.table import room
 
 _MOST_ANSWERS = 128
@@ -103,9 +104,9 @@ class Eligibility:
     def _evaluated(self, question: _Question, rows: Rows) -> tuple[Mask, Mask]:
         codes = self._codes[rows]
         # The last entry stands for rows without a Node, whose code is -1.
-        well = [_tolerates_all(question.tolerations, standing.lasting) for standing in self._standings]
+        well = [tolerates_all(question.tolerations, standing.lasting) for standing in self._standings]
         clear = [
-            _tolerates_all(question.tolerations, [obstacle.taint for obstacle in standing.obstacles])
+            tolerates_all(question.tolerations, [obstacle.taint for obstacle in standing.obstacles])
             for standing in self._standings
         ]
         possible: Mask = np.array([*well, False])[codes]
@@ -124,16 +125,3 @@ class Eligibility:
                 every &= self._labels.meets(requirement, rows)
             one |= every
         return one
-
-
-def _tolerates_all(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
-    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration tolerates a taint. Source: ToleratesTaint in k8s.io/api core/v1/toleration.go."""
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value

@@ -6,7 +6,6 @@ A column holds numbers in the place of values. It is made when it is asked for, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from sys import intern
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from policies.topology.choice.stock import Codes, Integers, Mask
 from policies.topology.gang.gang import Requirement
+from policies.topology.nodes.selection import compares
 from policies.topology.nodes.table import room
 
 Rows = slice | Integers
@@ -25,7 +25,6 @@ NAME = ""
 _MOST_KEYS = 64
 # Values of Nodes that are gone are kept until there are so many of them.
 _MOST_VALUES = 1000
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 
 
 class Column:
@@ -112,7 +111,7 @@ class Labels:
             case "DoesNotExist":
                 table[-1] = True
             case "Gt" | "Lt":
-                table[:-1] = [_compares(value, requirement) for value in column.values]
+                table[:-1] = [compares(value, requirement) for value in column.values]
             case _:  # the API server refuses it
                 pass
         met: Mask = table[column.upto(len(self._labels))[rows]]
@@ -151,11 +150,3 @@ class Labels:
         column = Column(keys, distinct=distinct)
         column.fill(self._labels)
         return column
-
-
-def _compares(value: str, requirement: Requirement) -> bool:
-    """Whether a value is a number above (Gt) or below (Lt) the one of the requirement."""
-    if len(requirement.values) != 1 or not _INTEGER(value) or not _INTEGER(requirement.values[0]):
-        return False
-    number, limit = int(value), int(requirement.values[0])
-    return number > limit if requirement.operator == "Gt" else number < limit

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.gang.address import Address
+from policies.topology.gang.address import is_within
 from policies.topology.gang.promise import Promise
 from policies.topology.nodes.machine import Machine
 from policies.topology.term import alternatives, meets
@@ -91,16 +91,12 @@ def reservations(machines: Iterable[Machine], promises: Iterable[Promise]) -> tu
     around = tuple(machines)
     reserved = (
         Reservation(
-            frozenset(machine.node.name for machine in around if _is_within(promise.address, machine.node.labels)),
+            frozenset(machine.node.name for machine in around if is_within(promise.address, machine.node.labels)),
             sum(member.count * member.accelerators for member in promise.members),
         )
         for promise in promises
     )
     return tuple(reservation for reservation in reserved if reservation.nodes)
-
-
-def _is_within(address: Address, labels: Mapping[str, str]) -> bool:
-    return all(any(labels.get(key) in step.values for key in step.keys) for step in address)
 
 
 def line(branch: Branch) -> tuple[Branch, ...]:

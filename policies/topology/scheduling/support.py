@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
 from policies.engine.lookup import FactUnavailable, Key
+
+ANNOTATION: Final = "cks-admission.dev/workload-scheduling"
+"""The annotation of the webhook configuration with what `manage` found out, as JSON."""
 
 Form = Literal["", "Job", "PodGroup"]
 """The kind whose spec takes a constraint: a Job from Kubernetes 1.37 on, in 1.36 the PodGroup that is made for it."""

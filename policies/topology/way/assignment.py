@@ -8,6 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
+from policies.engine.rule import Note
 from policies.objects.fieldpath import Location
 from policies.topology.constraint import Constraint
 from policies.topology.gang.address import Address
@@ -49,6 +50,17 @@ class Plan(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Who keeps the Pods of each template together, `none` if nobody can; without those that are placed later."""
+        made = ("none" if assignment.is_makeshift else assignment.way for assignment in self.assignments.values())
+        return tuple(way for way in made if way)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was chosen, for the audit log."""
+        return (Note("placement", "; ".join(self.decisions)),) if self.decisions else ()
 
     def joined(self, other: Plan) -> Plan:
         """Both plans as one."""

@@ -99,7 +99,7 @@ def _asked(share: demand.Assignment) -> tuple[str, Tier | None]:
 
 
 def _member(template: Template, pods: int, scene: Scene, terms: Sequence[Term]) -> Member | NoDemand:
-    cluster = Cluster(scene.facts, scene.options.accelerators, scene.facts.priorities())
+    cluster = Cluster(scene.facts, scene.options.accelerators)
     return demand.member(
         template.value, template.path, pods, cluster,
         namespace=scene.request.namespace, entry=template.entry, terms=terms,

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, pod_spec, request, resource
 from support.choices import Chooser
 
-from policies.engine.facts import StaticFacts
-from policies.engine.rule import Mutation, MutationRefusedError
+from policies.engine.facts import Node, StaticFacts, Taint
+from policies.engine.rule import Mutation, MutationRefusedError, Note
 from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.choice.choice import Outcome
@@ -20,6 +20,7 @@ from policies.topology.constraint import Options
 from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import GangKey
 from policies.topology.rule import TopologyPlacement
+from policies.topology.way.permission import Permission
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -435,3 +436,39 @@ def test_warnings_are_whole() -> None:
 
     assert [len(line) for line in found if len(line) > 250] == []
     assert len(found) == 5
+
+
+def test_what_is_counted_and_noted() -> None:
+    """A change tells by which way each template was placed, and the audit log what was chosen; a suspended Job none."""
+    sentence = "8 Pods with 64 GPUs in fabric=f1,superpod=2,rack=12 (64 of 72 GPUs free)"
+    placed = _mutation(_job(_asked("rack")), Chooser("12", _ABOVE).facts)
+    later = _mutation(_job(_asked("rack"), suspend=True), Chooser("12", _ABOVE).facts)
+    alone = _mutation(_job(_asked("rack")), FACTS, rule=_rule(placement=(Permission(ways=()),)))
+
+    assert (placed.ways, placed.notes) == (("domain",), (Note("placement", sentence),))
+    assert (later.ways, later.notes, alone.ways, alone.notes) == ((), (), ("none",), ())
+
+
+def _node(name: str, rack: str, *taints: str) -> Node:
+    labels = {f"{_BACKEND}/fabric": "f1", f"{_BACKEND}/superpod": "2", _RACK: rack}
+    return Node(name, labels, tuple(Taint(taint, "NoSchedule") for taint in taints))
+
+
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [(_job, "delete it and create it again"), (_set, "set cks-admission.dev/repin to a new value")],
+)
+def test_an_update_of_a_gang_whose_domain_is_lost(make: Any, remedy: str) -> None:
+    """A warning says that no Node of the domain takes Pods, and what can be done; one Node that does is enough."""
+    placed = _changed(make(_asked("rack")), Chooser("12", _ABOVE).facts)
+    asked = request(merged(placed, {"metadata": {"labels": {"a": "b"}}}), old=placed)
+    elsewhere, cordoned = _node("a", "13"), _node("b", "12", "node.kubernetes.io/unschedulable")
+
+    lost = _RULE.validate(asked, replace(FACTS, cluster_nodes=(elsewhere, cordoned)))
+    kept = _RULE.validate(asked, replace(FACTS, cluster_nodes=(elsewhere, cordoned, _node("c", "12"))))
+
+    text = (
+        "no Node of fabric=f1,superpod=2,rack=12 takes Pods now, where those of this placement must run: "
+        f"bring them back, or {remedy}"
+    )
+    assert ([violation.problem + violation.summary for violation in lost], kept) == ([text], [])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import structlog
@@ -21,7 +21,7 @@ from policies.topology.document import KUEUE
 from policies.topology.scheduling import workload
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.podgroup import GROUP, RecordKey
-from policies.topology.scheduling.support import Support
+from policies.topology.scheduling.support import ANNOTATION, Support
 from policies.topology.topology import HOSTNAME
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
@@ -32,9 +32,6 @@ from webhook.cluster.replicas.registration import path as registered_at
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
-
-ANNOTATION: Final = "cks-admission.dev/workload-scheduling"
-"""The annotation of the webhook configuration with what `manage` found out."""
 
 SECONDS = 60.0
 """The time between questions: gates change when an API server starts again."""

@@ -33,11 +33,11 @@ async def following(
 ) -> AsyncIterator[ClusterInventory]:
     """The inventory of a cluster, followed during the block over a connection that the caller closes.
 
-    facts: the cluster's device claims; None to follow them, too.
+    facts: the cluster's device claims and PriorityClasses; None to follow them, too.
     """
     async with AsyncExitStack() as stack:
         if facts is None:
-            own = ClusterFacts(api, watch_nodes=False)
+            own = ClusterFacts(api, watch_nodes=False, watch_priorities=True)
             await own.start()
             stack.push_async_callback(own.stop)
             facts = own.known

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
@@ -61,7 +62,7 @@ def test_everything() -> None:
         ),
     }
 
-    assert _member(spec, Cluster(FACTS, priorities={"high": 7}), terms=[_RACK]) == Member(
+    assert _member(spec, Cluster(replace(FACTS, classes={"high": 7})), terms=[_RACK]) == Member(
         "spec.template",
         2,
         (("cpu", 4000), ("nvidia.com/gpu", 8), ("pods", 1)),
@@ -112,7 +113,7 @@ def test_what_was_written_before_is_no_demand() -> None:
 )
 def test_priority(spec: dict[str, Any], priorities: dict[str, int] | None, expected: int | None) -> None:
     """A Pod has the priority of its class, as far as the classes are known."""
-    demand = _member(spec, Cluster(FACTS, priorities=priorities))
+    demand = _member(spec, Cluster(replace(FACTS, classes=priorities)))
 
     assert isinstance(demand, Member)
     assert demand.priority == expected

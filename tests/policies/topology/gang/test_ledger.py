@@ -49,6 +49,16 @@ def test_a_new_job() -> None:
     assert ledger(job()).promises(START) == [expected]
 
 
+def test_the_priority_of_a_promise() -> None:
+    """What is promised has the priority of its class, by which others may preempt it or not."""
+    made = Ledger(WORKLOADS, Cluster(replace(FACTS, classes={"high": 7})))
+    obj = job()
+    obj["spec"]["template"]["spec"]["priorityClassName"] = "high"
+    made.put(obj)
+
+    assert [demand.priority for promise in made.promises(START) for demand in promise.members] == [7]
+
+
 @pytest.mark.parametrize(("bound", "left"), [(0, 0), (1, 3)])
 def test_a_gang_that_has_a_part_keeps_its_promise(bound: int, left: int) -> None:
     """A promise ends in time, but not that of a gang of which some Pods hold their Nodes and others wait for theirs."""

@@ -93,6 +93,13 @@ def test_names_that_the_api_server_makes_up() -> None:
     assert [promise.key.name for promise in answers.promises(NOW)] == ["train-…2", "test-…3"]
 
 
+def test_equal_gangs_without_names() -> None:
+    """Objects by generateName are told apart by their calls alone: fifty equal ones are promised room fifty times."""
+    answers = noted(*(question(gang(job(f"train-…{uid}"))) for uid in range(50)))
+
+    assert len(list(answers.promises(NOW))) == 50
+
+
 def test_their_number_is_bounded() -> None:
     """Beyond a number the oldest are forgotten."""
     answers = noted(*(question(gang(job(f"job-{number}"))) for number in range(MOST + 2)))

@@ -18,11 +18,13 @@ from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers, Mask
 
 _CERTAIN = 2
+_STEPS = 4000
 
 
 class Domains:
     """The domains of a level with the room for a gang in them. amounts: as in `order.ordered`.
 
+    budget: of exact packings; the order of the domains has one of its own, as it matters less than whether a gang fits.
     also: what else has to hold for a domain.
     """
 
@@ -40,6 +42,7 @@ class Domains:
         self.room = room
         self.amounts = amounts
         self.budget = budget
+        self._comparison = Budget(_STEPS)
         self._also = also
         self.size = len(layout.first(level))
         self.nearer = next(layout.below(level, layout.present), None)
@@ -115,7 +118,7 @@ class Domains:
     def _in_fact(self, order: Iterable[tuple[int, int]], nearer: int) -> Iterator[int]:
         """The domains that hold the gang, by how many nearer ones it needs in fact, which may be more than the least.
 
-        The first two are certain; those after them are not worth the time.
+        The first two are certain, if the budget allows; those after them are not worth the time.
         """
         heap: list[tuple[int, int]] = []
         certain = 0
@@ -124,7 +127,8 @@ class Domains:
                 yield heappop(heap)[1]
                 certain += 1
             if self.fits(group):
-                number = least if certain >= _CERTAIN else len(self.fewest(group, nearer))
+                is_known = certain >= _CERTAIN or self._comparison.steps <= 0
+                number = least if is_known else len(self.fewest(group, nearer))
                 heappush(heap, (number, group))
         while heap:
             yield heappop(heap)[1]
@@ -144,4 +148,4 @@ class Domains:
     def fewest(self, group: int, inner: int) -> tuple[int, ...]:
         """The fewest domains of a nearer level that hold the gang inside a domain."""
         inside = self.room.at(np.flatnonzero(self.groups == group))
-        return spread.fewest(inside, self.layout.groups(inner)[inside.rows], self.budget)
+        return spread.fewest(inside, self.layout.groups(inner)[inside.rows], self._comparison)

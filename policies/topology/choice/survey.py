@@ -13,6 +13,7 @@ from policies.topology.choice.stock import Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
 from policies.topology.gang.promise import Promise
+from policies.topology.gang.size import excess
 
 
 def choose(
@@ -37,6 +38,9 @@ class Survey:
         A gang's own promise and its own bound Pods do not count against it. kept: by gang, the domain that it already
         has; it stays if there still are Nodes in it, and the choice tells how the gang fits there.
         """
+        if reason := excess(member for gang in gangs for member in gang.members):
+            key = gangs[0].key
+            return tuple(Choice("unknown", f"{key.kind} {key.name!r} has {reason}") for _ in gangs)
         addresses = (*kept, *[()] * len(gangs))
         pairs = zip(gangs, addresses, strict=False)
         chains = [list(chain) for _, chain in groupby(pairs, key=lambda pair: _nested(pair[0]))]

@@ -8,6 +8,7 @@ the template, and until its Pods are bound or their time is over (`lifetime`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +24,9 @@ from policies.topology.gang.gang import Gang, GangKey
 from policies.topology.gang.lifetime import SPAN
 from policies.topology.gang.membership import LEADER, identity, membership, owner
 from policies.topology.gang.promise import Promise
+
+MOST_OF_ONE = 200
+"""The promises of one namespace that count, since each choice looks at all of them. A promise has one domain."""
 
 
 class _Table(Struct):
@@ -112,7 +116,15 @@ class Ledger:
                     self._open[key] = made
             self._changed.clear()
             self._sorted = tuple(promise for key in sorted(self._open) for promise in self._open[key])
-        return [promise for promise in self._sorted if promise.until > now]
+        return [*self._bounded(promise for promise in self._sorted if promise.until > now)]
+
+    def _bounded(self, promises: Iterable[Promise]) -> Iterator[Promise]:
+        """The promises without the first to end of a namespace that has too many."""
+        for _, group in groupby(promises, key=lambda promise: promise.key.namespace):
+            own = list(group)
+            if len(own) > MOST_OF_ONE:
+                own = sorted(sorted(own, key=lambda promise: -promise.until)[:MOST_OF_ONE], key=lambda one: one.key)
+            yield from own
 
     def whole(self, gang: Gang) -> Gang:
         """The gang of a LeaderWorkerSet's replica with its workers as their template has them.

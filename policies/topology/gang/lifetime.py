@@ -2,7 +2,8 @@
 
 A promise is kept while Pods of its gang may be on their way, and not for ever: Pods that cannot start would hold a
 domain back from everybody else. So it ends some time after the last sign that Pods are coming: the creation of the
-workload, its resume, or the creation of its latest Pod. Pods that are replaced are promised their room in the same way.
+workload, its resume, or the creation of its latest Pod; much sooner for Pods that nobody has created. Pods that are
+replaced are promised their room in the same way.
 
 Where each Pod waits until the one before it is ready (a StatefulSet, the workers of a LeaderWorkerSet that wait for
 their leader), that one's start is such a sign for as long as it takes, within reason, and so is the moment when it is
@@ -22,6 +23,10 @@ from policies.engine.request import JsonObject, is_being_deleted, mapping
 SPAN = 600.0
 """Seconds for which a promise holds after the last sign. Controllers create Pods, and schedulers bind them, within
 seconds; the rest is for images of init containers, quotas and slow webhooks."""
+
+UNBORN = 60.0
+"""The same for Pods that do not exist. A controller that may create Pods does so within seconds; one that a quota stops
+never does, and its workload would hold back room that it can never take."""
 
 SLOWEST_START = 3600.0
 """Seconds that a Pod may take to become ready while others wait for it: large models load for half an hour."""

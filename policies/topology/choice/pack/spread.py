@@ -12,6 +12,8 @@ from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers
 
 _MOST_SETS = 64
+_STEPS_OF_A_SET = 20
+"""A packing without a search takes as long as so many steps of one."""
 
 
 def packed(room: Room, budget: Budget) -> Integers | None:
@@ -48,7 +50,7 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
     for size in range(least, len(names)):
         for chosen in combinations(range(len(names)), size):
             tries += 1
-            if tries > _MOST_SETS:
+            if tries > _MOST_SETS or not budget.spend(_STEPS_OF_A_SET):
                 return _one_by_one(room, names, numbers, size, budget)
             enough = (fit[:, chosen].sum(axis=1) >= room.counts).all()
             if enough and fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
@@ -74,6 +76,8 @@ def _one_by_one(room: Room, names: Codes, numbers: Codes, least: int, budget: Bu
     shares = (fit / np.maximum(room.counts, 1)[:, None]).sum(axis=0)
     order = np.lexsort((np.arange(len(names)), -shares))
     for size in range(least, len(names)):
+        if not budget.spend(_STEPS_OF_A_SET):
+            break
         chosen = order[:size]
         if fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
             return tuple(sorted(int(names[number]) for number in chosen))

@@ -94,8 +94,9 @@ def test_names_that_the_api_server_makes_up() -> None:
 
 
 def test_their_number_is_bounded() -> None:
-    """Beyond a number the oldest are forgotten."""
-    answers = noted(*(question(gang(job(f"job-{number}"))) for number in range(MOST + 2)))
+    """Beyond a number the oldest of the namespace with the most are forgotten, and those of nobody else."""
+    crowd = (question(gang(job(f"job-{number}"))) for number in range(MOST + 2))
+    answers = noted(question(gang(job("first", "other"))), *crowd)
 
     assert len(answers) == MOST
-    assert next(answers.promises(NOW)).key == job("job-2")
+    assert [promise.key for promise in answers.promises(NOW)][:2] == [job("first", "other"), job("job-3")]

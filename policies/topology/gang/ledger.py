@@ -21,7 +21,7 @@ from policies.topology.gang.address import Address
 from policies.topology.gang.balance import balance, home
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.gang import Gang, GangKey
-from policies.topology.gang.lifetime import SPAN
+from policies.topology.gang.lifetime import LONGEST, SPAN
 from policies.topology.gang.membership import LEADER, identity, membership, owner
 from policies.topology.gang.promise import Promise
 
@@ -108,7 +108,10 @@ class Ledger:
             self._leave(name, table)
 
     def promises(self, now: float) -> Sequence[Promise]:
-        """What is promised and not taken yet, sorted by workload. now: seconds since the epoch."""
+        """What is promised and not taken yet, sorted by workload. now: seconds since the epoch.
+
+        A promise that would hold for longer than any can is left out: its status is forged, or the clock was set back.
+        """
         if self._changed:
             for key in self._changed:
                 self._open.pop(key, None)
@@ -116,7 +119,7 @@ class Ledger:
                     self._open[key] = made
             self._changed.clear()
             self._sorted = tuple(promise for key in sorted(self._open) for promise in self._open[key])
-        return [*self._bounded(promise for promise in self._sorted if promise.until > now)]
+        return [*self._bounded(promise for promise in self._sorted if 0 < promise.until - now <= LONGEST)]
 
     def _bounded(self, promises: Iterable[Promise]) -> Iterator[Promise]:
         """The promises without the first to end of a namespace that has too many."""

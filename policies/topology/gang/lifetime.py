@@ -31,6 +31,9 @@ never does, and its workload would hold back room that it can never take."""
 SLOWEST_START = 3600.0
 """Seconds that a Pod may take to become ready while others wait for it: large models load for half an hour."""
 
+LONGEST = SLOWEST_START + SPAN
+"""Seconds for which a promise may still hold; the clock of the API server may be ahead by SPAN."""
+
 _FINAL = frozenset({"Complete", "Completed", "Succeeded", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _PHASES = frozenset({"Completed", "Terminated", "Aborted", "Failed", "Complete", "SUCCEEDED", "FAILED", "STOPPED"})
 

@@ -93,7 +93,7 @@ class Inventory:
         if not manifest.holds:
             self.remove_pod(namespace, name)
             return
-        asked = requests.requests(manifest)
+        asked = tuple(pair for pair in requests.requests(manifest) if self._counts(pair[0]))
         row = self._row(manifest.spec.node_name)
         share = Share(row, asked, manifest.spec.priority or 0, self._gang_of(manifest))
         last = self._usage.put((intern(namespace), name), share)
@@ -144,6 +144,10 @@ class Inventory:
     def carried(self, keys: tuple[str, ...], rows: Mask) -> tuple[str, ...]:
         """See `Stock.carried`."""
         return self._labels.carried(keys, rows)
+
+    def _counts(self, resource: str) -> bool:
+        """Whether a resource that a Pod asks for is counted. Pods that name their Node themselves may name any."""
+        return resource in self._columns or self._usage.admits(resource)
 
     def _row(self, name: str) -> int:
         """The row of a name, which it has while there is a Node or a Pod on it."""

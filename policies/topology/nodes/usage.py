@@ -18,6 +18,8 @@ PodKey = tuple[str, str]
 
 # Many Pods ask for the same, and share one tuple. This many are remembered for that.
 _MOST_SHARED = 10_000
+# A cluster offers some dozens. A column takes 80 KB with 10,000 Nodes, and is kept.
+_MOST_RESOURCES = 1000
 _NO_SHARES: Mapping[PodKey, Share] = {}
 
 
@@ -45,6 +47,7 @@ class Usage:
         self._groups: dict[GangKey, _Group] = {}
         self._used: Table[str] = Table()
         self._by_priority: Table[tuple[int, str]] = Table()
+        self._unoffered: set[str] = set()
         self._same: dict[Amounts, Amounts] = {}
 
     def put(self, key: PodKey, share: Share) -> int | None:
@@ -93,6 +96,12 @@ class Usage:
         """The shares of a gang's Pods."""
         group = self._groups.get(gang)
         return _NO_SHARES if group is None else group.shares
+
+    def admits(self, resource: str) -> bool:
+        """Whether a resource is counted that no Node offers, as yet: only so many are, and from then on always."""
+        if len(self._unoffered) < _MOST_RESOURCES:
+            self._unoffered.add(resource)
+        return resource in self._unoffered
 
     def is_empty(self, row: int) -> bool:
         """Whether no Pod is counted in a row."""

@@ -62,8 +62,8 @@ class Answers:
             self._promises.pop(next(alike, workload), None)
 
     def promises(self, now: float) -> Iterator[Promise]:
-        """What counts now."""
-        for key in [key for key, promises in self._promises.items() if promises[0].until <= now]:
+        """What counts now. An answer of the future is from before the clock was set back."""
+        for key in [key for key, promises in self._promises.items() if not 0 < promises[0].until - now <= SECONDS]:
             del self._promises[key]
         return (promise for promises in self._promises.values() for promise in promises)
 

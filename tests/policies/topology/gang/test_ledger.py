@@ -78,6 +78,11 @@ def test_pods_that_nobody_creates() -> None:
     assert [counts(made, after).get("spec.template", 0) for after in (59, 61, 599, 601)] == [4, 1, 1, 0]
 
 
+def test_a_status_from_the_future() -> None:
+    """A start that a tenant wrote into the status of a workload, years ahead, promises nothing."""
+    assert ledger(job(status={"startTime": "9999-01-01T00:00:00Z"})).promises(START) == []
+
+
 def test_a_crowd_of_promises_in_one_namespace() -> None:
     """Of too many promises the last to end count; those of other namespaces are not affected."""
     crowd = [job(f"j-{number:03}", metadata={"creationTimestamp": at(number)}) for number in range(MOST_OF_ONE + 2)]

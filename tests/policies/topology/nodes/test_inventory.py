@@ -14,6 +14,7 @@ from policies.topology.choice.stock import Stock
 from policies.topology.gang.gang import GangKey, Member, Requirement, Toleration
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.usage import _MOST_RESOURCES
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]
@@ -105,6 +106,18 @@ def test_a_pod_may_come_before_its_node() -> None:
     inventory.put_node(_node("late"))
 
     assert (before, there, gone, _free(inventory)) == (([""], [False]), {"late": 5}, [""], {"late": 5})
+
+
+def test_resources_that_nobody_offers() -> None:
+    """A Pod that names its Node itself and asks for thousands of made-up resources takes no memory for each of them."""
+    made_up = {f"example.org/r{number}": 1 for number in range(2 * _MOST_RESOURCES)}
+    container = {"resources": {"requests": {**made_up, GPU: 3}}}
+    spec = {"nodeName": "a", "containers": [container]}
+    hostile = msgspec.convert({"metadata": {"name": "h", "namespace": "team"}, "spec": spec}, PodManifest)
+    inventory = _inventory(_node("a"), hostile)
+
+    assert len([*inventory._usage._used]) <= _MOST_RESOURCES + 2
+    assert _free(inventory) == {"a": 5}
 
 
 def test_rows_are_used_again() -> None:

@@ -58,7 +58,7 @@ def test_the_newest_answer_for_a_workload_counts() -> None:
     answers = noted(question())
     answers.note(question(), (fitting("r2"),), NOW + 1)
 
-    assert [(promise.address, promise.until) for promise in answers.promises(NOW)] == [(rack("r2"), UNTIL + 1)]
+    assert [(promise.address, promise.until) for promise in answers.promises(NOW + 1)] == [(rack("r2"), UNTIL + 1)]
 
 
 def test_a_template_counts_once() -> None:
@@ -91,6 +91,13 @@ def test_names_that_the_api_server_makes_up() -> None:
     assert [promise.key.name for promise in answers.promises(NOW)] == ["train-…2", "test-…3"]
     answers.shown(job("train-x7k2p", "another"), "train-")
     assert [promise.key.name for promise in answers.promises(NOW)] == ["train-…2", "test-…3"]
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """An answer holds no longer because the clock was set back; then it is forgotten."""
+    answers = noted(question())
+
+    assert [*answers.promises(NOW - 3600)] == []
 
 
 def test_their_number_is_bounded() -> None:

@@ -93,7 +93,7 @@ class Inventory:
         if not manifest.holds:
             self.remove_pod(namespace, name)
             return
-        asked = tuple(pair for pair in requests.requests(manifest) if self._counts(pair[0]))
+        asked = requests.requests(manifest)
         row = self._row(manifest.spec.node_name)
         share = Share(row, asked, manifest.spec.priority or 0, self._gang_of(manifest))
         last = self._usage.put((intern(namespace), name), share)
@@ -145,10 +145,6 @@ class Inventory:
         """See `Stock.carried`."""
         return self._labels.carried(keys, rows)
 
-    def _counts(self, resource: str) -> bool:
-        """Whether a resource that a Pod asks for is counted. Pods that name their Node themselves may name any."""
-        return resource in self._columns or self._usage.admits(resource)
-
     def _row(self, name: str) -> int:
         """The row of a name, which it has while there is a Node or a Pod on it."""
         row = self._rows.get(name)
@@ -179,6 +175,7 @@ class Inventory:
                 self._columns.add(resource, row, -amount)
             for resource, amount in amounts:
                 self._columns.add(resource, row, amount)
+                self._usage.count(resource)
         self._allocatable[name] = amounts
 
     def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:

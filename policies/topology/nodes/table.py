@@ -24,9 +24,6 @@ class Table(Generic[K]):
     def __init__(self) -> None:
         self._columns: dict[K, Integers] = {}
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._columns
-
     def __iter__(self) -> Iterator[K]:
         return iter(self._columns)
 

@@ -14,7 +14,6 @@ from policies.topology.choice.stock import Stock
 from policies.topology.gang.gang import GangKey, Member, Requirement, Toleration
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.usage import _MOST_RESOURCES
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]
@@ -110,14 +109,16 @@ def test_a_pod_may_come_before_its_node() -> None:
 
 def test_resources_that_nobody_offers() -> None:
     """A Pod that names its Node itself and asks for thousands of made-up resources takes no memory for each of them."""
-    made_up = {f"example.org/r{number}": 1 for number in range(2 * _MOST_RESOURCES)}
+    made_up = {f"example.org/r{number}": 1 for number in range(1000)}
     container = {"resources": {"requests": {**made_up, GPU: 3}}}
     spec = {"nodeName": "a", "containers": [container]}
     hostile = msgspec.convert({"metadata": {"name": "h", "namespace": "team"}, "spec": spec}, PodManifest)
-    inventory = _inventory(_node("a"), hostile)
+    before, after = _inventory(hostile, _node("a")), _inventory(_node("a"), hostile)
+    two: dict[str, Any] = {"example.org/r1": 2}
+    new = _inventory(hostile, _node("a"), _node("a", **two))
 
-    assert len([*inventory._usage._used]) <= _MOST_RESOURCES + 2
-    assert _free(inventory) == {"a": 5}
+    assert {*before._usage._used} == {*after._usage._used} == {"pods", GPU}
+    assert [_free(before), _free(after), _free(new, resource="example.org/r1")] == [{"a": 5}, {"a": 5}, {"a": 1}]
 
 
 def test_rows_are_used_again() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from cluster import manifests, racks, service, toolchain
+from cluster import gangs, manifests, racks, service, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.gangs import WAYS, Way
 from cluster.programs import CONTROL_PLANE
@@ -28,8 +28,10 @@ NAMES: Mapping[Way, str] = {
     "plain": "nothing",
     "required": "required Pod affinity",
     "preferred": "preferred Pod affinity",
-    "domain": "the service",
+    "domain": "the service: one domain",
+    "workload": "the service: Kubernetes' own constraint",
 }
+NAMESPACE = "gangs"
 
 
 class Measurement(NamedTuple):
@@ -47,44 +49,51 @@ def measure(_directory: Path, _rounds: int, _seconds: float, say: Callable[[str]
     """Run everything, and write it into the documentation. Raises LoadError, ComponentError and ToolchainError."""
     landings: dict[Way, Counter[Landing]] = {}
     histories: dict[Way, History] = {}
-    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster:
-        for way in WAYS:
-            with _asked(cluster, way):
-                say(f"{way}: six Nodes")
-                landings[way] = _land(cluster, way)
-        labels = dict(stream.nodes())
-        for name, places in labels.items():
-            cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
-        for way in WAYS:
-            namespace = f"stream-{way}"
-            cluster.namespace(namespace)
-            with _asked(cluster, way):
-                histories[way] = Run(cluster, namespace, way, labels).go(stream.arrivals(SEED), say)
-            cluster.objects.delete_all("jobs", "pods", namespace=namespace)
+    for way in WAYS:
+        with _cluster(way) as cluster:
+            say(f"{way}: six Nodes")
+            landings[way] = _land(cluster, way)
+            histories[way] = _flow(cluster, way, say)
     measurement = Measurement(landings, histories)
     page.write(table(measurement), {NAMES[way]: history for way, history in histories.items()})
     return measurement
 
 
-def _asked(cluster: ControlPlane, way: Way) -> AbstractContextManager[Any]:
-    """The service, registered, for the way that is its own."""
-    return service.registered(cluster) if way == "domain" else nullcontext()
+@contextmanager
+def _cluster(way: Way) -> Iterator[ControlPlane]:
+    """A control plane of a way's own, and the service for the ways that are its."""
+    gates, apis = (gangs.GATES, gangs.APIS) if way == "workload" else ((), ())
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE), gates=gates, apis=apis) as cluster, ExitStack() as stack:
+        if way in {"domain", "workload"}:
+            topology = {"workloadScheduling": "on" if way == "workload" else "off"}
+            asked = stack.enter_context(service.registered(cluster, topology=topology))
+            said = "workload scheduling"
+            if way == "workload":
+                cluster.wait_for("the service to find out about it", lambda: bool(asked.events(said)))
+        cluster.namespace(NAMESPACE)
+        yield cluster
 
 
 def _land(cluster: ControlPlane, way: Way) -> Counter[Landing]:
     """How often the example landed how, in as many orders of Nodes."""
-    namespace = f"six-{way}"
-    cluster.namespace(namespace)
     found: Counter[Landing] = Counter()
     with racks.standing(cluster):
-        example = Racks(cluster, namespace)
+        example = Racks(cluster, NAMESPACE)
         for run in range(RUNS):
             example.arrange(run)
             if way == "domain":
                 example.await_knowledge()
             found[example.land(way)] += 1
-        cluster.objects.delete_all("jobs", "pods", namespace=namespace)
+        cluster.objects.delete_all("jobs", "pods", namespace=NAMESPACE)
     return found
+
+
+def _flow(cluster: ControlPlane, way: Way, say: Callable[[str], None]) -> History:
+    """The stream of gangs."""
+    labels = dict(stream.nodes())
+    for name, places in labels.items():
+        cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
+    return Run(cluster, NAMESPACE, way, labels).go(stream.arrivals(SEED), say)
 
 
 def figures(measurement: Measurement) -> Iterator[Figure]:

@@ -162,6 +162,16 @@ def mentions(row: Workload, *objects: JsonObject | None) -> bool:
     return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
 
 
+def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
+    """The locations of keys in an object that begin like the annotations and are none: misspelt ones, and labels."""
+    for pattern in dict.fromkeys(((), *row.jobs, *row.templates)):
+        for place, holder in locate(obj, pattern):
+            metadata = mapping(holder, "metadata")
+            for field, known in (("annotations", ANNOTATIONS), ("labels", ())):
+                keys = (key for key in mapping(metadata, field) if key.startswith(TOPOLOGY) and key not in known)
+                yield from ((*place, "metadata", field, key) for key in keys)
+
+
 def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
     """The templates that are maps, with a map as spec or without one. The API server refuses others."""
     for pattern in row.templates:

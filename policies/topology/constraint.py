@@ -123,12 +123,14 @@ class Constraint(Struct, frozen=True):
     @property
     def prefers_level(self) -> bool:
         """Whether one domain of a level is preferred, whichever it is."""
-        return self.preferred is not None and not self.preferred.is_named
+        return self.preferred is not None and self.preferred.is_open
 
     @property
     def own_preferences(self) -> Sequence[JsonObject]:
         """The preferred terms for domains that the user names. Those for a bare level draw no two Pods together."""
-        return () if self.prefers_level else self.preferences
+        if not self.prefers_level or self.preferred is None or self.topology is None:
+            return self.preferences
+        return preferred_terms(self.topology, self.required, Placement(self.preferred.domains[:-1]))
 
     @property
     def is_open(self) -> bool:

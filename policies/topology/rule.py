@@ -138,10 +138,11 @@ class TopologyPlacement:
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
         catalog = self.catalog(facts)
+        row = self.options.workloads.get(request.kind.group_kind)
+        violations = [] if row is None else list(warning.misspelt(request, row))
         submission = read(request, catalog, self.options, facts)
         if submission is None:
-            return ()
-        violations: list[Violation] = []
+            return violations
         compared: set[object] = set()
         for constraint in submission.constraints:
             if constraint.is_new:
@@ -161,6 +162,7 @@ class TopologyPlacement:
             earlier = frozenset(pool.violations(submission.earlier, catalog, keys))
             pools = pool.violations((constraint.template for constraint in submission.constraints), catalog, keys)
             violations += (refusal.as_warning(v.line) if v in earlier else v for v in pools)
+            violations += () if pools else _elsewhere(submission, catalog)
         return list(dict.fromkeys(violations))
 
     def explain(self, request: AdmissionRequest, facts: Facts) -> Explained:
@@ -220,6 +222,14 @@ def _contradictions(constraint: Constraint) -> Iterator[Violation]:
     own = without_terms(template.affinity, template.entry)
     if not constraint.obstacle and clash(mapping(template.spec, "nodeSelector"), selector_terms(own), constraint.terms):
         yield refusal.contradiction(template, required.called(topology))
+
+
+def _elsewhere(submission: Submission, catalog: Catalog) -> Iterator[Violation]:
+    """The refusals of topologies that are for other Nodes than a template may run on."""
+    for constraint in submission.constraints:
+        is_placed = constraint.is_new and constraint.is_usable and (constraint.reader or not constraint.obstacle)
+        if constraint.topology is not None and is_placed and not constraint.is_default:
+            yield from pool.outside(constraint.template, constraint.topology, catalog)
 
 
 def _plan(scene: Scene) -> Plan:

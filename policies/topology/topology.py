@@ -49,6 +49,10 @@ class Level(Struct, frozen=True):
         """The part of the name behind the slash."""
         return self.name.rpartition("/")[2]
 
+    def value(self, labels: Mapping[str, str]) -> str | None:
+        """The value of a Node with these labels; None if it has none of the keys."""
+        return next((labels[key] for key in self.keys if key in labels), None)
+
 
 def level(key: str, alias: str = "") -> Level:
     """The level of a node label key, with all equivalent keys."""

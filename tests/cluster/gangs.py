@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from cluster import placements, workloads
+from cluster import placements, programs, workloads
 from cluster.components import LASTS
 from cluster.topologynodes import BACKEND, RACK
 
@@ -13,10 +13,20 @@ if TYPE_CHECKING:
 
     from cluster.manifests import Manifest
 
-Way = Literal["plain", "required", "preferred", "domain"]
+Way = Literal["plain", "required", "preferred", "domain", "workload"]
 """plain: the scheduler is told nothing. required, preferred: Pod affinity of the gang to itself. domain: the
-annotations, of which the service makes node affinity to one domain."""
+annotations, of which the service makes node affinity to one domain. workload: the same, of which it makes Kubernetes'
+own constraint, with GATES."""
 WAYS: tuple[Way, ...] = get_args(Way)
+_NEWER = programs.release() != "1.36"
+GATES = (
+    "GenericWorkload",
+    "TopologyAwareWorkloadScheduling",
+    "WorkloadWithJob",
+    *(() if _NEWER else ("GangScheduling",)),
+)
+APIS = (f"scheduling.k8s.io/{'v1beta1' if _NEWER else 'v1alpha2'}",)
+"""What an API server has to serve for that."""
 
 Level = Literal["rack", "superpod"]
 # Superpods are numbered anew in each fabric: one is meant only with its fabric.
@@ -33,9 +43,10 @@ def job(
     if way in _POD_AFFINITY:
         own["affinity"] = _POD_AFFINITY[way]([_term(name, key) for key in KEYS[level]])
     template = {"metadata": {"labels": labels}, "spec": own}
-    made = workloads.job(namespace, parallelism=pods, completions=pods, template=template)
+    mode = "Indexed" if way == "workload" else "NonIndexed"
+    made = workloads.job(namespace, parallelism=pods, completions=pods, completionMode=mode, template=template)
     made["metadata"]["name"] = name
-    return placements.annotated(made, level) if way == "domain" else made
+    return placements.annotated(made, level) if way in {"domain", "workload"} else made
 
 
 def _term(name: str, key: str) -> Manifest:

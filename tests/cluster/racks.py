@@ -55,9 +55,7 @@ class Racks:
 
     def arrange(self, run: int) -> None:
         """Empty all Nodes, deal them out to the racks, occupy some, and start the scheduler again."""
-        objects = self.control_plane.objects
-        objects.delete_all("statefulsets", "jobs", "pods", namespace=self.namespace)
-        self.control_plane.wait_for("the Nodes to be empty", self._is_empty)
+        self.empty()
         self.run = run
         names = random.Random(run).sample(NAMES, len(NAMES))  # noqa: S311 - no secret, and the same in every run
         dealt = {rack: names[number * IN_RACK :][:IN_RACK] for number, rack in enumerate(OCCUPIED)}
@@ -68,8 +66,13 @@ class Racks:
                 caller.send("PATCH", f"/api/v1/nodes/{name}", labels, content_type=MERGE_PATCH)
         for rack, nodes in dealt.items():
             for name in nodes[: OCCUPIED[rack]]:
-                objects.create(self._occupant(name))
+                self.control_plane.objects.create(self._occupant(name))
         self.control_plane.restart_scheduler()
+
+    def empty(self) -> None:
+        """Delete all that runs there, and wait until it is gone."""
+        self.control_plane.objects.delete_all("statefulsets", "jobs", "pods", namespace=self.namespace)
+        self.control_plane.wait_for("the Nodes to be empty", self._is_empty)
 
     def await_knowledge(self) -> None:
         """Wait until the service knows the racks and what is free in them: which has the least room for five Nodes."""

@@ -90,6 +90,18 @@ metadata: {name: asks}
 spec: {policyName: asks, validationActions: [Deny]}
 """
 
+QUEUED = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: queued
+  namespace: default
+  labels: {kueue.x-k8s.io/queue-name: team}
+  annotations: {kai.scheduler/topology: coreweave, kai.scheduler/topology-required-placement: rack}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: example.test/main}]}}
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def refused(audited: ControlPlane, installed: Release) -> list[str]:
@@ -202,7 +214,10 @@ def _lose_what_is_shared(audited: ControlPlane, installed: Release) -> None:
 
 
 def _name_topologies(audited: ControlPlane, installed: Release) -> None:
-    """A Topology object is deleted, and whoever may name it is looked for: objects of all kinds with templates."""
+    """A Topology object is deleted, and whoever may name it is looked for: objects of all kinds with templates.
+
+    A Job of Kueue names one too, for which its ResourceFlavors are read.
+    """
     others = [row for row in BUILT_IN if row.templates and row.group not in ("", "apps", "batch")]
     kinds = [manifests.custom_resource(row.kind, row.group, "v1") for row in others]
     crds.install(audited, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, *kinds)
@@ -220,6 +235,7 @@ def _name_topologies(audited: ControlPlane, installed: Release) -> None:
     def looked_for() -> bool:
         audited.objects.apply({**topology, "spec": {"levels": [level]}})
         audited.kubectl("delete", "topologies.kai.scheduler", "gone", check=True)
+        audited.apply(QUEUED, "--dry-run=server", check=True)
         uses, _ = used(audited, NAMESPACE, NAME)
         lists = {right for right in granted(audited, NAMESPACE, NAME) if right.verb == "list"}
         # A service that is held up looks through as many kinds as there is time for.

@@ -42,19 +42,21 @@ annotations:
 
 @pytest.fixture(scope="module")
 def example(control_plane: ControlPlane, service: Service) -> Iterator[Racks]:
-    """Two racks, of which one has six Nodes free, the kinds, and their controllers."""
-    del service
-    with racks.standing(control_plane), crds.installed(control_plane, *controllers.KINDS.values(), MPI_JOB):
+    """Two racks, of which one has six Nodes free, and the kinds, which the service looks for when it starts."""
+    kinds = (*controllers.KINDS.values(), MPI_JOB)
+    with racks.standing(control_plane), crds.installed(control_plane, *kinds), service.configured():
         control_plane.namespace(NAMESPACE)
         yield Racks(control_plane, NAMESPACE)
 
 
 @pytest.fixture
-def two_racks(example: Racks, request: pytest.FixtureRequest) -> Racks:
-    """The racks, filled anew, as the service knows."""
+def two_racks(example: Racks, request: pytest.FixtureRequest) -> Iterator[Racks]:
+    """The racks, filled anew, as the service knows; and empty again at the end."""
     example.arrange(1000 + request.session.items.index(request.node))
     example.await_knowledge()
-    return example
+    yield example
+    example.control_plane.objects.delete_all("jobsets", "leaderworkersets", "mpijobs", namespace=NAMESPACE)
+    example.empty()
 
 
 def template(app: str, gpus: int = racks.GPUS, **spec: object) -> Manifest:
@@ -101,7 +103,6 @@ def test_job_set_lands_together(two_racks: Racks) -> None:
 
         assert two_racks.places("worker", PODS) == ["a"] * PODS
         assert len(two_racks.places("launcher", 1)) == 1
-        two_racks.control_plane.objects.delete("jobset", "main", namespace=NAMESPACE)
 
 
 @pytest.mark.parametrize("annotations", [SAME_RACK, SAME_BLOCK], ids=["required", "preferred"])
@@ -126,7 +127,6 @@ def test_replicas_of_a_leader_worker_set_land_together(two_racks: Racks, annotat
             "0": (size, 1),
             "1": (size, 1),
         }
-        two_racks.control_plane.objects.delete("leaderworkerset", "main", namespace=NAMESPACE)
 
 
 def test_mpi_job_lands_together(two_racks: Racks) -> None:
@@ -144,7 +144,6 @@ def test_mpi_job_lands_together(two_racks: Racks) -> None:
         cluster.objects.create(pod)
 
     assert two_racks.places("worker", PODS) == ["a"] * PODS
-    cluster.objects.delete("mpijob", "main", namespace=NAMESPACE)
 
 
 def mpi_workers(stored: Manifest) -> Iterator[Manifest]:

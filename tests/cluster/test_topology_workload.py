@@ -13,6 +13,7 @@ import pytest
 
 from cluster import manifests, placements, programs, toolchain
 from cluster.controlplane import ControlPlane
+from cluster.gangs import APIS, GATES
 from cluster.placements import RECORD, annotated
 from cluster.polling import NotYet
 from cluster.service import Service, registered
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from cluster.manifests import Manifest
 
-GATES = ("GenericWorkload", "TopologyAwareWorkloadScheduling", "WorkloadWithJob")
 GPUS = 8
 PODS = 8
 # Rack 2 alone has room. The names are in another order than the racks, so that a walk over Nodes crosses them.
@@ -35,9 +35,7 @@ NEWER = programs.release() != "1.36"
 @pytest.fixture(scope="module")
 def gated() -> Iterator[ControlPlane]:
     """Run a control plane with the gates on, and Nodes of one GPU machine each in three racks."""
-    gates, version = (GATES, "v1beta1") if NEWER else ((*GATES, "GangScheduling"), "v1alpha2")
-    tools = toolchain.ensure(programs.CONTROL_PLANE)
-    with ControlPlane(tools, gates=gates, apis=[f"scheduling.k8s.io/{version}"]) as running:
+    with ControlPlane(toolchain.ensure(programs.CONTROL_PLANE), gates=GATES, apis=APIS) as running:
         for number, rack in enumerate(RACKS):
             labels = {**HERE, RACK: rack}
             running.objects.create(manifests.node(f"w{number}", labels, [TAINT], {"nvidia.com/gpu": GPUS}))

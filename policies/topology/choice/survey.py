@@ -8,7 +8,7 @@ from itertools import groupby
 from policies.topology.choice.choice import Choice
 from policies.topology.choice.ground.atlas import Atlas
 from policies.topology.choice.ground.ground import Ground
-from policies.topology.choice.place import place
+from policies.topology.choice.near import near
 from policies.topology.choice.stock import Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
@@ -47,7 +47,7 @@ class Survey:
         return tuple(
             choice
             for chain in chains
-            for choice in place(self._ground, [gang for gang, _ in chain], [address for _, address in chain])
+            for choice in near(self._ground, [gang for gang, _ in chain], [address for _, address in chain])
         )
 
 

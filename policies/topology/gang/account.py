@@ -100,7 +100,8 @@ def seat(pod: JsonObject, belongs: Membership, cluster: Cluster, *, matters: boo
     phase, is_bound = mapping(pod, "status").get("phase"), bool(mapping(pod, "spec").get("nodeName"))
     if phase == "Failed" or (is_being_deleted(pod) and not is_bound):
         return None
-    leads = bool(belongs.key.part) and belongs.role == LEADER
+    # In a replica those that are bound tell others where they belong; a worker does so until it is deleted.
+    leads = bool(belongs.key.part) and (belongs.role == LEADER or not is_being_deleted(pod))
     own = _own(pod, belongs.key, cluster) if leads or not is_bound else None
     if own is None and not matters:
         return None

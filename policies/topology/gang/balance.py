@@ -5,6 +5,7 @@ A Pod counts once: it takes from the share of its role, or is promised something
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -38,6 +39,9 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
         life = replace(life, start=0.0)  # a replica begins with its leader
     signs = [seat.sign for seat in seats if seat.state != "done"]
     until, soon = end(life, signs, span), end(life, signs, min(span, UNBORN))
+    if {"bound", "unbound"} <= {seat.state for seat in seats}:
+        # It holds a part of its room until it gets the rest. Who did not count it might wait for the same rest.
+        until = math.inf
     left, unborn = _left(shares, seats, _BOUND), _left(shares, seats, _BORN)
     if soon < until and not (life.ordered and signs):  # else the others come when the first ones are ready
         yield from _promises(key, _places(shares, unborn), soon)
@@ -48,8 +52,17 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
 
 
 def home(seats: Iterable[Seat]) -> Address:
-    """The domain of a replica, which its leader has on record; empty if it is not known."""
-    return next((seat.own[0] for seat in seats if seat.role == LEADER and seat.own is not None), ())
+    """The domain of a replica, which its leader has on record, or else a worker; empty if it is not known."""
+    known = [(seat.role != LEADER, seat.own[0]) for seat in seats if seat.own is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else ()
+
+
+def beside(pod: Member, members: Sequence[Member]) -> tuple[Member, ...]:
+    """A Pod with the others of its replica. members: of all templates, that of the leader first."""
+    own = next((member for member in members if member.accelerators == pod.accelerators), members[0])
+    placed = [member for member in members if member.accelerators] or members
+    others = (replace(member, count=member.count - (member is own)) for member in placed)
+    return (pod, *(member for member in others if member.count))
 
 
 def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tuple[Share, ...]:

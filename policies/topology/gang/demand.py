@@ -25,6 +25,7 @@ from policies.topology.affinity import (
     with_terms,
     without_terms,
 )
+from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Amounts, Gang, GangKey, Member, Requirement, Tier, Toleration
 from policies.topology.nodes.manifest import PodManifest
 from policies.topology.nodes.requests import requests
@@ -62,13 +63,17 @@ class _MalformedError(ValueError):
 
 
 class Assignment(Struct, frozen=True):
-    """A member with the levels at which it is placed: positions in `tiers`, or None. topology: its name."""
+    """A member with the levels at which it is placed: positions in `tiers`, or None.
+
+    topology: its name. near: see `Gang`.
+    """
 
     member: Member
     topology: str
     tiers: tuple[Tier, ...]
     required: int | None = None
     preferred: int | None = None
+    near: Address = ()
 
 
 def tiers(topology: Topology, *levels: Level | None) -> tuple[Tier, ...]:
@@ -135,7 +140,8 @@ def _required(assignment: Assignment) -> Tier | None:
 def _gang(key: GangKey, together: Sequence[Assignment]) -> Gang:
     nearest = max(together, key=lambda assignment: -1 if assignment.preferred is None else assignment.preferred)
     members = tuple(assignment.member for assignment in together)
-    return Gang(key, nearest.topology, nearest.tiers, members, nearest.required, nearest.preferred)
+    near = next((assignment.near for assignment in together if assignment.near), ())
+    return Gang(key, nearest.topology, nearest.tiers, members, nearest.required, nearest.preferred, near)
 
 
 def _accelerators(amounts: Amounts, cluster: Cluster) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from policies.topology.gang.address import Address
+
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource, sorted by name: cpu in thousandths, memory and storage in bytes, others as counts."""
 
@@ -75,7 +77,9 @@ class Member(Struct, frozen=True):
 class Gang(Struct, frozen=True):
     """Members that belong in one domain of a level.
 
-    topology: its name. tiers: its levels, farthest first. required, preferred: positions in `tiers`, or None.
+    topology: its name. tiers: its levels, farthest first. required, preferred: positions in `tiers`, or None. near: the
+    domains that are named as preferred, each step with all of their values: it gets one of these, or the one around
+    them, if it fits there.
     """
 
     key: GangKey
@@ -84,6 +88,7 @@ class Gang(Struct, frozen=True):
     members: tuple[Member, ...]
     required: int | None = None
     preferred: int | None = None
+    near: Address = ()
 
     @property
     def pods(self) -> int:

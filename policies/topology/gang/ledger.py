@@ -7,6 +7,7 @@ the template, and until its Pods are bound or their time is over (`lifetime`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -18,7 +19,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.objects.workload import Workload
 from policies.topology.gang.account import POD, Account, Seat, account, seat
 from policies.topology.gang.address import Address
-from policies.topology.gang.balance import balance, home
+from policies.topology.gang.balance import balance, beside, home
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.gang import Gang, GangKey
 from policies.topology.gang.lifetime import LONGEST, SPAN
@@ -119,7 +120,7 @@ class Ledger:
                     self._open[key] = made
             self._changed.clear()
             self._sorted = tuple(promise for key in sorted(self._open) for promise in self._open[key])
-        return [*self._bounded(promise for promise in self._sorted if 0 < promise.until - now <= LONGEST)]
+        return [*self._bounded(promise for promise in self._sorted if _holds(promise.until - now))]
 
     def _bounded(self, promises: Iterable[Promise]) -> Iterator[Promise]:
         """The promises without the first to end of a namespace that has too many."""
@@ -130,21 +131,23 @@ class Ledger:
             yield from own
 
     def whole(self, gang: Gang) -> Gang:
-        """The gang of a LeaderWorkerSet's replica with its workers as their template has them.
+        """The gang of a LeaderWorkerSet's replica with its other Pods as their templates have them.
 
-        All that is known at the creation of a leader is its own demand, which stays as it is. Where leaders are made
-        from the workers' template, so does the gang, and so does that of a single worker.
+        All that is known at the creation of a Pod is its own demand, which stays as it is. Where leaders are made from
+        the workers' template, so does the gang, and so does that of a single worker. A leader without accelerators
+        is not placed with its workers.
         """
         known = self._accounts.get(replace(gang.key, part="")) if gang.key.part and gang.pods > 1 else None
-        if known is None or not any(share.role == LEADER for share in known.shares):
+        members = () if known is None else sorted(known.shares, key=lambda share: share.role != LEADER)
+        if not members or members[0].role != LEADER:
             return gang
-        workers = (share.member for share in known.shares if share.role != LEADER)
-        return replace(gang, members=(replace(gang.members[0], count=1), *workers))
+        return replace(gang, members=beside(replace(gang.members[0], count=1), [share.member for share in members]))
 
     def home(self, key: GangKey) -> Address:
         """The domain of a LeaderWorkerSet's replica, which its leader has on record; empty if it is not known.
 
-        It is where workers belong for as long as there is the leader, whatever is still promised.
+        It is where workers belong for as long as there is the leader, whatever is still promised. A leader without
+        accelerators has none on record, and its workers belong where the first of them is.
         """
         table = self._tables.get(key)
         return home(table.seats.values()) if table is not None and key.part else ()
@@ -232,6 +235,11 @@ def _enter(entries: dict[GangKey, Any], key: GangKey, value: Any) -> None:
         entries.pop(key, None)
     else:
         entries[key] = value
+
+
+def _holds(seconds: float) -> bool:
+    """Whether a promise holds that is to end after so many seconds, or never."""
+    return 0 < seconds <= LONGEST or seconds == math.inf
 
 
 def _name(pod: JsonObject) -> str:

@@ -3,7 +3,8 @@
 A promise is kept while Pods of its gang may be on their way, and not for ever: Pods that cannot start would hold a
 domain back from everybody else. So it ends some time after the last sign that Pods are coming: the creation of the
 workload, its resume, or the creation of its latest Pod; much sooner for Pods that nobody has created. Pods that are
-replaced are promised their room in the same way.
+replaced are promised their room in the same way. Only a gang of which some Pods have their Nodes already keeps its
+promise to those that wait: these Pods can start, and go on with the others alone.
 
 Where each Pod waits until the one before it is ready (a StatefulSet, the workers of a LeaderWorkerSet that wait for
 their leader), that one's start is such a sign for as long as it takes, within reason, and so is the moment when it is

@@ -112,14 +112,9 @@ def _unique(level: Level, topology: Topology, nodes: Sequence[Node]) -> Offer:
     if not common:
         return Offer(obstacle=f"not all Nodes have the same label for {name}: {', '.join(level.keys)}")
     above = topology.above(level)
-    places: dict[str, tuple[str, ...]] = {}
+    places: dict[str, tuple[str | None, ...]] = {}
     for node in nodes:
-        value, place = node.labels[common], tuple(_value(node, farther) for farther in above)
+        value, place = node.labels[common], tuple(farther.value(node.labels) for farther in above)
         if places.setdefault(value, place) != place:
             return Offer(obstacle=f"{name} {value} is in several places; name the one around it")
     return Offer(common)
-
-
-def _value(node: Node, level: Level) -> str:
-    """The value of a Node at a level; empty without one."""
-    return next((node.labels[key] for key in level.keys if key in node.labels), "")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from policies.objects.fieldpath import Location
+from policies.topology.constraint import Constraint
 from policies.topology.gang.address import Address
 from policies.topology.term import Term
 from policies.topology.way.permission import Way
@@ -61,3 +62,10 @@ class Plan(Struct, frozen=True):
 
 
 NO_PLAN = Plan()
+
+
+def named(way: Way | Literal[""], constraints: Iterable[Constraint], *, is_makeshift: bool = False) -> Plan:
+    """The plan for templates that get no more than the domains which their placements name."""
+    return Plan(
+        {c.template.path: Assignment(way, c.terms, c.own_preferences, is_makeshift=is_makeshift) for c in constraints}
+    )

@@ -13,7 +13,7 @@ from policies.topology.gang.address import Address
 from policies.topology.gang.podcount import podcount
 from policies.topology.placement import Domain
 from policies.topology.term import alternatives, steps
-from policies.topology.way import notice
+from policies.topology.way import notice, replica
 from policies.topology.way.assignment import Assignment, Edit, Plan
 from policies.topology.way.party import Party, parties
 from policies.topology.way.scene import Scene
@@ -81,21 +81,32 @@ def _assigned(party: Party, choice: Choice, scene: Scene) -> Plan:
     lacks_room = party.gang.required is not None and choice.outcome in ("full", "never")
     if lacks_room and _is_refused(choice, scene):
         raise MutationRefusedError(notice.refusal(told))
-    if lacks_room and choice.outcome == "never":
+    waits = lacks_room and _waits(choice, scene)
+    if lacks_room and choice.outcome == "never" and not waits:
         return Plan(reasons=dict.fromkeys(paths, notice.never(told)))
-    waits = lacks_room and scene.options.full == "wait" and scene.row.affinity == "suspended"
     if waits or scene.submission.is_suspended:
         edits: tuple[Edit, ...] = ((_SUSPEND, True),) if waits else ()
         later = {constraint.template.path: _later(constraint) for constraint in party.constraints}
-        return Plan(later, warnings=notice.later(told), edits=edits)
+        return Plan(later, warnings=notice.later(told, waits=waits), edits=edits)
     chosen = {constraint.template.path: _chosen(constraint, party, choice) for constraint in party.constraints}
     return Plan(chosen, warnings=notice.chosen(told), decisions=notice.decision(told))
 
 
 def _is_refused(choice: Choice, scene: Scene) -> bool:
-    """Whether a gang without room is refused."""
+    """Whether a gang without room is refused. A worker follows its leader, which was not."""
     options = scene.options
-    return options.refuses and (options.autoscaling == "off" if choice.outcome == "never" else options.full == "refuse")
+    may_be = options.refuses and not replica.follows(scene)
+    return may_be and (options.autoscaling == "off" if choice.outcome == "never" else options.full == "refuse")
+
+
+def _waits(choice: Choice, scene: Scene) -> bool:
+    """Whether a gang without room is kept suspended.
+
+    One that no domain can hold is so at its resume, when no Pod affinity can be written any more. At its creation its
+    Pods may make an autoscaler add Nodes.
+    """
+    may_wait = scene.options.full == "wait" and scene.row.affinity == "suspended"
+    return may_wait and (choice.outcome == "full" or scene.submission.is_resumed)
 
 
 def _later(constraint: Constraint) -> Assignment:
@@ -115,7 +126,7 @@ def _chosen(constraint: Constraint, party: Party, choice: Choice) -> Assignment:
         nearest = [_domains(address, party) for address in choice.preferred]
         floor = _domains(choice.required, party)
         below = [[domain for tier, domain in chosen.items() if tier not in floor] for chosen in nearest]
-        preferences = steps(topology, [domains for domains in below if domains])
+        preferences = steps(topology, [domains for domains in below if domains]) or constraint.own_preferences
     return Assignment("domain", terms, preferences, _nearest(choice, party))
 
 

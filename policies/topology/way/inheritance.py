@@ -10,7 +10,7 @@ from policies.topology.affinity import PREFERRED, node_affinity, selector_terms
 from policies.topology.constraint import Constraint
 from policies.topology.topology import Level
 from policies.topology.way import podaffinity, replica
-from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
+from policies.topology.way.assignment import NO_PLAN, Plan, named
 from policies.topology.way.scene import Scene
 
 
@@ -22,7 +22,7 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     if scene.row.kind != "Pod" or not is_owned(scene.object) or replica.key(scene) is not None:
         return NO_PLAN
     placed = [c for c in constraints if any(key in _levels(c) for key in _keys(c.template.affinity))]
-    return Plan({c.template.path: Assignment("", c.terms, c.own_preferences) for c in placed})
+    return named("", placed)
 
 
 def _levels(constraint: Constraint) -> tuple[str, ...]:

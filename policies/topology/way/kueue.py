@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from policies.engine.request import is_owned
 from policies.topology.constraint import Constraint
 from policies.topology.scheduling import kueue
-from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
+from policies.topology.way.assignment import NO_PLAN, Assignment, Plan, named
 from policies.topology.way.scene import Scene
 
 
@@ -17,8 +17,7 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     A Pod that a controller made from such a template has the annotation already, and nothing is chosen for it.
     """
     if scene.row.kind == "Pod" and is_owned(scene.object):
-        copied = [constraint for constraint in constraints if kueue.has_own(constraint)]
-        return Plan({c.template.path: Assignment("kueue", c.terms, c.own_preferences) for c in copied})
+        return named("kueue", (constraint for constraint in constraints if kueue.has_own(constraint)))
     if not constraints or not kueue.is_queued(scene.object):
         return NO_PLAN
     flavored = scene.facts.look_up(kueue.FlavorsKey())

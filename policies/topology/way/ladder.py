@@ -7,7 +7,7 @@ from functools import partial
 
 from policies.topology.constraint import Constraint
 from policies.topology.way import domain, inheritance, kueue, notice, peers, replica, workload
-from policies.topology.way.assignment import Assignment, Plan
+from policies.topology.way.assignment import Assignment, Plan, named
 from policies.topology.way.permission import Way, permitted
 from policies.topology.way.podaffinity import APART
 from policies.topology.way.scene import Scene
@@ -25,9 +25,7 @@ def plan(constraints: Sequence[Constraint], scene: Scene) -> Plan:
         if due := [constraint for constraint in left if way in ways[constraint.template.path]]:
             made = made.joined(step(due, scene))
             left = [constraint for constraint in left if constraint.template.path not in made.assignments]
-    made = made.joined(
-        Plan({c.template.path: Assignment("", c.terms, c.own_preferences, is_makeshift=True) for c in left})
-    )
+    made = made.joined(named("", left, is_makeshift=True))
     lines = [line for constraint in constraints for line in _told(constraint, made, is_left=constraint in left)]
     return made.joined(Plan(warnings=tuple(dict.fromkeys(lines))))
 

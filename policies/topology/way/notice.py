@@ -46,9 +46,11 @@ class Told(Struct, frozen=True):
 
     @property
     def size(self) -> str:
-        """The size of the gang: `8 Pods with 64 accelerators`."""
+        """The size of the gang: `8 Pods with 64 GPUs`, or, if it asks for none, `8 Pods with 32 CPUs`."""
         gang = self.party.gang
-        return counted(gang.pods, "Pod") + (f" with {counted(gang.accelerators, 'GPU')}" if gang.accelerators else "")
+        cpus = sum(member.count * dict(member.requests).get("cpu", 0) for member in gang.members) / 1000
+        number, noun = (gang.accelerators, "GPU") if gang.accelerators else (cpus, "CPU")
+        return counted(gang.pods, "Pod") + (f" with {counted(number, noun)}" if number else "")
 
     def called(self, address: Address) -> str:
         """A domain as people write it: `superpod=2,rack=12`."""
@@ -63,9 +65,9 @@ def chosen(told: Told) -> tuple[str, ...]:
         return ()
     best = choice.considered[0] if choice.considered else None
     if choice.outcome == "full" and told.party.gang.required is not None:
-        room = f" has {_room(best)}," if best else " is full,"
-        lacks = f" {counted(choice.pods_missing, 'Pod')} too many;" if choice.pods_missing else ""
-        remedy = f"they wait there; to choose again, delete the {told.kind} and create it again"
+        room = f" has {_room(best)};" if best else " is full;"
+        lacks = _without_place(choice.pods_missing)
+        remedy = f"to choose again, delete the {told.kind} and create it again"
         return (f"{told.asked}: {told.called(choice.required)}{room}{lacks} {remedy}",)
     return (f"{told.asked}: {_sentence(told)}",)
 
@@ -85,12 +87,14 @@ def decision(told: Told) -> tuple[str, ...]:
     return (_sentence(told),)
 
 
-def later(told: Told) -> tuple[str, ...]:
-    """The warning about a gang that is placed when its workload is resumed."""
+def later(told: Told, *, waits: bool) -> tuple[str, ...]:
+    """The warning about a gang that is placed when its workload is resumed. waits: whether it has no room now."""
     if told.is_default:
         return ()
-    if told.choice.outcome == "full":
-        return (f"{told.asked}: no {told.level} has room for {told.size} now, so it stays suspended: resume it later",)
+    if waits:
+        can = "has room for" if told.choice.outcome == "full" else "can hold"
+        now = " now" if told.choice.outcome == "full" else _largest(told.choice)
+        return (f"{told.asked}: no {told.level} {can} {told.size}{now}, so it stays suspended: resume it later",)
     return (f"{told.asked}: the domain is chosen when it is resumed",)
 
 
@@ -154,9 +158,9 @@ def shortened(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: float, noun: str) -> str:
     """A number of things."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{number:.12g} {noun}{'' if number == 1 else 's'}"
 
 
 def _sentence(told: Told) -> str:
@@ -175,6 +179,15 @@ def _sentence(told: Told) -> str:
     return f"{told.size} in {place}{room}{runner_up}"
 
 
+def _without_place(pods: int) -> str:
+    """What becomes of Pods for which there is no room."""
+    if not pods:
+        return " its Pods wait there;"
+    return (
+        f" {counted(pods, 'Pod')} {'has no place yet and waits' if pods == 1 else 'have no place yet and wait'} there;"
+    )
+
+
 def _room(candidate: Candidate) -> str:
     promised = f" ({candidate.promised} of them promised to others)" if candidate.promised else ""
     free = f"{candidate.free} of {candidate.total} GPUs free{promised} and " if candidate.total else ""
@@ -186,5 +199,5 @@ def _largest(choice: Choice) -> str:
     if not choice.considered:
         return ", as no Node is in one"
     best = choice.considered[0]
-    gpus = f" with {counted(best.total, 'GPU')}" if best.total else ""
-    return f", and the best{gpus} holds {counted(best.pods, 'Pod')}"
+    gpus = f", with {counted(best.total, 'GPU')}," if best.total else ""
+    return f", and the best one{gpus} holds {counted(best.pods, 'Pod')}"

@@ -9,11 +9,12 @@ from msgspec import Struct
 from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint
 from policies.topology.gang import demand
+from policies.topology.gang.address import Address, Step
 from policies.topology.gang.demand import Cluster, NoDemand
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.gang.podcount import podcount
 from policies.topology.term import Term
-from policies.topology.topology import Level, Topology
+from policies.topology.topology import Level, Topology, label_value
 from policies.topology.way import replica
 from policies.topology.way.scene import Scene
 
@@ -77,7 +78,20 @@ def _share(constraint: Constraint, pods: int | None, scene: Scene) -> demand.Ass
         topology.position(placement.level) if placement and is_open else None
         for placement, is_open in zip(placements, (constraint.requires_level, constraint.prefers_level), strict=True)
     )
-    return demand.Assignment(member, topology.name, tiers, required, preferred)
+    return demand.Assignment(member, topology.name, tiers, required, preferred, _near(constraint, topology))
+
+
+def _near(constraint: Constraint, topology: Topology) -> Address:
+    """The domains that a preferred placement names."""
+    return tuple(
+        Step(
+            topology.position(domain.level),
+            domain.keys,
+            tuple(label_value(domain.keys[0], value) for value in domain.values),
+        )
+        for domain in (constraint.preferred.domains if constraint.preferred else ())
+        if domain.values
+    )
 
 
 def _asked(share: demand.Assignment) -> tuple[str, Tier | None]:

@@ -17,7 +17,7 @@ from policies.topology.constraint import Constraint
 from policies.topology.term import weights
 from policies.topology.topology import Level, Topology
 from policies.topology.way import replica
-from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
+from policies.topology.way.assignment import NO_PLAN, Assignment, Plan, named
 from policies.topology.way.party import count
 from policies.topology.way.podaffinity import Together
 from policies.topology.way.scene import Scene
@@ -40,7 +40,7 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
         return NO_PLAN  # the Pod affinity of an object that exists is never changed
     counts = [count(constraint, scene) for constraint in constraints]
     if None not in counts and sum(pods or 0 for pods in counts) <= 1:
-        return Plan({c.template.path: Assignment("affinity", c.terms, c.own_preferences) for c in constraints})
+        return named("affinity", constraints)
     selected = selector(scene)
     if selected is None:
         return NO_PLAN
@@ -78,12 +78,12 @@ def _assignment(constraint: Constraint, selected: JsonObject, nodes: Sequence[No
 
 def _keys(level: Level, topology: Topology, nodes: Sequence[Node]) -> list[str]:
     """The key of a level, then those of the levels above without which its values are not unique on these Nodes."""
-    inside = [(node.labels, value) for node in nodes if (value := _value(level, node.labels)) is not None]
+    inside = [(node.labels, value) for node in nodes if (value := level.value(node.labels)) is not None]
     keys = [_key(level, [labels for labels, _ in inside])]
     for above in reversed(topology.above(level)):
         holders: dict[str, set[str | None]] = {}
         for labels, value in inside:
-            holders.setdefault(value, set()).add(_value(above, labels))
+            holders.setdefault(value, set()).add(above.value(labels))
         is_carried = not any(None in values for values in holders.values())
         if is_carried and any(len(values) > 1 for values in holders.values()):
             keys.append(_key(above, [labels for labels, _ in inside]))
@@ -93,7 +93,3 @@ def _keys(level: Level, topology: Topology, nodes: Sequence[Node]) -> list[str]:
 def _key(level: Level, labels: Sequence[Mapping[str, str]]) -> str:
     """The key of a level that most Nodes carry, the newest of equals: Pod affinity knows one key only."""
     return max(level.keys, key=lambda key: sum(key in carried for carried in labels))
-
-
-def _value(level: Level, labels: Mapping[str, str]) -> str | None:
-    return next((labels[key] for key in level.keys if key in labels), None)

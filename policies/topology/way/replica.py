@@ -13,7 +13,7 @@ from policies.engine.request import mapping
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
 from policies.topology.gang.gang import GangKey
-from policies.topology.gang.membership import LEADER_WORKER_SET, membership
+from policies.topology.gang.membership import LEADER_WORKER_SET, WORKER, membership
 from policies.topology.way.assignment import NO_PLAN, Assignment, Plan
 from policies.topology.way.scene import Scene
 
@@ -43,6 +43,12 @@ def key(scene: Scene) -> GangKey | None:
         return None
     belongs = membership(scene.object, scene.request.namespace)
     return belongs.key if belongs is not None and belongs.key.part else None
+
+
+def follows(scene: Scene) -> bool:
+    """Whether a Pod is a worker, which belongs where the others of its replica are."""
+    belongs = membership(scene.object, scene.request.namespace) if key(scene) is not None else None
+    return belongs is not None and belongs.role == WORKER
 
 
 def size(scene: Scene) -> int:

@@ -9,7 +9,7 @@ from policies.topology.constraint import Constraint
 from policies.topology.scheduling import workload as scheduling
 from policies.topology.scheduling.support import SupportKey
 from policies.topology.scheduling.workload import FIELD, Offer
-from policies.topology.way.assignment import NO_PLAN, Assignment, Edit, Plan
+from policies.topology.way.assignment import NO_PLAN, Assignment, Edit, Plan, named
 from policies.topology.way.scene import Scene
 
 
@@ -19,7 +19,7 @@ def assign(constraints: Sequence[Constraint], scene: Scene) -> Plan:
     A Pod that belongs to a PodGroup already is placed with that.
     """
     if scene.row.kind == "Pod" and mapping(scene.object, "spec").get("schedulingGroup") is not None:
-        return Plan({c.template.path: Assignment("workload", c.terms, c.own_preferences) for c in constraints})
+        return named("workload", constraints)
     if not scene.options.schedules or scene.request.operation != "CREATE":
         return NO_PLAN  # the field can never be set later
     support, nodes, kind = scene.facts.look_up(SupportKey()), scene.facts.nodes(), scene.request.kind.group_kind

@@ -327,6 +327,21 @@ def test_what_comes_of_each_template() -> None:
     ]
 
 
+def test_keys_that_look_like_the_annotations() -> None:
+    """A misspelt annotation and a label are warned of where they are new, on the object and on its template."""
+    labels, misspelt = {f"{_TOPOLOGY}-preferred-placement": "rack"}, {f"{_TOPOLOGY}.required": "rack"}
+    old = resource("apps/v1", "Deployment", at("spec.template.spec", pod_spec()))
+    new = merged(old, {"metadata": {"annotations": misspelt}}, at("spec.template.metadata.labels", labels))
+    lines = [
+        f'annotation "{_TOPOLOGY}.required" places nothing: write the annotation {_TOPOLOGY}-required-placement',
+        f'label "{_TOPOLOGY}-preferred-placement" places nothing: write the annotation {_TOPOLOGY}-preferred-placement',
+    ]
+
+    assert [violation.warning for violation in _RULE.validate(request(new), FACTS)] == lines
+    assert [violation.warning for violation in _RULE.validate(request(new, old=old), FACTS)] == lines
+    assert list(_RULE.validate(request(new, old=new), FACTS)) == []
+
+
 def test_a_missing_translation() -> None:
     """A required placement that is not in a new object is warned of, or refused where that is configured."""
     obj = _object("v1 Pod", _zone("z"))

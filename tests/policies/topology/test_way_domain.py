@@ -16,7 +16,7 @@ from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.choice.choice import Outcome
 from policies.topology.constraint import Options
-from policies.topology.gang.address import Step
+from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import GangKey
 from policies.topology.rule import TopologyPlacement
 
@@ -65,6 +65,10 @@ def _affinity(obj: Json) -> Any:
 def _in(**labels: str) -> list[Json]:
     keys = {"rack": _RACK, **{name: f"{_BACKEND}/{name}" for name in ("fabric", "superpod", "leafgroup")}}
     return [{"key": keys[name], "operator": "In", "values": [value]} for name, value in labels.items()]
+
+
+def _preferences(obj: Json) -> Any:
+    return _affinity(obj)["nodeAffinity"].get("preferredDuringSchedulingIgnoredDuringExecution", [])
 
 
 def _required(*expressions: Json) -> Json:
@@ -124,6 +128,26 @@ def test_domains_that_the_user_names_narrow_the_choice(placement: str, ancestors
     assert all(any(requirement.operator == "In" for requirement in term) for term in member.terms)
 
 
+@pytest.mark.parametrize(
+    ("required", "preferred", "near"),
+    [
+        ("", "superpod=3,rack", (Step(3, (f"{_BACKEND}/superpod", "ib.coreweave.cloud/superpod"), ("3",)),)),
+        ("superpod", "rack in (12,13)", (Step(5, (_RACK,), ("12", "13")),)),
+        ("superpod", "rack", ()),
+    ],
+)
+def test_domains_that_are_preferred_by_name_lead_the_choice(required: str, preferred: str, near: Address) -> None:
+    """They are part of the question; those that narrow a bare level stay a preference where nothing can be chosen."""
+    chooser, obj = Chooser("12"), _job(_asked(required, preferred))
+
+    changed = _changed(obj, chooser.facts)
+
+    (gang,) = chooser.asked[0].gangs
+    assert (gang.near, "12" in json.dumps(_affinity(changed))) == (near, True)
+    assert '"Exists"' not in json.dumps(_affinity(changed))
+    assert [step["weight"] for step in _preferences(_changed(obj, FACTS))] == [100 for step in near for _ in step.keys]
+
+
 def test_a_named_level_is_the_users_own_choice() -> None:
     """Nothing is chosen where the level itself is named."""
     chooser = Chooser()
@@ -170,6 +194,31 @@ def test_a_manifest_that_is_put_again_keeps_its_domain() -> None:
     live = _changed(manifest, Chooser("12").facts)
 
     assert _changed(manifest, Chooser("7").facts, live) == live
+
+
+def _own_terms(obj: Json) -> Json:
+    obj["spec"]["template"]["spec"]["affinity"] = deepcopy(_required(*_in(leafgroup="1")))
+    return obj
+
+
+@pytest.mark.parametrize("asked", [("rack", ""), ("superpod", "rack"), ("", "rack"), ("superpod", "rack=12")], ids=str)
+@pytest.mark.parametrize("suspend", [{}, {"suspend": True}], ids=["going", "suspended"])
+@pytest.mark.parametrize("make", [_job, _set], ids=["job", "set"])
+@pytest.mark.parametrize("own", [dict, _own_terms], ids=["plain", "own-terms"])
+def test_a_manifest_that_is_applied_again(make: Any, own: Any, asked: tuple[str, str], suspend: Json) -> None:
+    """Whichever way it arrives nothing changes, nothing is told, and nobody is asked, though the choice differs now."""
+    manifest = own(make(_asked(*asked), **suspend))
+    live = _changed(manifest, Chooser("12", _ABOVE).facts)
+    forced = deepcopy(live)  # server-side, with conflicts forced: the affinity is the manifest's, the record stays
+    forced["spec"]["template"]["spec"] = deepcopy(manifest["spec"]["template"]["spec"])
+    chooser = Chooser("7")
+
+    for arrived in (live, manifest, forced):
+        mutation = _mutation(arrived, chooser.facts, live)
+        assert patch.apply(deepcopy(arrived), mutation.operations) == live
+        assert mutation.warnings == ()
+        assert list(_RULE.validate(request(live, old=live), chooser.facts)) == []
+    assert chooser.asked == []
 
 
 def test_another_demand_is_another_choice() -> None:
@@ -258,10 +307,20 @@ def test_a_full_domain_is_pinned() -> None:
     assert _affinity(patch.apply(_job(_asked("rack")), mutation.operations)) == _required(*_in(rack="12"))
     assert mutation.warnings == (
         (
-            'required "rack": rack=12 has 64 of 72 GPUs free and room for 8 Pods, 2 Pods too many; '
-            "they wait there; to choose again, delete the Job and create it again"
+            'required "rack": rack=12 has 64 of 72 GPUs free and room for 8 Pods; '
+            "2 Pods have no place yet and wait there; to choose again, delete the Job and create it again"
         ),
     )
+
+
+def test_a_gang_without_gpus() -> None:
+    """It is told of in CPUs, and nobody speaks of GPUs."""
+    job = _job(_asked("rack"))
+    job["spec"]["template"]["spec"] = pod_spec({"cpu": "1500m"})
+
+    (warning,) = _mutation(job, Chooser("12").facts).warnings
+
+    assert warning == 'required "rack": 8 Pods with 12 CPUs in rack=12'
 
 
 def test_a_job_waits_for_room() -> None:
@@ -276,6 +335,39 @@ def test_a_job_waits_for_room() -> None:
     assert _affinity(_changed(_set(_asked("rack")), chooser.facts, rule=rule)) == _required(*_in(rack="12"))
 
 
+def test_a_job_that_is_resumed_too_early() -> None:
+    """It stays suspended and is told why, however often it is tried, until there is room; then it is placed."""
+    rule, chooser = _rule(full="wait"), Chooser("12", outcome="full")
+    waiting = _changed(_job(_asked("rack")), chooser.facts, rule=rule)
+    resumed = merged(waiting, {"spec": {"suspend": False}})
+    told = {}
+    for outcome in ("full", "never", "fits"):
+        chooser.outcome = outcome
+        mutation = _mutation(resumed, chooser.facts, waiting, rule)
+        told[patch.apply(deepcopy(resumed), mutation.operations)["spec"]["suspend"], outcome] = mutation.warnings[0]
+
+    assert told == {
+        (True, "full"): (
+            'required "rack": no rack has room for 8 Pods with 64 GPUs now, so it stays suspended: resume it later'
+        ),
+        (True, "never"): (
+            'required "rack": no rack can hold 8 Pods with 64 GPUs, and the best one, with 72 GPUs, holds 8 Pods, '
+            "so it stays suspended: resume it later"
+        ),
+        (False, "fits"): 'required "rack": 8 Pods with 64 GPUs in rack=12 (64 of 72 GPUs free)',
+    }
+    assert _mutation(waiting, chooser.facts, waiting, rule) == Mutation()
+
+
+def test_a_job_that_its_author_suspends_waits_for_its_author() -> None:
+    """Nobody says that there is no room before it is resumed, unless it would be kept suspended for that."""
+    suspended = _job(_asked("rack"), suspend=True)
+
+    mutation = _mutation(suspended, Chooser("12", outcome="full").facts)
+
+    assert mutation.warnings == ('required "rack": the domain is chosen when it is resumed',)
+
+
 @pytest.mark.parametrize(
     ("options", "outcome", "summary", "problem"),
     [
@@ -285,7 +377,7 @@ def test_a_job_waits_for_room() -> None:
         ),
         (
             {"autoscaling": "off"}, "never", "The Job can never be placed.",
-            "no rack can hold 8 Pods with 64 GPUs, and the best with 72 GPUs holds 8 Pods.",
+            "no rack can hold 8 Pods with 64 GPUs, and the best one, with 72 GPUs, holds 8 Pods.",
         ),
     ],
 )  # fmt: skip

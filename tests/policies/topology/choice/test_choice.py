@@ -161,6 +161,23 @@ def test_required_and_preferred() -> None:
     )
 
 
+def test_near_a_named_domain() -> None:
+    """A gang goes into the domain that it prefers by name, or into the required one around it, or where it is free."""
+    machines = racks("f11", "f12", "f21", "f22", used=["f111", "f121"])
+    inside = replace(gang(4, preferred=RACK_LEVEL), near=address(superpod="2"))
+    fits, around, elsewhere = (
+        replace(gang(pods, required=POD), near=address(rack="2", superpod="2")) for pods in (4, 6, 5)
+    )
+    full = (*racks("f11", "f12"), *racks("f21", "f22", used=["f211", "f212", "f221", "f222"]))
+
+    assert choice(machines, inside).preferred[0] == address(fabric="f", superpod="2", rack="1")
+    assert choice(machines, replace(gang(3, preferred=RACK_LEVEL), near=address(superpod="2"))).level == "rack"
+    assert choice(machines, fits).required == address(fabric="f", superpod="2")
+    assert choice(machines, around).required == address(fabric="f", superpod="2")
+    assert choice(full, elsewhere).required == address(fabric="f", superpod="1")
+    assert choice(machines, replace(around, near=())).required == address(fabric="f", superpod="1")
+
+
 def test_full() -> None:
     """A gang that fits once running work ends gets the rack with the most room now, and what is missing is told."""
     machines = racks("f11", "f12", used=["f111", "f112", "f121"])

@@ -50,6 +50,16 @@ def test_a_new_job() -> None:
     assert ledger(job()).promises(START) == [expected]
 
 
+@pytest.mark.parametrize(("bound", "left"), [(0, 0), (1, 3)])
+def test_a_gang_that_has_a_part_keeps_its_promise(bound: int, left: int) -> None:
+    """A promise ends in time, but not that of a gang of which some Pods hold their Nodes and others wait for theirs."""
+    made = ledger(job())
+    for number in range(4):
+        made.put_pod(pod(f"a-{number}", node="n" if number < bound else ""))
+
+    assert sum(member.count for promise in made.promises(START + 1e6) for member in promise.members) == left
+
+
 def test_bound_pods_are_not_promised() -> None:
     """What is bound is no longer promised, and with the last Pod the promise is gone."""
     made = ledger(job())

@@ -210,10 +210,9 @@ async def test_gangs_are_placed_by_the_cluster(server: FakeApi) -> None:
     again = await _run("place", "-f", "earlier.json", "-o", "json")
 
     told = [json.loads(result.stdout)[0] for result in (first, again)]
-    domain = {"backend.coreweave.cloud/fabric": "f1", "backend.coreweave.cloud/superpod": "1"}
     assert [(one["outcome"], one["domain"], one.get("missing")) for one in told] == [
-        ("full", domain, 8),
-        ("fits", domain, None),
+        ("full", {"ib.coreweave.cloud/fabric": "f1", "ib.coreweave.cloud/superpod": "2"}, 8),
+        ("fits", {"backend.coreweave.cloud/fabric": "f1", "backend.coreweave.cloud/superpod": "1"}, None),
     ]
     assert [result.stderr for result in (first, again)] == ["", ""]
     assert server.lists("/apis/batch/v1/jobs") == [{"limit": "100"}] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -84,8 +85,10 @@ def ledger(*objects: dict[str, Any]) -> Ledger:
 
 def counts(made: Ledger, after: float = 1) -> dict[str, int]:
     """The Pods that are promised some seconds after START by the paths of their templates."""
-    promises = made.promises(START + after)
-    return {demand.path: demand.count for promise in promises for demand in promise.members}
+    sums: Counter[str] = Counter()
+    for promise in made.promises(START + after):
+        sums.update({demand.path: demand.count for demand in promise.members})
+    return dict(sums)
 
 
 def replicas(size: int, *, leads: bool) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import asyncio
 import struct
 from typing import Final
 
-LONGEST: Final = 4 * 1024 * 1024
-"""A gang has a member for each template of an object, which the API server limits to 3 MiB."""
+LONGEST: Final = 512 * 1024
+"""Far more than a question takes; what is waiting stays within some hundred MiB."""
 
 _LENGTH = struct.Struct("!I")
 

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from policies.topology.choice.choice import Choice, ChoiceKey
+from webhook.heavy.turns import NoTurnError, Turns
 from webhook.workers.frame import FrameError, framed, receive
 
 SOCKET: Final = "inventory"
@@ -24,8 +25,14 @@ LONGEST: Final = 1.0
 SHARE: Final = 0.5
 """Of a review's time. The rest is for its rules, which run again with the answer."""
 
-AT_ONCE: Final = 64
-"""Connections that are answered. They take turns on one processor."""
+AT_ONCE: Final = 1024
+"""Connections that are heard; those beyond get no answer. Few of them wait for a turn at a time."""
+
+WAITING: Final = 512
+WAITING_OF_ONE: Final = 64
+"""Questions that wait, of all namespaces and of one: as many as are answered in time."""
+
+BUSY: Final = "too many workloads ask for domains at once, and others came first"
 
 Answer = Callable[[ChoiceKey], tuple[Choice, ...]]
 
@@ -69,11 +76,16 @@ class Asker:
 
 
 class _Desk:
-    """Answers at a socket, each connection once."""
+    """Answers at a socket, each connection once.
+
+    Namespaces take turns, so that the questions of one do not make those of others late: a late answer is none, and
+    then nobody keeps the gang together but the scheduler, Pod by Pod.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._open = 0
+        self._turns = Turns(WAITING, WAITING_OF_ONE)
         self._log = structlog.get_logger()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,15 +102,26 @@ class _Desk:
             writer.close()
 
     async def _reply(self, question: Question, writer: asyncio.StreamWriter) -> None:
-        if time.monotonic() < question.until:  # an answer that nobody hears would promise room in vain
-            writer.write(framed(_ENCODER.encode(self._answer(question.key))))
-            await writer.drain()
+        namespace = question.key.gangs[0].key.namespace
+        deadline = asyncio.get_running_loop().time() + question.until - time.monotonic()
+        try:
+            async with self._turns.turn(namespace, deadline):
+                await asyncio.sleep(0)  # whoever else has asked by now is in the queue then
+                choices = self._heard(question)
+        except NoTurnError:
+            choices = question.key.failure(BUSY)
+        writer.write(framed(_ENCODER.encode(choices)))
+        await writer.drain()
+
+    def _heard(self, question: Question) -> tuple[Choice, ...]:
+        """The answer, if somebody still waits for it. Otherwise it would promise room in vain."""
+        return self._answer(question.key) if time.monotonic() < question.until else question.key.failure(BUSY)
 
 
 @asynccontextmanager
 async def answering(path: Path, answer: Answer) -> AsyncIterator[None]:
     """Answer questions at a path, in a directory that nobody else may enter, during the block. Raises OSError."""
-    server = await asyncio.start_unix_server(_Desk(answer).serve, path)
+    server = await asyncio.start_unix_server(_Desk(answer).serve, path, backlog=AT_ONCE)
     try:
         yield
     finally:

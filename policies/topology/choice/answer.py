@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import mul
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from policies.topology.choice.question import Question
 from policies.topology.choice.stock import Integers
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import PODS, Amounts
+
+_MOST = 2**62
 
 
 def fitting(question: Question, domains: Domains, holding: Sequence[int], *, preempts: bool) -> Choice:
@@ -40,7 +43,7 @@ def full(question: Question, now: Domains, groups: Sequence[int]) -> Choice:
         preferred=preferred(question, question.whole, now.level, groups[0]),
         level=_name(question, now.level),
         missing=first[0].missing,
-        accelerators_missing=_accelerators(question, now, groups[0]),
+        accelerators_missing=_accelerators(now, groups[0]),
         pods_missing=question.pods - first[0].pods,
         considered=first,
         domains=_count(question, now.level),
@@ -55,7 +58,7 @@ def never(question: Question, whole: Domains, groups: Sequence[int]) -> Choice:
     return Choice(
         "never",
         missing=considered[0].missing,
-        accelerators_missing=_accelerators(question, whole, groups[0]),
+        accelerators_missing=_accelerators(whole, groups[0]),
         pods_missing=question.pods - considered[0].pods,
         considered=considered,
         domains=_count(question, whole.level),
@@ -103,14 +106,21 @@ def _candidates(question: Question, domains: Domains, groups: Sequence[int], fit
 
 def _missing(room: Room, pods: Integers) -> Amounts:
     """What the Pods without a place ask for."""
-    amounts = (room.counts - pods) @ room.requests
-    pairs = zip(room.resources, amounts.tolist(), strict=True)
-    return tuple((name, amount) for name, amount in pairs if amount and name != PODS)
+    left = (room.counts - pods).tolist()
+    sums = (_sum(left, column) for column in room.requests.T.tolist())
+    return tuple((name, amount) for name, amount in zip(room.resources, sums, strict=True) if amount and name != PODS)
 
 
-def _accelerators(question: Question, domains: Domains, group: int) -> int:
+def _accelerators(domains: Domains, group: int) -> int:
     pods = domains.most([group])[:, 0]
-    return int((domains.room.counts - pods) @ question.accelerators(domains.room))
+    left = (domains.room.counts - pods).tolist()
+    return _sum(left, [member.accelerators for member in domains.room.members])
+
+
+def _sum(pods: list[int], requests: list[int]) -> int:
+    """What Pods ask for together, as far as a message can tell it. By members; nothing has bounded these numbers."""
+    asked: int = sum(map(mul, pods, requests))
+    return min(asked, _MOST)
 
 
 def _name(question: Question, level: int) -> str:

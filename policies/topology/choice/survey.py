@@ -16,6 +16,7 @@ from policies.topology.choice.stock import Stock
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
 from policies.topology.gang.promise import Promise
+from policies.topology.gang.size import excess
 
 
 def choose(
@@ -44,6 +45,9 @@ class Survey:
         has; it stays if there still are Nodes in it, and the choice tells how the gang fits there. Gangs that are not
         inside each other leave each other's Pods their room.
         """
+        if reason := excess(member for gang in gangs for member in gang.members):
+            key = gangs[0].key
+            return tuple(Choice("unknown", f"{key.kind} {key.name!r} has {reason}") for _ in gangs)
         addresses = (*kept, *[()] * len(gangs))
         pairs = zip(gangs, addresses, strict=False)
         placed: list[tuple[Gang, Choice]] = []

@@ -19,6 +19,7 @@ from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.lifetime import Life, Sign, conditions, life, seconds
 from policies.topology.gang.membership import LEADER, LEADER_WORKER_SET, Membership, identity, role
 from policies.topology.gang.podcount import completions, podcount, successes
+from policies.topology.gang.size import excess
 
 POD = ("", "Pod")
 # They have no Pods of their own: what is made from them has, later, and may be any number.
@@ -78,12 +79,16 @@ def counts(obj: JsonObject) -> bool:
 
 
 def account(obj: JsonObject, key: GangKey, row: Workload, cluster: Cluster) -> Account | None:
-    """What a workload is promised by its record, or could be by its leaders'; None if nothing."""
+    """What a workload is promised by its record, or could be by its leaders'; None if nothing.
+
+    A workload that is too large for a choice has forged its record: its promise would cost each choice as much.
+    """
     alive = None if row.group_kind in _PATTERNS else life(obj)
     if alive is None:
         return None
     shares = tuple(_shares(obj, key, row, cluster))
-    return Account(alive, shares) if shares else None
+    is_small = not excess(share.member for share in shares)
+    return Account(alive, shares) if shares and is_small else None
 
 
 def seat(pod: JsonObject, belongs: Membership, cluster: Cluster, *, matters: bool) -> Seat | None:
@@ -141,7 +146,7 @@ def _role(kind: tuple[str, str], name: str, template: JsonObject, entry: RecordE
 def _own(pod: JsonObject, key: GangKey, cluster: Cluster) -> tuple[Address, Member] | None:
     address = _address(pod, _record(pod).get(""))
     demand = member(pod, "", 1, cluster, namespace=key.namespace) if address else None
-    return (address, demand) if isinstance(demand, Member) else None
+    return (address, demand) if isinstance(demand, Member) and not excess((demand,)) else None
 
 
 def _record(obj: JsonObject) -> Record:

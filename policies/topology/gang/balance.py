@@ -11,20 +11,24 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from policies.topology.gang.account import Account, Seat, Share
+from policies.topology.gang.account import Account, Seat, Share, State
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import GangKey, Member
-from policies.topology.gang.lifetime import Life, end
+from policies.topology.gang.lifetime import UNBORN, Life, end
 from policies.topology.gang.membership import LEADER, WORKER
 from policies.topology.gang.promise import Promise
 
 Places = dict[Address, list[Member]]
 
+_BOUND: frozenset[State] = frozenset({"bound"})
+_BORN: frozenset[State] = frozenset({"bound", "unbound"})
+
 
 def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: float) -> Iterator[Promise]:
-    """The promises to a gang, one for each domain. account: of its workload, None if that is promised nothing.
+    """The promises to a gang, by domain: to Pods that wait for a Node, and to those that do not exist yet.
 
-    seats: its Pods. span: seconds for which a promise holds after the last sign of Pods.
+    account: of its workload, None if that is promised nothing. seats: its Pods. span: seconds for which a promise holds
+    after the last sign of Pods.
     """
     shares = _shares(key, account, seats)
     roles = {share.role for share in shares}
@@ -33,11 +37,16 @@ def balance(key: GangKey, account: Account | None, seats: Sequence[Seat], span: 
     life = account.life if account is not None and shares else Life(0.0)
     if key.part:
         life = replace(life, start=0.0)  # a replica begins with its leader
-    until = end(life, (seat.sign for seat in seats if seat.state != "done"), span)
+    signs = [seat.sign for seat in seats if seat.state != "done"]
+    until, soon = end(life, signs, span), end(life, signs, min(span, UNBORN))
     if {"bound", "unbound"} <= {seat.state for seat in seats}:
         # It holds a part of its room until it gets the rest. Who did not count it might wait for the same rest.
         until = math.inf
-    yield from _promises(key, _left(shares, seats), until)
+    left, unborn = _left(shares, seats, _BOUND), _left(shares, seats, _BORN)
+    if soon < until and not (life.ordered and signs):  # else the others come when the first ones are ready
+        yield from _promises(key, _places(shares, unborn), soon)
+        left = [all_ - later for all_, later in zip(left, unborn, strict=True)]
+    yield from _promises(key, _places(shares, left), until)
     alone = [seat for seat in seats if seat.state == "unbound" and seat.role not in roles and "" not in roles]
     yield from _promises(key, _own(alone), end(Life(0.0), (seat.sign for seat in alone), span))
 
@@ -64,26 +73,34 @@ def _shares(key: GangKey, account: Account | None, seats: Iterable[Seat]) -> tup
     return tuple(replace(share, address=address) for share in account.shares) if address else ()
 
 
-def _left(shares: Iterable[Share], seats: Iterable[Seat]) -> Places:
-    """By domain, the members with the Pods that are not bound yet.
+def _places(shares: Iterable[Share], counts: Iterable[int]) -> Places:
+    """By domain, the members of the shares with so many Pods of each."""
+    places: Places = {}
+    for share, count in zip(shares, counts, strict=True):
+        if count:
+            places.setdefault(share.address, []).append(replace(share.member, count=count))
+    return places
+
+
+def _left(shares: Iterable[Share], seats: Iterable[Seat], states: frozenset[State]) -> list[int]:
+    """By share, its Pods without those in some states.
 
     A Pod takes from the first share of its role that has room. Where one of the two roles is not known, any will do.
     """
-    bound = Counter(seat.role for seat in seats if seat.state == "bound")
+    there = Counter(seat.role for seat in seats if seat.state in states)
     done = Counter(seat.role for seat in seats if seat.state == "done")
-    places: Places = {}
+    left = []
     for share in shares:
         due = share.member.count
         if share.total is not None:
             due = max(0, min(due, share.total - max(done[share.role], share.done)))
         taken = 0
-        for role in (share.role, "") if share.role else tuple(bound):
-            part = min(due - taken, bound[role])
-            bound[role] -= part
+        for role in (share.role, "") if share.role else tuple(there):
+            part = min(due - taken, there[role])
+            there[role] -= part
             taken += part
-        if due > taken:
-            places.setdefault(share.address, []).append(replace(share.member, count=due - taken))
-    return places
+        left.append(due - taken)
+    return left
 
 
 def _own(seats: Iterable[Seat]) -> Places:

@@ -7,7 +7,9 @@ the template, and until its Pods are bound or their time is over (`lifetime`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -20,9 +22,12 @@ from policies.topology.gang.address import Address
 from policies.topology.gang.balance import balance, beside, home
 from policies.topology.gang.demand import Cluster
 from policies.topology.gang.gang import Gang, GangKey
-from policies.topology.gang.lifetime import SPAN
+from policies.topology.gang.lifetime import LONGEST, SPAN
 from policies.topology.gang.membership import LEADER, identity, membership, owner
 from policies.topology.gang.promise import Promise
+
+MOST_OF_ONE = 200
+"""The promises of one namespace that count, since each choice looks at all of them. A promise has one domain."""
 
 
 class _Table(Struct):
@@ -104,7 +109,10 @@ class Ledger:
             self._leave(name, table)
 
     def promises(self, now: float) -> Sequence[Promise]:
-        """What is promised and not taken yet, sorted by workload. now: seconds since the epoch."""
+        """What is promised and not taken yet, sorted by workload. now: seconds since the epoch.
+
+        A promise that would hold for longer than any can is left out: its status is forged, or the clock was set back.
+        """
         if self._changed:
             for key in self._changed:
                 self._open.pop(key, None)
@@ -112,7 +120,15 @@ class Ledger:
                     self._open[key] = made
             self._changed.clear()
             self._sorted = tuple(promise for key in sorted(self._open) for promise in self._open[key])
-        return [promise for promise in self._sorted if promise.until > now]
+        return [*self._bounded(promise for promise in self._sorted if _holds(promise.until - now))]
+
+    def _bounded(self, promises: Iterable[Promise]) -> Iterator[Promise]:
+        """The promises without the first to end of a namespace that has too many."""
+        for _, group in groupby(promises, key=lambda promise: promise.key.namespace):
+            own = list(group)
+            if len(own) > MOST_OF_ONE:
+                own = sorted(sorted(own, key=lambda promise: -promise.until)[:MOST_OF_ONE], key=lambda one: one.key)
+            yield from own
 
     def whole(self, gang: Gang) -> Gang:
         """The gang of a LeaderWorkerSet's replica with its other Pods as their templates have them.
@@ -219,6 +235,11 @@ def _enter(entries: dict[GangKey, Any], key: GangKey, value: Any) -> None:
         entries.pop(key, None)
     else:
         entries[key] = value
+
+
+def _holds(seconds: float) -> bool:
+    """Whether a promise holds that is to end after so many seconds, or never."""
+    return 0 < seconds <= LONGEST or seconds == math.inf
 
 
 def _name(pod: JsonObject) -> str:

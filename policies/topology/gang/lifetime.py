@@ -2,9 +2,9 @@
 
 A promise is kept while Pods of its gang may be on their way, and not for ever: Pods that cannot start would hold a
 domain back from everybody else. So it ends some time after the last sign that Pods are coming: the creation of the
-workload, its resume, or the creation of its latest Pod. Pods that are replaced are promised their room in the same way.
-Only a gang of which some Pods have their Nodes already keeps its promise until the others have theirs: these Pods can
-start, and go on with the others alone.
+workload, its resume, or the creation of its latest Pod; much sooner for Pods that nobody has created. Pods that are
+replaced are promised their room in the same way. Only a gang of which some Pods have their Nodes already keeps its
+promise to those that wait: these Pods can start, and go on with the others alone.
 
 Where each Pod waits until the one before it is ready (a StatefulSet, the workers of a LeaderWorkerSet that wait for
 their leader), that one's start is such a sign for as long as it takes, within reason, and so is the moment when it is
@@ -25,8 +25,15 @@ SPAN = 600.0
 """Seconds for which a promise holds after the last sign. Controllers create Pods, and schedulers bind them, within
 seconds; the rest is for images of init containers, quotas and slow webhooks."""
 
+UNBORN = 60.0
+"""The same for Pods that do not exist. A controller that may create Pods does so within seconds; one that a quota stops
+never does, and its workload would hold back room that it can never take."""
+
 SLOWEST_START = 3600.0
 """Seconds that a Pod may take to become ready while others wait for it: large models load for half an hour."""
+
+LONGEST = SLOWEST_START + SPAN
+"""Seconds for which a promise may still hold; the clock of the API server may be ahead by SPAN."""
 
 _FINAL = frozenset({"Complete", "Completed", "Succeeded", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 _PHASES = frozenset({"Completed", "Terminated", "Aborted", "Failed", "Complete", "SUCCEEDED", "FAILED", "STOPPED"})

@@ -184,6 +184,7 @@ class Inventory:
                 self._columns.add(resource, row, -amount)
             for resource, amount in amounts:
                 self._columns.add(resource, row, amount)
+                self._usage.count(resource)
         self._allocatable[name] = amounts
 
     def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:

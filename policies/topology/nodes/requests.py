@@ -16,8 +16,8 @@ from policies.topology.nodes.manifest import Container, ContainerStatus, PodMani
 CPU = "cpu"
 _HUGE_PAGES = "hugepages-"
 _OF_KUBERNETES = frozenset({CPU, "memory", "ephemeral-storage", PODS})
-# Amounts above this cannot be meant. It leaves room for sums of 64 bits.
-_MOST = 2**60
+# Amounts above this, 256 TiB, cannot be meant. So the sum of all Pods on a Node stays within 64 bits.
+_MOST = 2**48
 
 Thousandths = dict[str, int]
 

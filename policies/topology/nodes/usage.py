@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -38,13 +38,18 @@ class _Group(Struct, frozen=True, gc=False):
 
 
 class Usage:
-    """The shares of Pods."""
+    """The shares of Pods.
+
+    Only resources are counted that a Node has: a Pod that names its Node itself may ask for thousands of made-up ones,
+    and each takes a column.
+    """
 
     def __init__(self) -> None:
         self.shares: dict[PodKey, Share] = {}
         self._groups: dict[GangKey, _Group] = {}
         self._used: Table[str] = Table()
         self._by_priority: Table[tuple[int, str]] = Table()
+        self._counted = {PODS}
         self._same: dict[Amounts, Amounts] = {}
 
     def put(self, key: PodKey, share: Share) -> int | None:
@@ -80,6 +85,8 @@ class Usage:
     def used(self, resource: str, size: int, priority: int | None = None, without: GangKey | None = None) -> Integers:
         """What Pods take of a resource, of so many rows; see `Stock.free` for which Pods count."""
         used = self._used.column(resource, size)
+        if resource not in self._counted:
+            return used
         if priority is not None:
             for other, name in self._by_priority:
                 if name == resource and other < priority:
@@ -94,11 +101,21 @@ class Usage:
         group = self._groups.get(gang)
         return _NO_SHARES if group is None else group.shares
 
+    def count(self, resource: str) -> None:
+        """Count a resource from now on, as there is a Node that has it."""
+        if resource not in self._counted:
+            self._counted.add(resource)
+            for share in self.shares.values():
+                self._add(share, [pair for pair in share.requests if pair[0] == resource], 1)
+
     def is_empty(self, row: int) -> bool:
         """Whether no Pod is counted in a row."""
         return self._used.entry(PODS, row) == 0
 
     def _count(self, share: Share, sign: int) -> None:
-        for resource, amount in share.requests:
+        self._add(share, [pair for pair in share.requests if pair[0] in self._counted], sign)
+
+    def _add(self, share: Share, amounts: Iterable[tuple[str, int]], sign: int) -> None:
+        for resource, amount in amounts:
             self._used.add(resource, share.row, sign * amount)
             self._by_priority.add((share.priority, resource), share.row, sign * amount)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from support.rackgangs import fitting, gang, question
+from support.rackgangs import fitting, gang, job, question
 
 from policies.topology.choice.choice import Choice, ChoiceKey
 from webhook.workers import question as module
 from webhook.workers.frame import LONGEST, FrameError, framed, receive
-from webhook.workers.question import Asker, answering
+from webhook.workers.question import WAITING_OF_ONE, Asker, answering
 
 SECONDS = 60.0
 
@@ -122,10 +122,23 @@ async def test_nobody_hears_a_late_answer(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_unix_connection(path)
         late = module.Question(question(), time.monotonic())
         writer.write(framed(module._ENCODER.encode(late)))
-        assert await reader.read() == b""
+        assert module._CHOICES.decode(await receive(reader)) == (Choice("unknown", module.BUSY),)
         writer.close()
 
     assert counter.asked == []
+
+
+async def test_a_crowd_in_one_namespace(tmp_path: Path) -> None:
+    """However many questions a namespace asks at once, another one's is answered next; those beyond a bound fail."""
+    path, counter = tmp_path / "socket", _Counter()
+    crowd = [question(gang(job(f"job-{number}", "crowd"))) for number in range(2 * WAITING_OF_ONE)]
+    other = question(gang(job("train", "other")))
+    async with answering(path, counter):
+        *answers, last = await asyncio.gather(*(Asker(path).read(key, SECONDS) for key in (*crowd, other)))
+
+    assert last == (fitting(),)
+    assert counter.asked.index(other) <= 2
+    assert {choices[0].reason for choices in answers} == {"", module.BUSY}
 
 
 def test_a_body_that_is_too_long() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -17,7 +18,8 @@ Between the answer and the watch's event come the other webhooks and the write t
 """
 
 MOST = 1000
-"""The workloads that are remembered. Beyond, the oldest are forgotten, as if the watch had shown them."""
+"""The workloads that are remembered. Beyond, the oldest of the namespace with the most are forgotten, as if the watch
+had shown them: whoever asks for thousands loses his own."""
 
 # A gang that fits nowhere now takes no room yet, and its request may be refused for that.
 _PROMISED: frozenset[Outcome] = frozenset({"fits", "preempts"})
@@ -45,7 +47,9 @@ class Answers:
         if promises:
             self._promises[own] = promises
         if len(self._promises) > MOST:
-            del self._promises[next(iter(self._promises))]
+            crowds = Counter(key.namespace for key in self._promises)
+            largest = max(crowds, key=crowds.__getitem__)
+            del self._promises[next(key for key in self._promises if key.namespace == largest)]
 
     def shown(self, workload: GangKey, beginning: str = "") -> None:
         """Forget what was promised to a workload, since the watch shows it.
@@ -58,8 +62,8 @@ class Answers:
             self._promises.pop(next(alike, workload), None)
 
     def promises(self, now: float) -> Iterator[Promise]:
-        """What counts now."""
-        for key in [key for key, promises in self._promises.items() if promises[0].until <= now]:
+        """What counts now. An answer of the future is from before the clock was set back."""
+        for key in [key for key, promises in self._promises.items() if not 0 < promises[0].until - now <= SECONDS]:
             del self._promises[key]
         return (promise for promises in self._promises.values() for promise in promises)
 

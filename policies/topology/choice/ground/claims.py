@@ -20,6 +20,9 @@ from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.promise import Promise
 
+MOST = 2**50
+"""So the sums of thousands of claims stay within 64 bits, whatever a tenant asks for."""
+
 
 class Claim(NamedTuple):
     """What a gang that waits asks for in its domain. rows: of that, one at least.
@@ -52,8 +55,9 @@ def claims(
 
 
 def demand(members: Sequence[Member], names: Sequence[str]) -> int:
-    """What Pods ask for of some resources, all together."""
-    return sum(member.count * amount for member in members for name, amount in member.requests if name in names)
+    """What Pods ask for of some resources, all together; at most MOST, which is more than any cluster has."""
+    asked = sum(member.count * amount for member in members for name, amount in member.requests if name in names)
+    return min(asked, MOST)
 
 
 class Claims:

@@ -23,9 +23,9 @@ class Budget:
     def __init__(self, steps: int) -> None:
         self.steps = steps
 
-    def spend(self) -> bool:
-        """Take a step. False if none is left."""
-        self.steps -= 1
+    def spend(self, steps: int = 1) -> bool:
+        """Take some steps. False if not so many are left."""
+        self.steps -= steps
         return self.steps >= 0
 
 

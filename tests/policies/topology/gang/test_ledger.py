@@ -29,8 +29,9 @@ from policies.objects.workload import workload as workload_row
 from policies.topology.affinity import RECORD
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang, GangKey, Member
-from policies.topology.gang.ledger import Ledger
+from policies.topology.gang.ledger import MOST_OF_ONE, Ledger
 from policies.topology.gang.promise import Promise
+from policies.topology.gang.size import MOST_DETAILS
 
 _JOBSET = "jobset.sigs.k8s.io/"
 
@@ -42,9 +43,9 @@ def _member(path: str, count: int, template: dict[str, Any]) -> Member:
 
 
 def test_a_new_job() -> None:
-    """A Job that was placed is promised room for all of its Pods, in its domain and for ten minutes."""
+    """A Job that was placed is promised room for all of its Pods, in its domain and for a minute."""
     template, _ = placed("spec.template")
-    expected = Promise(GangKey("ns", "batch", "Job", "a"), RACK, (_member("spec.template", 4, template),), START + 600)
+    expected = Promise(GangKey("ns", "batch", "Job", "a"), RACK, (_member("spec.template", 4, template),), START + 60)
 
     assert ledger(job()).promises(START) == [expected]
 
@@ -87,7 +88,39 @@ def test_a_pod_that_is_replaced() -> None:
     made.put_pod(pod("a-0", created=500, status={"phase": "Failed"}))
     made.remove_pod(pod("a-1"))
 
-    assert [counts(made, after) for after in (501, 1099, 1101)] == [{"spec.template": 2}, {"spec.template": 2}, {}]
+    assert [counts(made, after) for after in (501, 559, 561)] == [{"spec.template": 2}, {"spec.template": 2}, {}]
+
+
+def test_pods_that_nobody_creates() -> None:
+    """Pods that wait for a Node hold their room for ten minutes, those that a quota keeps from existing for one."""
+    made = ledger(job(), pod("a-0", node=""))
+
+    assert [counts(made, after).get("spec.template", 0) for after in (59, 61, 599, 601)] == [4, 1, 1, 0]
+
+
+def test_a_status_from_the_future() -> None:
+    """A start that a tenant wrote into the status of a workload, years ahead, promises nothing."""
+    assert ledger(job(status={"startTime": "9999-01-01T00:00:00Z"})).promises(START) == []
+
+
+def test_a_crowd_of_promises_in_one_namespace() -> None:
+    """Of too many promises the last to end count; those of other namespaces are not affected."""
+    crowd = [job(f"j-{number:03}", metadata={"creationTimestamp": at(number)}) for number in range(MOST_OF_ONE + 2)]
+    made = ledger(*crowd, job(metadata={"namespace": "other"}))
+
+    seen = [(promise.key.namespace, promise.key.name) for promise in made.promises(START)]
+    names = [f"j-{number:03}" for number in range(2, MOST_OF_ONE + 2)]
+    assert seen == [*(("ns", name) for name in names), ("other", "a")]
+
+
+def test_a_workload_that_is_too_large_for_a_choice() -> None:
+    """A forged record of one promises nothing, as its promise would cost every choice as much as the workload's own."""
+    template, annotations = placed("spec.template")
+    terms = [{"key": f"k{number}", "operator": "Exists"} for number in range(MOST_DETAILS)]
+    affinity = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    affinity["nodeSelectorTerms"][0]["matchExpressions"] += terms
+
+    assert ledger(workload("batch/v1/Job", "a", {"template": template}, annotations)).promises(START) == []
 
 
 def test_success_is_not_promised_again() -> None:

@@ -107,6 +107,20 @@ def test_a_pod_may_come_before_its_node() -> None:
     assert (before, there, gone, _free(inventory)) == (([""], [False]), {"late": 5}, [""], {"late": 5})
 
 
+def test_resources_that_nobody_offers() -> None:
+    """A Pod that names its Node itself and asks for thousands of made-up resources takes no memory for each of them."""
+    made_up = {f"example.org/r{number}": 1 for number in range(1000)}
+    container = {"resources": {"requests": {**made_up, GPU: 3}}}
+    spec = {"nodeName": "a", "containers": [container]}
+    hostile = msgspec.convert({"metadata": {"name": "h", "namespace": "team"}, "spec": spec}, PodManifest)
+    before, after = _inventory(hostile, _node("a")), _inventory(_node("a"), hostile)
+    two: dict[str, Any] = {"example.org/r1": 2}
+    new = _inventory(hostile, _node("a"), _node("a", **two))
+
+    assert {*before._usage._used} == {*after._usage._used} == {"pods", GPU}
+    assert [_free(before), _free(after), _free(new, resource="example.org/r1")] == [{"a": 5}, {"a": 5}, {"a": 1}]
+
+
 def test_rows_are_used_again() -> None:
     """A cluster that comes and goes takes no more rows than it had Nodes at once."""
     inventory = _inventory()

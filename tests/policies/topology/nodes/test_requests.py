@@ -162,7 +162,7 @@ def _limited(limits: Json, **asked: Any) -> Json:
         pytest.param(_pod([_cpu("0.1m")]), {"cpu": 1}, id="least-cpu"),
         pytest.param(_pod([_container(storage="1Gi", **{"requests.x/y": "1", "x": "1"})]), {}, id="not-counted"),
         pytest.param(_pod([_container(**{"x/y": "0"})]), {}, id="none"),
-        pytest.param(_pod([_container(memory="9E"), _container(memory="9E")]), {"memory": 2**60}, id="too-much"),
+        pytest.param(_pod([_container(memory="9E"), _container(memory="9E")]), {"memory": 2**48}, id="too-much"),
     ],
 )
 def test_what_a_template_leaves_to_defaults_counts(pod: PodManifest, expected: Json) -> None:

@@ -58,7 +58,7 @@ def test_the_newest_answer_for_a_workload_counts() -> None:
     answers = noted(question())
     answers.note(question(), (fitting("r2"),), NOW + 1)
 
-    assert [(promise.address, promise.until) for promise in answers.promises(NOW)] == [(rack("r2"), UNTIL + 1)]
+    assert [(promise.address, promise.until) for promise in answers.promises(NOW + 1)] == [(rack("r2"), UNTIL + 1)]
 
 
 def test_a_template_counts_once() -> None:
@@ -100,9 +100,17 @@ def test_equal_gangs_without_names() -> None:
     assert len(list(answers.promises(NOW))) == 50
 
 
+def test_a_clock_that_was_set_back() -> None:
+    """An answer holds no longer because the clock was set back; then it is forgotten."""
+    answers = noted(question())
+
+    assert [*answers.promises(NOW - 3600)] == []
+
+
 def test_their_number_is_bounded() -> None:
-    """Beyond a number the oldest are forgotten."""
-    answers = noted(*(question(gang(job(f"job-{number}"))) for number in range(MOST + 2)))
+    """Beyond a number the oldest of the namespace with the most are forgotten, and those of nobody else."""
+    crowd = (question(gang(job(f"job-{number}"))) for number in range(MOST + 2))
+    answers = noted(question(gang(job("first", "other"))), *crowd)
 
     assert len(answers) == MOST
-    assert next(answers.promises(NOW)).key == job("job-2")
+    assert [promise.key for promise in answers.promises(NOW)][:2] == [job("first", "other"), job("job-3")]

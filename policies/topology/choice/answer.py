@@ -17,8 +17,6 @@ from policies.topology.choice.stock import Integers
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import PODS, Amounts
 
-_MOST = 2**62
-
 
 def fitting(question: Question, domains: Domains, holding: Sequence[int], *, preempts: bool) -> Choice:
     """The choice of the first of the domains that hold the gang."""
@@ -118,9 +116,8 @@ def _accelerators(domains: Domains, group: int) -> int:
 
 
 def _sum(pods: list[int], requests: list[int]) -> int:
-    """What Pods ask for together, as far as a message can tell it. By members; nothing has bounded these numbers."""
-    asked: int = sum(map(mul, pods, requests))
-    return min(asked, _MOST)
+    """What Pods ask for together, by members. Python's numbers: a template's may be larger than those of 64 bits."""
+    return sum(map(mul, pods, requests))
 
 
 def _name(question: Question, level: int) -> str:

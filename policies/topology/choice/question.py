@@ -7,7 +7,6 @@ from functools import cached_property
 
 import numpy as np
 
-from policies.topology.choice.bound import excess
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.ground.claims import Claims, demand
 from policies.topology.choice.ground.ground import Ground
@@ -52,8 +51,6 @@ class Question:
         name = f"{self.gang.key.kind} {self.gang.key.name!r}"
         if not self.members:
             return f"{name} has no Pods to place yet: a domain is chosen when it has"
-        if reason := excess(self.members):
-            return f"{name} cannot be placed: {reason}"
         if claims := sorted({claim for member in self.members for claim in member.claims}):
             shown = ", ".join(claims[:3]) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")
             return f"it is not known which Nodes have devices for {shown}: name a domain, such as LEVEL=VALUE"

@@ -12,9 +12,8 @@ from typing import Any
 from policies.engine.request import JsonObject, mapping
 from policies.objects.fieldpath import Location, lookup
 from policies.objects.workload import BUILT_IN
+from policies.topology.gang.size import MOST_PODS
 
-# No cluster has as many; Kubernetes supports 150,000 Pods. A bound keeps sums small.
-MOST_PODS = 1_000_000
 _LARGEST = 2**31 - 1  # the API's counts are of 32 bits
 _DIGITS = 10  # of such a number
 _LWS = "leaderworkerset.sigs.k8s.io/"

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.topology.choice.bound import excess
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.layout import WHOLE, Layout
 from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import GangKey, Member
 from policies.topology.gang.promise import Promise
+from policies.topology.gang.size import excess
 
 MOST = 2**50
 """So the sums of thousands of claims stay within 64 bits, whatever a tenant asks for."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from policies.topology.choice.bound import excess
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.page import Entry, Page, counts
 from policies.topology.choice.pack.exact import Budget
@@ -20,6 +19,7 @@ from policies.topology.choice.pack.spread import packed
 from policies.topology.choice.stock import Integers, Mask, Stock
 from policies.topology.gang.gang import Member
 from policies.topology.gang.promise import Promise
+from policies.topology.gang.size import excess
 
 _STEPS = 500
 

@@ -93,17 +93,6 @@ def test_no_gang_of_a_stream_waits_for_ever() -> None:
     assert (figures.together, figures.pending, figures.stuck) == (figures.gangs, 0, 0)
 
 
-def test_a_promise_beyond_all_bounds() -> None:
-    """A gang that asks for more than numbers of 64 bits hold keeps no other one from a choice, nor from being told."""
-    member = Member("spec.template", 10**6, ((GPU, 2**48), (PODS, 1)), 2**48)
-    absurd = Promise(OTHER, address("1"), (member,), math.inf)
-    gang = Gang(GangKey("team", "batch", "Job", "train"), "small", (SUPERPOD, RACK), (member,), required=1)
-
-    assert chosen(racks({"1": 2, "2": 1}), 4, [absurd]) == ("full", "2")
-    (choice,) = choose((gang,), racks({"1": 4}), [])
-    assert (choice.outcome, choice.missing, choice.accelerators_missing) == ("never", ((GPU, 2**62),), 2**62)
-
-
 def test_a_workload_that_is_too_large() -> None:
     """No domain is chosen for more templates than people write, since each would be looked at on all Nodes."""
     members = tuple(replace(pods(1)[0], path=f"spec.jobs[{number}].template") for number in range(MOST_MEMBERS + 1))

@@ -8,7 +8,8 @@ import pytest
 from support.builders import WORKLOADS
 
 from policies.objects.fieldpath import Location, locate, parse, render
-from policies.topology.gang.podcount import MOST_PODS, completions, podcount, successes
+from policies.topology.gang.podcount import completions, podcount, successes
+from policies.topology.gang.size import MOST_PODS
 
 _T: dict[str, Any] = {"spec": {}}
 _STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}

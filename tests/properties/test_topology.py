@@ -159,12 +159,10 @@ def test_scores(situation: _Situation, affinity: Any) -> None:
 def _steps(placed: Placed, floor: list[str]) -> list[tuple[Wanted, ...]]:
     """The preferred domains, each with those above it, nearest first; only those that are below the required level.
 
-    A level without any name is no step: that a Node has it draws no two Pods together.
+    A nearest level without a name is no step: that a Node has it draws no two Pods together.
     """
-    if not any(each.values for each in placed.preferred):
-        return []
     nearness = {level: index for index, level in enumerate(TOPOLOGIES[placed.topology])}
     nearness["nvlink"] = nearness.get("gpu.clique", -1)
     least = nearness[floor[0]] if floor else -1
-    wanted = placed.preferred
+    wanted = placed.preferred if placed.preferred and placed.preferred[-1].values else placed.preferred[:-1]
     return [wanted[:count] for count in range(len(wanted), 0, -1) if nearness[wanted[count - 1].level] > least]

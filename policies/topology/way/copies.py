@@ -15,8 +15,10 @@ from policies.topology.way.assignment import Edit
 def edits(template: Template, entry: RecordEntry) -> Iterator[Edit]:
     """The edit that leads from a template's recorded annotations to those of a new entry.
 
-    One that somebody has changed since is theirs, and stays.
+    One that somebody has changed since is theirs, and stays. Malformed metadata is left to the API server.
     """
+    if not isinstance(template.value.get("metadata") or {}, dict):
+        return
     present = mapping(mapping(template.value, "metadata"), "annotations")
     own = {key: value for key, value in present.items() if (key, value) not in template.entry.annotations}
     changed = {**own, **dict(entry.annotations)}

@@ -217,7 +217,7 @@ def settled(control_plane: ControlPlane, caller: Caller, manifest: Manifest) -> 
 
 def test_server_side_apply_owns_what_it_wrote(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """The user's manager owns annotations and required terms; the record and the preferences belong to nobody."""
-    manifest = annotated(placements.deployment(place, "owned", **affinity(own=True)), "superpod=1", "rack")
+    manifest = annotated(placements.deployment(place, "owned", **affinity(own=True)), "superpod=1", "rack=r2")
     follow(control_plane, caller, "server-side", manifest, another_domain)
 
     found = stored(caller, manifest)

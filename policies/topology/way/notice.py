@@ -86,8 +86,8 @@ def grown(told: Told) -> tuple[str, ...]:
 
 
 def decision(told: Told) -> tuple[str, ...]:
-    """The sentence about a choice for the object's annotation."""
-    return (_sentence(told),)
+    """The sentence about a choice for the object's annotation; none if nothing was chosen."""
+    return (_sentence(told),) if _address(told.choice) else ()
 
 
 def later(told: Told, *, waits: bool) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def _sentence(told: Told) -> str:
     """The domain, what was free in it, and the runner-up."""
     choice, gang = told.choice, told.party.gang
     best = next(iter(choice.considered), None)
-    address = choice.required or (best.address if best and best.fits else ())
+    address = _address(choice)
     if not address:
         return f"no domain holds {told.size} together"
     nearer = best.address[len(address) :] if best and best.fits else ()
@@ -189,6 +189,12 @@ def _without_place(pods: int) -> str:
     return (
         f" {counted(pods, 'Pod')} {'has no place yet and waits' if pods == 1 else 'have no place yet and wait'} there;"
     )
+
+
+def _address(choice: Choice) -> Address:
+    """The domain that was chosen, or the nearest one that holds the gang; empty if there is none."""
+    best = next(iter(choice.considered), None)
+    return choice.required or (best.address if best and best.fits else ())
 
 
 def _room(candidate: Candidate) -> str:

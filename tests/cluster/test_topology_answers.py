@@ -141,7 +141,7 @@ WARNED = {
         ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',), "fabric=f1,superpod=99"
     ),
     "preferred unknown domain": Said(
-        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',), "superpod=1", "rack=r77"
+        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',), "fabric=f1,superpod=1", "rack=r77"
     ),
     "level that no Node has": Said(
         (
@@ -203,7 +203,7 @@ def test_two_pools_are_refused(control_plane: ControlPlane) -> None:
 
 def test_record_that_cannot_be_read_is_dropped(control_plane: ControlPlane) -> None:
     """A record that somebody else wrote is said to be useless, and gives way to one that is right."""
-    manifest = asked(Said((), "superpod=1"))
+    manifest = asked(Said((), "fabric=f1,superpod=1"))
     manifest["metadata"]["annotations"][placements.RECORD] = "not ours"
 
     answer = control_plane.apply(manifest, "--dry-run=server", "-o", "json")

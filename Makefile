@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service faults soak bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -60,11 +60,15 @@ ROWS ?=
 faults: venv ## faults done to the real service, and the table of docs/reliability.md made from them, some 15 minutes: ROWS="stall gone"
 	cd tests && ../$(BIN)/python -m faults $(if $(ROWS),--row $(ROWS))
 
+CLUSTERS ?= 1000
+optimal: venv ## the choice of domains against an exact solver, on random small clusters: CLUSTERS=1000
+	CLUSTERS=$(CLUSTERS) $(BIN)/pytest tests/policies/topology/choice/test_optimal.py
+
 HOURS ?= 1
 soak: venv ## a release at half of its capacity with reloads, rotations and leader changes, and its plot: HOURS=1
 	cd tests && PYTHONPATH=.. ../$(BIN)/python -m faults.soak --hours $(HOURS)
 
-bench: venv ## speed and memory as ratios against a bare aiohttp echo, CEL against kube-apiserver, and what it pays (needs go)
+bench: venv ## speed and memory as ratios against a bare aiohttp echo, CEL against kube-apiserver, what it pays, and where gangs land (needs go)
 	$(BIN)/python -m benchmarks
 
 format: venv ## rewrite the code in the project's format

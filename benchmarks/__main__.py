@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, some fifteen minutes long."""
+"""`python -m benchmarks`: everything in one run, about half an hour long."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ from cluster.kubectl import KubectlError
 from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, policies, reload, report, servers, speed, topology, workers
+from benchmarks import footprint, gangs, policies, reload, report, servers, speed, topology, workers
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
+from benchmarks.inventory import cost as inventory
 from benchmarks.load import LoadError
+from benchmarks.placement import measure as placement
 from benchmarks.process import ProcessError
 from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
-PARTS = ("speed", "policies", "topology", "workers", "memory", "start", "cluster", "apiserver", "cel")
+PARTS = (
+    *("speed", "policies", "topology", "inventory", "gangs", "workers"),
+    *("memory", "start", "cluster", "apiserver", "cel", "placement"),
+)
 START_RUNS = 9
 FAILURES = (
     ComponentError, GaveUpError, KubectlError, LoadError, NoCoresError, OSError, ProcessError,
@@ -92,10 +97,16 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("reload", reload, reload.measure(directory, _say))
     elif part == "topology":
         results.add("topology", topology, topology.measure(directory, *rounds))
+    elif part == "inventory":
+        results.add("inventory", inventory, inventory.measure(_say))
+    elif part == "gangs":
+        results.add("gangs", gangs, gangs.measure(_say))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
+    elif part == "placement":
+        results.add("placement", placement, placement.measure(directory, *rounds))
     elif part == "cel":
         comparison = cel.compare(directory, _say)
         results.tables += ["", *cel.table(comparison)]

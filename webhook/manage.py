@@ -14,10 +14,10 @@ import structlog
 from aiohttp import web
 
 from webhook.cluster.api.client import Connection, connect
-from webhook.cluster.replicas.labelwriters import LabelWriters
+from webhook.cluster.replicas.looks import looks
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
-from webhook.cluster.replicas.waitingpods import WaitingPods
+from webhook.cluster.replicas.scheduling import SchedulingProbe
 from webhook.cluster.watches.ages import WatchAges
 from webhook.cluster.watches.cluster import Followed, follow
 from webhook.cluster.watches.secrets import SecretStore
@@ -188,10 +188,17 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     if registration.apply or registration.ca_only:
         run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
     facts, leadership = parts.cluster.facts, parts.replica.leadership
-    waiting = WaitingPods(facts.api, lambda: (parts.keeper.ruleset, facts.known), lambda: leadership.leading)
-    run(stack, "waiting Pods", waiting.run())
-    writers = LabelWriters(facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
-    run(stack, "label writers", writers.run())
+    work = looks(
+        facts.api,
+        lambda: parts.settings,
+        lambda: (parts.keeper.ruleset, facts.known),
+        lambda: leadership.leading,
+        parts.measures,
+    )
+    for what, looking in work.items():
+        run(stack, what, looking)
+    probe = SchedulingProbe(facts.api, lambda: parts.settings, lambda: leadership.leading)
+    run(stack, "workload scheduling", probe.run())
 
 
 class _NoParameters:

@@ -36,11 +36,69 @@ class Watches(Protocol):
         """Seconds since the last answer of the API server."""
 
 
+class Inventory(Protocol):
+    """The Nodes and Pods from which domains are chosen."""
+
+    def age(self) -> float:
+        """Seconds since the last proof that all of it is up to date."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """How much it holds, by kind."""
+
+
 class Log(Protocol):
     """Where log lines go."""
 
     def take_lost(self) -> int:
         """How many lines were lost since this was last called."""
+
+
+class Placing:
+    """The metrics of choosing domains. inventory: what they are chosen from; None where another process keeps it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.inventory: Inventory | None = None
+        self.outcomes = Counter(
+            "cks_admission_placements_total",
+            "Domains asked for, by outcome: fits, preempts, full, never, or unknown if none could be chosen.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.ways = Counter(
+            "cks_admission_placed_templates_total",
+            "Templates placed, by who keeps their Pods together: none if nobody can.",
+            ("way",),
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "cks_admission_choice_duration_seconds",
+            "Time to choose the domains for a workload.",
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self.lost = Gauge(
+            "cks_admission_gangs_without_domain",
+            "Gangs that wait for a domain whose Nodes cannot hold them any more; in the process that leads.",
+            registry=registry,
+        )
+        self._age = Gauge(
+            "cks_admission_inventory_age_seconds",
+            "Time since the Nodes and Pods from which domains are chosen were last proved to be up to date.",
+            registry=registry,
+        )
+        self._objects = Gauge(
+            "cks_admission_inventory_objects",
+            "What is counted there: node, pod or promise.",
+            ("kind",),
+            registry=registry,
+        )
+
+    def update(self) -> None:
+        """Set what is known of the inventory now."""
+        if self.inventory is not None:
+            self._age.set(self.inventory.age())
+            for kind, size in self.inventory.sizes().items():
+                self._objects.labels(kind).set(size)
 
 
 class Metrics:
@@ -185,6 +243,7 @@ class Metrics:
             "cks_admission_api_server_silence_seconds", "Time since the API server last answered any list or watch."
         )
         self.watches: Watches | None = None
+        self.placing = Placing(self.registry)
         self.log_lines_lost = counter(
             "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
         )
@@ -193,8 +252,9 @@ class Metrics:
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
         )
-        build = gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role"))
-        build.labels(VERSION, platform.python_version(), role).set(1)
+        gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role")).labels(
+            VERSION, platform.python_version(), role
+        ).set(1)
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._ruled: dict[tuple[Counter, tuple[str, ...]], str] = {}  # series with the rule that each is about
         self._durations = {phase: self.duration.labels(phase) for phase in ("mutate", "validate")}
@@ -206,6 +266,8 @@ class Metrics:
         self._count(self.requests, phase, operation, allowed, "true" if request.dry_run else "false")
         for decision in answer.decisions:
             self._count(self.decisions, phase, decision.rule, operation, decision.verdict)
+            for way in decision.ways:
+                self.placing.ways.labels(way).inc()
             if decision.exception is not None and decision.verdict == "excepted":
                 self._count(self.exceptions_used, decision.exception.name, decision.rule)
         if answer.operations:
@@ -266,6 +328,7 @@ class Metrics:
         self._flush()
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
+        self.placing.update()
         if self.watches is not None:
             self.silence.set(self.watches.silence())
             self.watch_age.clear()  # so that the series of kinds that are followed no more end

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,8 +16,9 @@ import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
+from webhook import choices
 from webhook.composition import keeper, run
-from webhook.configuration import rules
+from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.heavy.slow import SlowPolicies
@@ -34,7 +36,10 @@ from webhook.tls.trust import trusted
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
+    from webhook.cluster.api.client import Connection
     from webhook.cluster.facts.facts import ClusterFacts
+    from webhook.cluster.facts.scheduling import Ask
+    from webhook.cluster.inventory.inventory import ClusterInventory
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.watches.cluster import Followed
     from webhook.cluster.watches.webhooks import Webhooks
@@ -46,7 +51,7 @@ class _Parts(NamedTuple):
     """The parts of a process before it opens its ports.
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
-    configurations that manage writes; None if it does not run apart.
+    configurations that manage writes; None if it does not run apart. inventory: None where another process keeps it.
     """
 
     configuration: Configuration
@@ -57,6 +62,7 @@ class _Parts(NamedTuple):
     certificates: Certificates
     keeper: RuleKeeper | PolicyKeeper
     webhooks: Webhooks | None = None
+    inventory: ClusterInventory | None = None
 
     @property
     def settings(self) -> Settings:
@@ -86,7 +92,7 @@ async def serve(
     settings = configuration.current.settings
     _check(settings)
     async with AsyncExitStack() as stack:
-        parts = await _assemble(stack, configuration, measures)
+        parts = await _assemble(stack, configuration, measures, health_socket)
         # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
         upkeep = _upkeep(parts, registrar, settings)
@@ -109,10 +115,13 @@ async def serve(
     log.info("stopped")
 
 
-async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
+async def _assemble(
+    stack: AsyncExitStack, configuration: Configuration, measures: Metrics, health_socket: str
+) -> _Parts:
     """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
+    inventory = await choices.begin(stack, settings, cluster, measures, health_socket)
     taking_part = AsyncExitStack()
     stack.push_async_callback(taking_part.aclose)
     replica = await _replica(taking_part, settings, cluster)
@@ -120,7 +129,9 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     reports = not settings.manage.apart
     rule_keeper = await keeper(configuration.current, measures, cluster, reports=reports)
     webhooks = await _webhooks(stack, settings, cluster)
-    return _Parts(configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks)
+    return _Parts(
+        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory
+    )
 
 
 def _run_all(
@@ -133,6 +144,7 @@ def _run_all(
         if parts.facts is not None:
             parts.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
         state.served = _served(parts)
+        parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
         service.slow.forgive()
         if registrar is not None:
             registrar.look()
@@ -144,19 +156,25 @@ def _run_all(
         run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:
         run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
-    if parts.replica is not None and parts.facts is not None and not parts.settings.manage.apart:
-        from webhook.cluster.replicas.labelwriters import LabelWriters  # noqa: PLC0415 - for clusters only
-        from webhook.cluster.replicas.waitingpods import WaitingPods  # noqa: PLC0415 - for clusters only
+    _look_around(parts, service)
 
-        leadership = parts.replica.leadership
-        waiting = WaitingPods(
-            parts.facts.api,
-            lambda: (state.served.ruleset, state.served.facts),
-            lambda: leadership.leading,
-        )
-        run(parts.taking_part, "waiting Pods", waiting.run())
-        writers = LabelWriters(parts.facts.api, lambda: parts.settings, lambda: leadership.leading, parts.measures)
-        run(parts.taking_part, "label writers", writers.run())
+
+def _look_around(parts: _Parts, service: Service) -> None:
+    """Begin the looks of a process that may lead, for as long as it takes part."""
+    if parts.replica is None or parts.facts is None or parts.settings.manage.apart:
+        return
+    from webhook.cluster.replicas.looks import looks  # noqa: PLC0415 - for clusters only
+
+    state, leadership = service.state, parts.replica.leadership
+    work = looks(
+        parts.facts.api,
+        lambda: parts.settings,
+        lambda: (state.served.ruleset, state.served.facts),
+        lambda: leadership.leading,
+        parts.measures,
+    )
+    for what, looking in work.items():
+        run(parts.taking_part, what, looking)
 
 
 async def _open(
@@ -268,6 +286,8 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
         state.add_gate("cluster", cluster.unsynced)
         state.add_note("cluster", cluster.facts.problems)
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
+    if parts.inventory is not None:
+        state.add_note("inventory", parts.inventory.problems)
     if parts.replica is not None:
         state.add_gate("replicas", parts.replica.unsynced)
         state.add_note("replicas", parts.replica.problems)
@@ -313,18 +333,29 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
+    api = await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
     return follow(
-        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account),
+        api,
         nodes=rules.follows_nodes(settings),
         topologies=rules.follows_topologies(settings),
         maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
         workloads=rules.topology_options(settings).workloads,
+        priorities=roles.keeps_inventory(settings),
+        support=_support(api, settings) if rules.schedules_workloads(settings) else None,
     )
 
 
+def _support(api: Connection, settings: Settings) -> Ask:
+    """Asks what the cluster does about topology constraints: by a dry run, or what `manage` found out by one."""
+    from webhook.cluster.facts import scheduling  # noqa: PLC0415 - for clusters only
+
+    if settings.manage.apart:
+        return partial(scheduling.published, api, settings.registration.name)
+    return partial(scheduling.probed, api, settings.cluster.namespace)
+
+
 def _served(parts: _Parts) -> Served:
-    parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
     if parts.facts is None:
         return Served(parts.keeper.ruleset, _NoCluster(date.min))
     return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)

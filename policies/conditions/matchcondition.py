@@ -20,7 +20,8 @@ from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import Pattern, parse
 from policies.objects.workload import Workload
 from policies.tolerations import CPU_TAINT
-from policies.topology.annotation import MENTIONED
+from policies.topology.affinity import RECORD
+from policies.topology.annotation import MENTIONED, TOPOLOGY
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
@@ -112,10 +113,23 @@ def pod_is_no_mirror() -> HookCondition:
 
 
 def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
-    """True if the new or the old object, or a job or template in it, has a topology annotation or the record."""
+    """True if the new or the old object, or a job or template in it, has a topology annotation or the record.
+
+    So do misspelt annotations, and labels, that begin like one. Without workloads, for Pods alone, only the annotations
+    themselves count: nearly all Pods are made by controllers, and there are too many of them to go through each key.
+    """
     places = [(row, [place for place in (*row.jobs, *row.templates) if place]) for row in workloads]
     keys = sorted(MENTIONED)
-    mentions = at("h", ANNOTATIONS, lambda a: every([is_map(a), some(f"{text(key)} in {a}" for key in keys)]))
+    if places:
+        begins = f"k.startsWith({text(TOPOLOGY)})"
+        of_annotations = at(
+            "h", ANNOTATIONS, lambda a: f"{is_map(a)} && {a}.exists(k, {begins} || k == {text(RECORD)})"
+        )
+        mentions = (
+            f"({of_annotations}) || ({at('h', LABELS, lambda held: f'{is_map(held)} && {held}.exists(k, {begins})')})"
+        )
+    else:
+        mentions = at("h", ANNOTATIONS, lambda a: every([is_map(a), some(f"{text(key)} in {a}" for key in keys)]))
     body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
     return HookCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
 

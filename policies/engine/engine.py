@@ -31,6 +31,7 @@ from policies.engine.rule import (
 from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.violation import (
+    CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
     More,
@@ -58,7 +59,7 @@ class Decision(Struct, frozen=True):
     """The consequence of one rule's outcome. `error`: the rule failed; its failure policy decides whether it denies.
 
     violations: the first ones; `more`: how many there are besides. exception: the one that lets the request pass
-    (`excepted`), or that would have if it had not ended. notes: for the audit log.
+    (`excepted`), or that would have if it had not ended. notes: for the audit log. ways: see `Mutation`.
     """
 
     rule: str
@@ -68,6 +69,7 @@ class Decision(Struct, frozen=True):
     exception: PolicyException | None = None
     notes: tuple[Note, ...] = ()
     more: int = 0
+    ways: tuple[str, ...] = ()
 
     @property
     def denies(self) -> bool:
@@ -164,7 +166,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             lines += [line for skip in skips for line in _warnings(skip)]
         _lap(facts, rule)
         operations += mutation.operations
-        lines += map(one_line, mutation.warnings)
+        lines += (one_line(line, CHANGE_LENGTH) for line in mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
 
 
@@ -185,7 +187,7 @@ def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Fa
     exception = longest(ruleset.exceptions, rule.name, request)
     if exception is not None and exception.holds(facts.today()):
         return Decision(rule.name, "excepted", exception=exception), NO_MUTATION
-    return Decision(rule.name, "patch"), mutation
+    return Decision(rule.name, "patch", notes=mutation.notes, ways=mutation.ways), mutation
 
 
 def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> AdmissionRequest:

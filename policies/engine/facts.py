@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from policies.engine.lookup import FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
 from policies.engine.timelimit import Expired
+from policies.topology.choice.choice import Choice, ChoiceKey
 
 if TYPE_CHECKING:
     from typing import Self
@@ -133,6 +134,10 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The answer to an authorization check of an expression. Raises Missing."""
         return self.look_up(check)
 
+    def priorities(self) -> Mapping[str, int] | None:
+        """The values of PriorityClasses by name, that of the default one under the empty name; None if not known."""
+        return None
+
     def nodes(self) -> Sequence[Node]:
         """The Nodes of the cluster; none without a cluster."""
         raise NotImplementedError
@@ -178,7 +183,8 @@ class StaticFacts(Facts, frozen=True):
     """Facts that are given in advance, on a command line or by a test.
 
     namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
-    checks; None if nothing can answer them.
+    checks; None if nothing can answer them. classes: the values of PriorityClasses; None if they are not known.
+    chooser: chooses domains for gangs; None if there is no inventory.
     """
 
     as_of: date
@@ -191,6 +197,12 @@ class StaticFacts(Facts, frozen=True):
     whole_namespaces: Mapping[str, JsonObject] = {}
     cluster_topologies: tuple[Topology, ...] = ()
     naming: Mapping[str, References] = {}
+    classes: Mapping[str, int] | None = None
+    chooser: Callable[[ChoiceKey], tuple[Choice, ...]] | None = None
+
+    def priorities(self) -> Mapping[str, int] | None:
+        """The values given."""
+        return self.classes
 
     def known(self, key: Key[Any]) -> Any:
         """The given value, or the one that applies without a cluster."""
@@ -199,6 +211,8 @@ class StaticFacts(Facts, frozen=True):
             return _GivenNamespace(labels, name=key.name, given=self.whole_namespaces.get(key.name) or {})
         if isinstance(key, ReferencesKey):
             return self.naming.get(key.topology, NO_REFERENCES)
+        if isinstance(key, ChoiceKey) and self.chooser is not None:
+            return self.chooser(key)
         return key.without_cluster()
 
     def answer(self, check: Check) -> CheckAnswer:

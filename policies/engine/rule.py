@@ -66,13 +66,16 @@ class Mutation(Struct, frozen=True):
     """The changes of a mutating rule, and warnings for the requester.
 
     excepted: for a rule that applies several policies, those it left out, each with its exception. skipped: those that
-    could not be evaluated.
+    could not be evaluated. notes: for the audit log. ways: who keeps the Pods of each placed template together, for the
+    metrics.
     """
 
     operations: tuple[PatchOperation, ...] = ()
     warnings: tuple[str, ...] = ()
     excepted: tuple[tuple[str, PolicyException], ...] = ()
     skipped: tuple[Skip, ...] = ()
+    notes: tuple[Note, ...] = ()
+    ways: tuple[str, ...] = ()
 
 
 NO_MUTATION = Mutation()

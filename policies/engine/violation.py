@@ -22,6 +22,9 @@ Verdict = Literal["deny", "warn", "audit", ""]
 WARNING_LENGTH = 120
 # The API server cuts the warnings of an answer at 4096 characters in total; 24 full ones stay below that.
 WARNING_COUNT = 24
+# A change to an object may need more words than a mistake: what was chosen, and what to do. The API server cuts a
+# warning at 256 characters once all of them have 4096, and drops those beyond.
+CHANGE_LENGTH, WARNINGS_LENGTH = 250, 4080
 # How many violations of a rule an answer shows, and how long its text may be.
 SHOWN = 20
 MESSAGE_LENGTH = 8192
@@ -129,8 +132,12 @@ def _paragraph(summary: str, violations: Sequence[Violation], more: int, shown: 
 
 def limited(lines: Sequence[str], more: int = 0) -> tuple[str, ...]:
     """The lines of an answer's warnings. One line with their number replaces those past the limit, and `more`."""
-    more += max(0, len(lines) - WARNING_COUNT)
-    return (*lines[:WARNING_COUNT], *((f"and {more} more",) if more else ()))
+    kept, room = 0, WARNINGS_LENGTH
+    while kept < min(len(lines), WARNING_COUNT) and len(lines[kept]) <= room:
+        room -= len(lines[kept])
+        kept += 1
+    more += len(lines) - kept
+    return (*lines[:kept], *((f"and {more} more",) if more else ()))
 
 
 def shortened(text: str, length: int) -> str:
@@ -138,9 +145,9 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, length: int = WARNING_LENGTH) -> str:
     """The text as one line of printable characters, shortened to the length of a warning."""
-    return shortened(" ".join(printable(text).split()), WARNING_LENGTH)
+    return shortened(" ".join(printable(text).split()), length)
 
 
 def printable(text: str) -> str:

@@ -1,17 +1,23 @@
-"""Checks of quantities that need only their text.
+"""Quantities: whether one is above zero, and how much it is.
 
-Exact amounts, and the errors of the API server, are in `policies/cel/library/kubernetes/quantity.py`.
+All that CEL can do with them, and the errors of the API server, are in `policies/cel/library/kubernetes/quantity.py`.
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # A quantity is a number with a suffix or an exponent. It is above zero if the number has a digit other than 0.
 _ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]").match
-_WHOLE = re.compile(r"\+?([0-9]+)([kMG]?)").fullmatch
-_FACTORS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
+_AMOUNT = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<places>[0-9]*))?(?P<unit>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
+).fullmatch
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_LARGEST = 2**63 - 1
+_FARTHEST = 40
 
 
 def is_above_zero(quantity: object) -> bool:
@@ -21,7 +27,22 @@ def is_above_zero(quantity: object) -> bool:
     return isinstance(quantity, str) and _ABOVE_ZERO(quantity) is not None
 
 
-def count(quantity: str | float) -> int | None:
-    """The whole number in a quantity such as 8 or 1k; None for any other. Extended resources are such quantities."""
-    match = _WHOLE(str(quantity))
-    return int(match[1]) * _FACTORS[match[2]] if match else None
+@lru_cache(maxsize=4096)
+def thousandths(quantity: str | float) -> int:
+    """A quantity in thousandths, rounded up as the API server stores it. Raises ValueError for what is no quantity.
+
+    Source: SetDefaults_ResourceList of Kubernetes, which rounds every amount up to three places.
+    """
+    match = _AMOUNT(str(quantity))
+    if match is None or not (match["whole"] or match["places"]) or match["sign"] == "-":
+        raise ValueError(f"{quantity!r} is no amount; one such as 8, 500m or 1.5Gi was expected")
+    places, unit = match["places"] or "", match["unit"] or ""
+    digits = int(match["whole"] + places)
+    if unit in _BINARY:
+        numerator, exponent = digits * 2 ** _BINARY[unit], 3 - len(places)
+    else:
+        power = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
+        # Beyond these the amount is the largest or the smallest that there is.
+        numerator, exponent = digits, 3 - len(places) + max(-_FARTHEST, min(_FARTHEST, power))
+    amount: int = numerator * 10**exponent if exponent >= 0 else -(-numerator // 10**-exponent)
+    return min(amount, _LARGEST * 1000)

@@ -39,14 +39,15 @@ class Accelerators(Struct, frozen=True):
         for quantities in _quantities(spec):
             for name, quantity in quantities.items():
                 # Names without a prefix, which nearly all are, belong to Kubernetes itself.
-                if "/" in name and self._is_accelerator(name, facts) and is_above_zero(quantity):
+                if "/" in name and self.includes(name, facts) and is_above_zero(quantity):
                     return True
         return any(
             not facts.claim_classes(namespace, claim, template).isdisjoint(self.device_classes)
-            for claim, template in _claims(spec)
+            for claim, template in claims(spec)
         )
 
-    def _is_accelerator(self, resource: str, facts: Facts) -> bool:
+    def includes(self, resource: str, facts: Facts) -> bool:
+        """Whether a resource is an accelerator."""
         if resource.startswith(DEVICE_CLASS_PREFIX):
             return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
         if matches(resource, self.resources):
@@ -67,10 +68,10 @@ def _quantities(spec: JsonObject) -> Iterator[Mapping[str, Any]]:
                         yield quantities
 
 
-def _claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
-    """Pairs of a claim and a claim template. One of the two names is empty."""
-    claims = spec.get("resourceClaims")
-    for claim in claims if isinstance(claims, list) else ():
+def claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
+    """Pairs of a claim and a claim template of a Pod spec. One of the two names is empty."""
+    written = spec.get("resourceClaims")
+    for claim in written if isinstance(written, list) else ():
         if isinstance(claim, dict):
             name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
             if isinstance(name, str) and name:

@@ -1,4 +1,4 @@
-"""Adds terms to node affinity, records them, and removes recorded terms again.
+"""Adds terms to affinity, records them, and removes recorded terms again.
 
 Node affinity is `spec.affinity.nodeAffinity` of a Pod. Malformed affinity is left to the API server, which refuses it.
 The record is an annotation of the object with the templates. It is JSON by the template's path and holds each term that
@@ -18,9 +18,14 @@ from msgspec.structs import replace
 
 from policies.engine.request import JsonObject
 from policies.topology import term
+from policies.topology.gang.address import Address
 from policies.topology.term import Term
+from policies.topology.way.podaffinity import APART, POD_AFFINITY, Together, with_together, without_together
 
 RECORD = "cks-admission.dev/topology"
+DECISION = "cks-admission.dev/placement"
+"""The annotation that says in a sentence, for people, what was chosen."""
+
 NODE_AFFINITY = "nodeAffinity"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -41,13 +46,25 @@ class Replacement(
 class RecordEntry(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The terms that were written into one template. created: the outermost map that had to be created for them.
 
-    earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them.
+    earlier: the terms for earlier placements, latest first. A rollback restores a template that contains them. domain:
+    the chosen domain that the terms stand for: the nearest that holds the whole gang. together: Pod affinity that was
+    written. scheduling: the node label key of the constraint for Kubernetes' own workload scheduling. annotations: with
+    their values, of the template.
     """
 
     required: tuple[Replacement, ...] = ()
     preferred: tuple[Any, ...] = ()
     created: Created = ""
     earlier: tuple[RecordEntry, ...] = ()
+    domain: Address = ()
+    together: Together = APART
+    scheduling: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether something that was written keeps the Pods together, or makes others do so."""
+        return bool(self.domain or self.together != APART or self.scheduling or self.annotations)
 
 
 NOTHING = RecordEntry()
@@ -99,7 +116,7 @@ def _encoded(entries: Record) -> str:
 def remembering(entry: RecordEntry, last: RecordEntry) -> RecordEntry:
     """The entry, with the last one and those before it in `earlier`."""
     former = (replace(last, earlier=()), *last.earlier)
-    return replace(entry, earlier=tuple(past for past in former if past not in (entry, NOTHING))[:REMEMBERED])
+    return replace(entry, earlier=tuple(past for past in former if past != entry and _size(past))[:REMEMBERED])
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> tuple[Any, RecordEntry]:
@@ -135,10 +152,21 @@ def without_terms(affinity: Any, entry: RecordEntry) -> Any:
     """
     if entry == NOTHING:
         return affinity
-    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
-    present = _keys(selector_terms(affinity)), _keys(preferred if isinstance(preferred, list) else [])
+    affinity = without_together(affinity, entry.together)
+    present = _present(affinity)
     complete = [written for written in (entry, *entry.earlier[:REMEMBERED]) if _has_all(present, written)]
     return _without(affinity, max(complete, key=_size, default=entry))
+
+
+def are_present(affinity: Any, entry: RecordEntry) -> bool:
+    """Whether all recorded terms are in the affinity."""
+    return _has_all(_present(affinity), entry)
+
+
+def _present(affinity: Any) -> tuple[set[bytes], set[bytes]]:
+    """The keys of the required and of the preferred terms in an affinity."""
+    preferred = (node_affinity(affinity) or {}).get(PREFERRED)
+    return _keys(selector_terms(affinity)), _keys(preferred if isinstance(preferred, list) else [])
 
 
 def _size(entry: RecordEntry) -> int:
@@ -177,15 +205,24 @@ def with_node_affinity(affinity: Any, node: JsonObject | None) -> Any:
     return affinity if affinity is None or node_affinity(affinity) == {} else rest
 
 
+def _part(affinity: Any, key: str) -> Any:
+    return affinity.get(key) if isinstance(affinity, dict) else None
+
+
 def node_affinity(affinity: Any) -> JsonObject | None:
     """The node affinity in `spec.affinity`; empty if absent, None if malformed."""
     node = affinity.get(NODE_AFFINITY) if isinstance(affinity, dict) else affinity
     return {} if node is None else node if isinstance(node, dict) else None
 
 
+def restored(own: Any, earlier: Any, entry: RecordEntry) -> Any:
+    """The user's own affinity with what was written into an earlier version of it, as the entry of that one says."""
+    return with_together(with_node_affinity(own, node_affinity(earlier)), entry.together)[0]
+
+
 def are_alike(first: Any, second: Any) -> bool:
-    """Whether two affinities have the same node affinity."""
-    return node_affinity(first) == node_affinity(second)
+    """Whether two affinities have the same node affinity and Pod affinity."""
+    return node_affinity(first) == node_affinity(second) and _part(first, POD_AFFINITY) == _part(second, POD_AFFINITY)
 
 
 def selector_terms(affinity: Any) -> list[Any]:

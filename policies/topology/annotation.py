@@ -162,6 +162,16 @@ def mentions(row: Workload, *objects: JsonObject | None) -> bool:
     return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
 
 
+def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
+    """The locations of keys in an object that begin like the annotations and are none: misspelt ones, and labels."""
+    for pattern in dict.fromkeys(((), *row.jobs, *row.templates)):
+        for place, holder in locate(obj, pattern):
+            metadata = mapping(holder, "metadata")
+            for field, known in (("annotations", ANNOTATIONS), ("labels", ())):
+                keys = (key for key in mapping(metadata, field) if key.startswith(TOPOLOGY) and key not in known)
+                yield from ((*place, "metadata", field, key) for key in keys)
+
+
 def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
     """The templates that are maps, with a map as spec or without one. The API server refuses others."""
     for pattern in row.templates:
@@ -173,21 +183,23 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: R
             holders = [(location, value), *((place, job) for place, job in jobs if isinstance(job, dict))]
             if location:
                 holders.append(((), obj))
-            annotations = _annotations(holders)
+            entry = record.get(render(location), NOTHING)
+            annotations = _annotations(holders, entry)
             own = [place for place, _ in holders[:2] if place or not location]
             yield Template(
                 location, value, annotations,
                 any(annotation is not None and annotation.holder in own for annotation in annotations.all),
-                schedulers.reader(obj, value), record.get(render(location), NOTHING),
+                schedulers.reader(obj, value), entry,
             )  # fmt: skip
 
 
-def _annotations(holders: Sequence[tuple[Location, JsonObject]]) -> Annotations:
-    """For each key, the annotation on the nearest holder."""
+def _annotations(holders: Sequence[tuple[Location, JsonObject]], entry: RecordEntry) -> Annotations:
+    """For each key, the annotation on the nearest holder, but for those that were written into the template."""
+    template = holders[0][0]
     nearest = {
         key: Annotation(value, place, key)
         for place, holder in reversed(holders)
         for key, value in mapping(mapping(holder, "metadata"), "annotations").items()
-        if key in ANNOTATIONS
+        if key in ANNOTATIONS and not (place == template and (key, value) in entry.annotations)
     }
     return Annotations(*map(nearest.get, ANNOTATIONS))

@@ -21,8 +21,12 @@ from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, preferred_terms, required_terms
 from policies.topology.topology import Topology
+from policies.topology.way.permission import Permission
 
 LOWEST = "lowest"
+REPIN = "cks-admission.dev/repin"
+"""The annotation with which people ask for another choice: any value that it did not have before."""
+
 # What one request may add to node affinity: requirements and values in them. They may double the user's own terms. At
 # some 70 bytes each, all of it together stays below the 1.5 MiB that the API server stores.
 MOST_WRITTEN = 8 * 1024
@@ -46,7 +50,7 @@ class Default(Struct, frozen=True):
     """The default placement, for the selected Namespaces.
 
     topology: for placements that name none. preferred: the level that distributed workloads without annotations prefer;
-    `lowest` for the last level of the topology, empty for none.
+    `lowest` for the last one above a single Node, empty for none.
     """
 
     topology: str = ""
@@ -55,7 +59,12 @@ class Default(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """The options that an operator can set."""
+    """The options that an operator can set.
+
+    placement: the ways that are permitted; the first permission for a topology and Namespace counts. full: what happens
+    to a gang for which there is no room now. autoscaling: whether Nodes may come that are not there yet. refuses:
+    whether the rule refuses at all. schedules: whether Kubernetes' own scheduling of workloads may be made use of.
+    """
 
     workloads: Mapping[tuple[str, str], Workload]
     schedulers: Schedulers = Schedulers()
@@ -64,6 +73,11 @@ class Options(Struct, frozen=True):
     not_more_specific: Literal["deny", "warn"] = "deny"
     unapplied: Literal["deny", "warn"] = "warn"
     pool_keys: tuple[str, ...] = ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool")
+    placement: tuple[Permission, ...] = ()
+    full: Literal["pin", "wait", "refuse"] = "pin"
+    autoscaling: Literal["unknown", "off"] = "unknown"
+    refuses: bool = True
+    schedules: bool = False
 
 
 class Constraint(Struct, frozen=True):
@@ -72,6 +86,7 @@ class Constraint(Struct, frozen=True):
     annotations: those that apply to it, or the default. earlier: the template at its place before an update. reader:
     why its scheduler reads the annotations itself, else empty. obstacle: why it gets no affinity, else empty. terms,
     preferences: the terms for the placements, of which a Node must meet one, and should meet as many as possible.
+    is_same: whether the annotations before an update meant the same placements.
     """
 
     template: Template
@@ -85,6 +100,7 @@ class Constraint(Struct, frozen=True):
     violations: tuple[Violation, ...] = ()
     terms: Sequence[Term] = ()
     preferences: Sequence[JsonObject] = ()
+    is_same: bool = False
 
     @property
     def placements(self) -> Iterator[tuple[Annotation, Placement]]:
@@ -93,6 +109,33 @@ class Constraint(Struct, frozen=True):
         for annotation, placement in ((annotations.required, self.required), (annotations.preferred, self.preferred)):
             if annotation is not None and placement is not None:
                 yield annotation, placement
+
+    @property
+    def is_default(self) -> bool:
+        """Whether the placements are the default of the configuration."""
+        return not any(annotation is not None and annotation.key for annotation in self.annotations.all)
+
+    @property
+    def requires_level(self) -> bool:
+        """Whether one domain of a level is required, whichever it is."""
+        return self.required is not None and self.required.is_open
+
+    @property
+    def prefers_level(self) -> bool:
+        """Whether one domain of a level is preferred, whichever it is."""
+        return self.preferred is not None and self.preferred.is_open
+
+    @property
+    def own_preferences(self) -> Sequence[JsonObject]:
+        """The preferred terms for domains that the user names. Those for a bare level draw no two Pods together."""
+        if not self.prefers_level or self.preferred is None or self.topology is None:
+            return self.preferences
+        return preferred_terms(self.topology, self.required, Placement(self.preferred.domains[:-1]))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a domain is to be chosen."""
+        return not self.obstacle and self.is_usable and (self.requires_level or self.prefers_level)
 
     @property
     def is_usable(self) -> bool:
@@ -119,7 +162,9 @@ class Submission(Struct, frozen=True):
     """The templates of a request, with their constraints.
 
     now: the object's templates. earlier: those before an update. may_change: whether this request may change their
-    affinity. is_revised: whether a controller may restore earlier templates.
+    affinity. is_revised: whether a controller may restore earlier templates. is_suspended: whether it has no
+    Pods now, and may be placed when it is resumed. is_resumed: whether this update resumes it. repins: whether it asks
+    for another choice, by another value of the annotation REPIN.
     """
 
     constraints: tuple[Constraint, ...]
@@ -127,6 +172,9 @@ class Submission(Struct, frozen=True):
     earlier: tuple[Template, ...]
     may_change: bool
     is_revised: bool
+    is_suspended: bool = False
+    is_resumed: bool = False
+    repins: bool = False
 
 
 def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Submission | None:
@@ -148,8 +196,10 @@ def _submission(
 ) -> Submission:
     old = request.old_object if request.operation == "UPDATE" else None
     now, before = annotated(obj, row, options.schedulers), annotated(old, row, options.schedulers)
-    is_suspended = row.affinity == "suspended" and mapping(old, "spec").get("suspend") is True
-    may_change = old is None or row.affinity == "always" or is_suspended
+    is_suspended, was_suspended = (
+        row.affinity == "suspended" and mapping(version, "spec").get("suspend") is True for version in (obj, old)
+    )
+    may_change = old is None or row.affinity == "always" or was_suspended
     default = _default(request, obj, row, options, facts)
     annotations = [template.annotations for template in now.templates]
     if default is not None and default.preferred and not any(own.anything for own in annotations):
@@ -163,10 +213,20 @@ def _submission(
         if own.places not in shared:
             shared[own.places] = _constraint(template, own, catalog, default, options)
         constraint = _applied(shared[own.places], template, earlier.get(template.location), obstacle)
+        if constraint.earlier is not None and constraint.is_new:
+            constraint = replace(constraint, is_same=_is_same(constraint, catalog, default, options))
         if not constraint.obstacle and _is_too_large(constraint, MOST_WRITTEN // len(now.templates)):
             constraint = replace(constraint, obstacle=TOO_LARGE)
         constraints.append(constraint)
-    return Submission(tuple(constraints), now, before.templates, may_change, row.group_kind in REVISED)
+    is_revised, is_resumed = row.group_kind in REVISED, was_suspended and not is_suspended
+    repins = old is not None and _repin(obj) is not None and _repin(obj) != _repin(old)
+    return Submission(
+        tuple(constraints), now, before.templates, may_change, is_revised, is_suspended, is_resumed, repins
+    )
+
+
+def _repin(obj: JsonObject) -> Any:
+    return mapping(mapping(obj, "metadata"), "annotations").get(REPIN)
 
 
 def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:
@@ -180,6 +240,16 @@ def _applied(shared: Constraint, template: Template, earlier: Template | None, o
         # The author of a workload is not responsible for the configuration.
         violations = tuple(refusal.as_warning(violation.line) for violation in violations)
     return replace(shared, template=template, earlier=earlier, reader=reader, obstacle=obstacle, violations=violations)
+
+
+def _is_same(now: Constraint, catalog: Catalog, default: Default | None, options: Options) -> bool:
+    """Whether the annotations before an update meant the same placements, and the same scheduler read them."""
+    earlier = now.earlier
+    if earlier is None or earlier.scheduler != now.template.scheduler or earlier.reader != now.template.reader:
+        return False
+    before = _constraint(earlier, earlier.annotations, catalog, default, options)
+    asked = [(constraint.topology, constraint.required, constraint.preferred) for constraint in (now, before)]
+    return now.is_usable and before.is_usable and asked[0] == asked[1] and now.topology is not None
 
 
 def _is_too_large(constraint: Constraint, most: int) -> bool:
@@ -277,7 +347,7 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
         return None
     is_lowest = not annotation.key and annotation.value == LOWEST
     try:
-        return parse(topology.levels[-1].name if is_lowest else annotation.value, topology)
+        return parse(topology.lowest.name if is_lowest else annotation.value, topology)
     except PlacementError as error:
         violations.append(refusal.unreadable(annotation, error))
         return None

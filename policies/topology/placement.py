@@ -33,10 +33,19 @@ class PlacementError(Exception):
 
 
 class Domain(Struct, frozen=True):
-    """Domains of a level, by the values of their Nodes' label; without values, all domains of the level."""
+    """Domains of a level, by the values of their Nodes' label; without values, all domains of the level.
+
+    carried: the keys of the level under which their Nodes have these values; empty for any of them.
+    """
 
     level: Level
     values: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys under which the domains are looked for, newest first."""
+        return self.carried or self.level.keys
 
 
 class Placement(Struct, frozen=True):
@@ -53,6 +62,11 @@ class Placement(Struct, frozen=True):
     def is_named(self) -> bool:
         """Whether any domain has a name."""
         return any(domain.values for domain in self.domains)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a domain of the level is still to be chosen."""
+        return not self.domains[-1].values
 
     def called(self, topology: Topology) -> str:
         """The placement as people write it, with short names: `fabric=f1,superpod=3`."""

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator
 
 from policies.engine.match import LabelSelector
 from policies.engine.request import mapping
-from policies.engine.violation import Violation
+from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import render
-from policies.topology.affinity import selector_terms
+from policies.topology.affinity import selector_terms, without_terms
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
 from policies.topology.refusal import RULE
+from policies.topology.term import clash
+from policies.topology.topology import Topology
 
 Pool = tuple[str, tuple[str, ...]]
 """A node pool, as KEY=VALUE, with the names of its topologies."""
@@ -37,6 +39,27 @@ def violations(templates: Iterable[Template], catalog: Catalog, keys: Iterable[s
             if topologies != first[1]:
                 conflicts.append(_violation(path, first, pool))
     return list(dict.fromkeys(conflicts))
+
+
+def outside(template: Template, topology: Topology, catalog: Catalog) -> Iterator[Violation]:
+    """The violation if a template's node selector or node affinity excludes all Nodes that a topology is for."""
+    if not _excludes(template, topology.pool):
+        return
+    names = [
+        name for name, one in catalog.by_name.items() if one.pool is not None and not _excludes(template, one.pool)
+    ]
+    path = render((*template.location, "spec"))
+    remedy = f"Name the topology of these Nodes ({', '.join(names)})" if names else "Name another topology"
+    yield Violation(
+        RULE, path, "nodeSelector and affinity", f"exclude every Node of topology {quote(topology.name)}.",
+        "The topology is for other Nodes.", f"{remedy}, or change the node selector and node affinity.",
+    )  # fmt: skip
+
+
+def _excludes(template: Template, pool: LabelSelector | None) -> bool:
+    """Whether a template's own terms exclude all Nodes of a pool."""
+    own = selector_terms(without_terms(template.affinity, template.entry))
+    return pool is not None and clash(mapping(template.spec, "nodeSelector"), own, (pool.requirements,))
 
 
 def _violation(path: str, first: Pool, second: Pool) -> Violation:

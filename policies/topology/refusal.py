@@ -70,6 +70,24 @@ def domain_for_reader(annotation: Annotation, reader: str, topology: Topology, p
     return _refusal(annotation, problem, _LEVELS_ONLY, remedy)
 
 
+def outside(annotation: Annotation | None, preferred: str, required: str) -> Violation:
+    """A preferred domain that is not in the required one."""
+    path = annotation.path if annotation else ""
+    return Violation(
+        RULE, path, quote(preferred), f"is not in the required {quote(required)}.",
+        "The preferred placement must be inside the required one.", "Prefer a domain of it, or the level alone.",
+    )  # fmt: skip
+
+
+def contradiction(template: Template, placement: str) -> Violation:
+    """A node selector or node affinity that excludes every Node of the required placement."""
+    path = render((*template.location, "spec"))
+    return Violation(
+        RULE, path, "nodeSelector and affinity", f"exclude every Node of the required {quote(placement)}.",
+        "No Node can take the Pods.", "Change the placement, or the node selector and node affinity.",
+    )  # fmt: skip
+
+
 def union_for_reader(annotation: Annotation, reader: str, topology: Topology, level: Level) -> Violation:
     """A union of levels in an annotation for a scheduler that knows only labels."""
     levels = _either(topology, [known for known in topology.levels if known.keys[0] in level.keys])

@@ -29,7 +29,7 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     whether a Node may meet only one of them, because the weights of preferred terms add up.
     """
     old = old_names(requirement)
-    ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
+    ways = 2 if old != requirement or any(len(domain.keys) > 1 for domain in domains) else 1
     newer, *older = (_term(domains, way, disjoint=disjoint) for way in range(ways))
     terms = [(*newer, *_excluding(requirement))]
     if older and old is not None:
@@ -55,9 +55,14 @@ def preferred_terms(topology: Topology, required: Placement | None, preferred: P
     domains = () if preferred is None else preferred.domains
     floor = -1 if required is None else topology.position(required.level)
     counts = [count for count, domain in enumerate(domains, start=1) if topology.position(domain.level) > floor]
+    return steps(topology, [domains[:count] for count in reversed(counts)])
+
+
+def steps(topology: Topology, nearest: Sequence[Sequence[Domain]]) -> list[JsonObject]:
+    """PreferredSchedulingTerms for domains, nearest first; each is given with its ancestors."""
     preferences = []
-    for count, weight in zip(reversed(counts), weights(len(counts)), strict=True):
-        terms = alternatives(domains[:count], EVERYTHING, disjoint=True)
+    for domains, weight in zip(nearest, weights(len(nearest)), strict=True):
+        terms = alternatives(domains, EVERYTHING, disjoint=True)
         if old_names(topology.requirement) is None:
             terms = terms[:1]
         if weight:
@@ -130,6 +135,37 @@ def meets(labels: Mapping[str, str], terms: Sequence[Term]) -> bool:
     return not terms or any(all(requirement.matches(labels) for requirement in term) for term in terms)
 
 
+def clash(selector: Mapping[str, Any], written: Sequence[Any], terms: Sequence[Term]) -> bool:
+    """Whether no Node can have the labels of a node selector, and meet one of the user's terms and one of `terms`."""
+    own = [_parts(term)[0] for term in written] or [[]]
+    return bool(terms) and all(_excludes(selector, expressions, term) for expressions in own for term in terms)
+
+
+def _excludes(selector: Mapping[str, Any], expressions: Sequence[Any], term: Term) -> bool:
+    """Whether a node selector and a user's expressions exclude every Node that meets a term."""
+    named = [{"key": key, "operator": "In", "values": [value]} for key, value in selector.items()]
+    pairs = ((e, r) for e in (*named, *expressions) for r in term if isinstance(e, dict) and e.get("key") == r.key)
+    return any(_contradicts(expression, requirement) for expression, requirement in pairs)
+
+
+def _contradicts(expression: JsonObject, requirement: SelectorRequirement) -> bool:
+    """Whether no label meets an expression and a requirement about the same key."""
+    operator, values = expression.get("operator"), expression.get("values") or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        return False
+    match requirement.operator:
+        case "In":
+            is_other = operator == "In" and set(values).isdisjoint(requirement.values)
+            is_none = operator == "NotIn" and set(requirement.values) <= set(values)
+            return is_other or is_none or operator == "DoesNotExist"
+        case "NotIn":
+            return operator == "In" and set(values) <= set(requirement.values)
+        case "Exists":
+            return operator == "DoesNotExist"
+        case "DoesNotExist":
+            return operator in ("In", "Exists", "Gt", "Lt")
+
+
 def to_json(term: Term) -> list[JsonObject]:
     """The requirements in the API's form."""
     return [requirement.to_json() for requirement in term]
@@ -139,14 +175,14 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
     requirements: list[SelectorRequirement] = []
     absent = ""
     for domain in domains:
-        keys = domain.level.keys
+        keys, newest = domain.keys, domain.level.keys[0]
         key = keys[min(way, len(keys) - 1)]
         values = tuple(dict.fromkeys(label_value(key, value) for value in domain.values))
         requirements.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
         if key != keys[0]:
             absent = keys[0]
-            if domain.level.distinct:
-                requirements.append(SelectorRequirement(keys[0], "DoesNotExist"))
+        if key != newest and domain.level.distinct:
+            requirements.append(SelectorRequirement(newest, "DoesNotExist"))
     if disjoint and absent:
         requirements.append(SelectorRequirement(absent, "DoesNotExist"))
     return tuple(requirements)

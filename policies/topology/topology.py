@@ -49,6 +49,10 @@ class Level(Struct, frozen=True):
         """The part of the name behind the slash."""
         return self.name.rpartition("/")[2]
 
+    def value(self, labels: Mapping[str, str]) -> str | None:
+        """The value of a Node with these labels; None if it has none of the keys."""
+        return next((labels[key] for key in self.keys if key in labels), None)
+
 
 def level(key: str, alias: str = "") -> Level:
     """The level of a node label key, with all equivalent keys."""
@@ -119,6 +123,12 @@ class Topology:
     def position(self, level: Level) -> int:
         """The position of a level; 0 is the farthest."""
         return self._positions[level.keys[0]]
+
+    @property
+    def lowest(self) -> Level:
+        """The nearest level whose domains hold several Nodes; the last one if there is no such level."""
+        several = [level for level in self.levels if HOSTNAME not in level.keys]
+        return several[-1] if several else self.levels[-1]
 
     def below(self, level: Level | None) -> tuple[Level, ...]:
         """The levels that are nearer than a level; all levels for None."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING
+from policies.engine.request import AdmissionRequest, is_owned
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import render
-from policies.topology.annotation import TOPOLOGY, Annotation, Schedulers
+from policies.objects.workload import Workload
+from policies.topology.annotation import PREFERRED, REQUIRED, TOPOLOGY, Annotation, Schedulers, Template, strays
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import Constraint
+from policies.topology.gang.address import called, is_within
+from policies.topology.gang.evidence import binding
+from policies.topology.nodes.obstacle import obstacles
 from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
@@ -52,6 +57,26 @@ def unapplied(constraint: Constraint, placement: str) -> Violation:
     return as_warning(f"required {quote(placement)} is not in the node affinity: {why}{f' ({path})' if path else ''}")
 
 
+def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
+    """Warnings about new keys that begin like the annotations and are none."""
+    if request.sub_resource or is_owned(request.object):
+        return  # nobody reads what a controller is told
+    before = frozenset(strays(row, request.old_object))
+    for location in strays(row, request.object):
+        if location not in before:
+            field, key = str(location[-2]).removesuffix("s"), str(location[-1])
+            right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), TOPOLOGY)
+            yield as_warning(f"{field} {quote(key)} places nothing: write the annotation {right}")
+
+
+def lost(template: Template, remedy: str, nodes: Sequence[Node]) -> Iterator[Violation]:
+    """The warning about a template whose domain has no Node that takes Pods. nodes: empty if they are not known."""
+    address = binding(template.entry, template.affinity) if nodes else ()
+    if not address or any(is_within(address, node.labels) and not obstacles(node) for node in nodes):
+        return
+    yield as_warning(f"no Node of {called(address)} takes Pods now, where those of this placement must run: {remedy}")
+
+
 def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:
     """Warnings about placements that node affinity cannot fulfil, or not completely."""
     annotations, required = constraint.annotations, constraint.required
@@ -65,11 +90,6 @@ def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedu
     name, scheduler = topology.called(required.level), constraint.template.scheduler
     if schedulers.ignores_affinity(scheduler):
         yield as_warning(f"required {quote(name)} has no effect: the scheduler {scheduler} ignores node affinity")
-    elif not required.domains[-1].values:
-        yield as_warning(
-            f"required {quote(name)} keeps Pods on Nodes that have a {name}, not in one; "
-            f"name the domain or use a gang scheduler{_where(annotations.required)}"
-        )
 
 
 def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
@@ -81,10 +101,23 @@ def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Nod
         yield as_warning(f"topology {quote(topology.name)}: no Node has what it requires, {listed}")
         return
     for annotation, placement in constraint.placements:
-        if problem := _problem(placement, topology, nodes):
+        if problem := _problem(placement, topology, nodes) or _ambiguity(placement, topology, nodes):
             kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
             yield as_warning(f"{kind} {problem}{_where(annotation)}")
             return
+    yield from _about_both(constraint, topology, nodes)
+
+
+def _about_both(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
+    """The warning about a preferred domain that is in none of the required ones, as Nodes are now."""
+    required, preferred = constraint.required, constraint.preferred
+    if required is None or preferred is None or not (required.is_named and preferred.is_named):
+        return
+    domains = [domain for domain in (*required.domains, *preferred.domains) if domain.values]
+    is_many = sum(len(domain.values) for domain in domains) * len(nodes) > MOST_COMPARED
+    if not (is_many or _any_meets(alternatives(domains, topology.requirement), nodes)):
+        inside = quote(required.called(topology))
+        yield as_warning(f"preferred {quote(preferred.called(topology))}: no Node of the required {inside} is in it")
 
 
 def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
@@ -103,10 +136,46 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
     keys = placement.level.keys
     around = alternatives(placement.domains[:-1], topology.requirement)
     values = {node.labels[key] for node in nodes if meets(node.labels, around) for key in keys if key in node.labels}
-    known = sorted(values, key=lambda value: (len(value), value))
-    more = f" and {len(known) - 3} more" if len(known) > 3 else ""
-    there = f"; Nodes are in {', '.join(known[:3])}{more}" if known else ""
+    there = f"; Nodes are in {_listed(values, ', ')}" if values else ""
     return f"{quote(placement.called(topology))}: no Node is in it{there}"
+
+
+def _ambiguity(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
+    """What is said of a domain that there is several times; empty if there is one of each.
+
+    The levels above it in which they differ are those to add.
+    """
+    named = [domain for domain in placement.domains if domain.values]
+    if not named or len(named[-1].values) * len(nodes) > MOST_COMPARED:
+        return ""
+    level, terms = named[-1].level, alternatives(named, topology.requirement)
+    above = topology.above(level)
+    places: dict[str | None, set[tuple[str, ...]]] = {}
+    for node in nodes:
+        if meets(node.labels, terms):
+            place = tuple(farther.value(node.labels) or "" for farther in above)
+            places.setdefault(level.value(node.labels), set()).add(place)
+    value, several = max(places.items(), key=lambda item: len(item[1]), default=("", set[tuple[str, ...]]()))
+    if len(several) < 2:
+        return ""
+    ways = _listed(_around(several, [topology.called(farther) for farther in above]), " or ")
+    return f"{quote(placement.called(topology))}: {topology.called(level)} {value} is in several places: add {ways}"
+
+
+def _around(places: Collection[tuple[str, ...]], names: Sequence[str]) -> set[str]:
+    """For each place, the domains in which it differs from others, as people write them."""
+    differ = [len(set(values)) > 1 for values in zip(*places, strict=True)]
+    return {
+        ",".join(f"{name}={value}" for name, value, tells in zip(names, place, differ, strict=True) if tells and value)
+        for place in places
+    } - {""}
+
+
+def _listed(texts: Iterable[str], between: str) -> str:
+    """The first texts in natural order, and how many more there are."""
+    ordered = sorted(texts, key=lambda text: (len(text), text))
+    more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
+    return f"{between.join(ordered[:3])}{more}"
 
 
 def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:

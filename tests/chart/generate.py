@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import yaml
 
 from chart import rendering, valuesschema, valuestable
 from chart.rendering import CHART
-from policies.objects.workload import BUILT_IN, HISTORIES
+from policies.objects.workload import BUILT_IN, HISTORIES, Workload
 from webhook.cli.output import to_yaml
-from webhook.configuration import rules
+from webhook.configuration import inventory, rules
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import registered
 from webhook.version import VERSION
@@ -33,6 +33,7 @@ def sources() -> Mapping[Path, str]:
         CHART / "README.md": valuestable.with_table(_text("README.md"), values),
         CHART / "values.schema.json": valuesschema.filled(_text("values.schema.json"), values),
         CHART / "files" / "workloads.yaml": workloads(),
+        CHART / "files" / "placed.yaml": placed(),
         CHART / "files" / "webhook-configurations.yaml": webhook_configurations(),
     }
 
@@ -44,10 +45,18 @@ def golden() -> Mapping[Path, str]:
 
 def workloads() -> str:
     """The resources whose metadata the rule about deleted Topology objects looks at, by group."""
+    return _by_group(row for row in BUILT_IN if row.templates and row.group_kind not in HISTORIES)
+
+
+def placed() -> str:
+    """The resources that the inventory follows, by group."""
+    return _by_group(inventory.workloads(Settings()))
+
+
+def _by_group(rows: Iterable[Workload]) -> str:
     by_group: dict[str, list[str]] = {}
-    for row in BUILT_IN:
-        if row.templates and row.group_kind not in HISTORIES:
-            by_group.setdefault(row.group, []).append(row.resource)
+    for row in rows:
+        by_group.setdefault(row.group, []).append(row.resource)
     found = [{"group": group, "resources": sorted(resources)} for group, resources in sorted(by_group.items())]
     return _MADE + yaml.safe_dump(found, sort_keys=False, width=1000, default_flow_style=None)
 

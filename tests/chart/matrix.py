@@ -74,6 +74,7 @@ _RULES_OFF: Final[Values] = {
     "sunk": {"daemonSets": "off"},
     "policies": {"configMaps": False, "native": False},
 }
+_SCHEDULING: Final[Values] = {"topology": {"workloadScheduling": "on"}}
 _GIVEN: Final[Values] = {"mode": "secret", "secretName": "given-tls"}
 _NO_ACCESS: Final[Values] = {"cluster": {"access": False}, "certificates": _GIVEN}
 
@@ -90,6 +91,12 @@ MATRIX: Final[Mapping[str, Values]] = {
     "policies-as-files": {**FILES, "config": {"policies": {"configMaps": False}}},
     "rules-off": {"config": _RULES_OFF},
     "deletion-unwatched": {"config": {"topology": {"deletion": "off"}, "sunk": {"action": "off"}}},
+    "workload-scheduling": {"config": {"topology": {"workloadScheduling": True, "deletion": False}}},
+    "workload-scheduling-rendered": {
+        "config": _SCHEDULING,
+        "registration": {"mode": "rendered", "configurations": export(_SCHEDULING)},
+        "certificates": _GIVEN,
+    },
     "more-workloads": {
         "config": {
             "workloads": [

@@ -35,7 +35,8 @@ _DOCUMENTED = (CHART.parents[1] / "docs" / "reference" / "metrics.md").read_text
 def _known() -> dict[str, set[str]]:
     """The labels of each series, by its name."""
     found: dict[str, set[str]] = {}
-    for metric in vars(Metrics()).values():
+    metrics = Metrics()
+    for metric in (*vars(metrics).values(), *vars(metrics.placing).values()):
         if isinstance(metric, Counter):
             found[f"{metric._name}_total"] = set(metric._labelnames)
         elif isinstance(metric, Histogram):
@@ -109,6 +110,7 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
                 "CksAdmissionAuthorityExpiresSoon",
                 "CksAdmissionNoLeader",
                 "CksAdmissionReservedLabelWriter",
+                "CksAdmissionDomainLost",
                 "CksAdmissionRegistrationFails",
                 "CksAdmissionRegistrationContested",
                 "CksAdmissionEntriesWithheld",

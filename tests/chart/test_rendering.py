@@ -44,6 +44,8 @@ OBJECTS = {
     "policies-as-files": (_MANAGED | _SECRET | _FILES) - _NO_MAPS,
     "rules-off": (_MANAGED | _SECRET) - _NO_MAPS,
     "deletion-unwatched": _MANAGED | _SECRET,
+    "workload-scheduling": _MANAGED | _SECRET,
+    "workload-scheduling-rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
     "more-workloads": _MANAGED | _SECRET,
     "cert-manager": _MANAGED | _ISSUED | _AUTHORITY,
     "cert-manager-issuer": _MANAGED | _ISSUED,
@@ -254,12 +256,12 @@ def test_the_ca_is_found_in_each_mode(entry: Entry, tmp_path: Path) -> None:
 def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
     """Each worker has its part, a supervisor too; what the operator says takes the place of it."""
     assert entry("default").container["resources"] == {
-        "requests": {"cpu": "100m", "memory": "128Mi"},
-        "limits": {"memory": "768Mi"},
+        "requests": {"cpu": "100m", "memory": "192Mi"},
+        "limits": {"memory": "1024Mi"},
     }
     assert entry("scaled").container["resources"] == {
-        "requests": {"cpu": "400m", "memory": "576Mi"},
-        "limits": {"memory": "3136Mi"},
+        "requests": {"cpu": "400m", "memory": "640Mi"},
+        "limits": {"memory": "3392Mi"},
     }
     assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
 
@@ -268,9 +270,9 @@ def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
     "listen", [{}, {"maxBytesInFlight": 100_000_000}, {"maxConnections": 3001}, {"maxInFlight": 9}]
 )
 def test_the_memory_limit_is_derived_from_the_settings(listen: dict[str, int]) -> None:
-    """It is the sum of the process, the bytes in flight, 320 KiB for each connection, and the child process."""
+    """It is the sum of process, bytes in flight, 320 KiB for each connection, child process, and inventory."""
     settings = Settings.model_validate({"listen": listen}).listen
-    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256)
+    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256, 256)
 
     limits = render({"config": {"listen": listen}}).container["resources"]["limits"]
 

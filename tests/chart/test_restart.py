@@ -20,6 +20,8 @@ _REPLACING: dict[str, dict[str, Any]] = {
     "log": {"config": {"log": {"level": "debug"}}},
     "registration": {"registration": {"mode": "none"}},
     "native": {"config": {"policies": {"native": False}}},
+    "inventory": {"config": {"topology": {"inventory": False}}},
+    "stale": {"config": {"topology": {"staleSeconds": 600}}},
     "configMaps": {"config": {"policies": {"configMaps": False}}},
     "image": {"image": {"tag": "1.2.3"}},
 }

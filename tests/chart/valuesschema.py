@@ -46,13 +46,13 @@ def settings() -> Json:
 
 
 def _plain(node: Any) -> Any:
-    """A part of the schema without titles, and with false where the word off may stand: YAML reads it so."""
+    """A part of the schema without titles, and with booleans where on and off may stand: YAML reads them so."""
     if isinstance(node, list):
         return [_plain(each) for each in node]
     if not isinstance(node, dict):
         return node
     found = {key: _plain(each) for key, each in node.items() if key != "title" or not isinstance(each, str)}
-    if "off" in node.get("enum", ()):
-        found["enum"] = [*node["enum"], False]
+    if words := [word == "on" for word in node.get("enum", ()) if word in ("on", "off")]:
+        found["enum"] = [*node["enum"], *words]
         found.pop("type", None)
     return found

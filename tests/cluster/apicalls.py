@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from cluster.controlplane import ControlPlane
@@ -95,6 +95,13 @@ class Caller:
             warnings=tuple(re.sub(r"\\(.)", r"\1", text) for text in warnings),
             audit_id=response.headers.get("Audit-Id", ""),
         )
+
+    def events(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield what a watch tells, as it comes, until the API server ends it. Raises OSError where it breaks off."""
+        self._connection.close()
+        self._connection.request("GET", path, headers={"Accept": "application/json"})
+        for line in self._connection.getresponse():
+            yield json.loads(line)
 
     def exchange(
         self,

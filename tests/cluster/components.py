@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from cluster.authority import Authority
 
@@ -16,6 +16,9 @@ PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube
 
 OWN_PODS = "app.kubernetes.io/name=cks-admission"
 """The Pods that kwok leaves to another kubelet, which really runs them."""
+
+LASTS = {"example.org/lasts": "true"}
+"""The label of Pods of a Job that run until somebody deletes them; kwok completes the others at once."""
 
 # Who each client component is. None is in system:masters: a proof about exempt requesters could not fail otherwise.
 # (Inside kube-apiserver its own loopback client, system:apiserver, is in it; that is so in every cluster.)
@@ -39,6 +42,10 @@ class Layout:
     """The users whose requests are audited: those that change something, and of others than the admin all."""
     presents_certificate: bool = False
     """Whether the API server shows webhooks a client certificate."""
+    gates: Sequence[str] = ()
+    """Feature gates that are on in the API server, the controllers and the scheduler."""
+    apis: Sequence[str] = ()
+    """Versions of APIs that are off by default and served here, such as scheduling.k8s.io/v1alpha2."""
 
     @property
     def server(self) -> str:
@@ -91,6 +98,8 @@ def kube_apiserver(layout: Layout) -> list[str]:
         f"--audit-log-path={layout.audit_log}",
         f"--audit-policy-file={_audit_policy(layout)}",
         *([f"--admission-control-config-file={_credentials(layout)}"] if layout.presents_certificate else []),
+        *([f"--runtime-config={','.join(f'{api}=true' for api in layout.apis)}"] if layout.apis else []),
+        *_gates(layout),
     ]
 
 
@@ -144,6 +153,7 @@ def kube_controller_manager(layout: Layout) -> list[str]:
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         f"--flex-volume-plugin-dir={layout.directory / 'flexvolume'}",  # it would make one in /usr/libexec
+        *_gates(layout),
     ]
 
 
@@ -155,6 +165,7 @@ def kube_scheduler(layout: Layout) -> list[str]:
         f"--kubeconfig={layout.kubeconfigs[name]}",
         *_serving(layout, name),
         "--leader-elect=false",
+        *_gates(layout),
     ]
 
 
@@ -163,6 +174,7 @@ def kwok(layout: Layout) -> list[str]:
     return [
         str(layout.tools / "kwok"),
         f"--kubeconfig={layout.kubeconfigs['kwok']}",
+        f"--config={Path(__file__).with_name('stages.yaml')}",
         "--manage-all-nodes=false",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
         "--node-lease-duration-seconds=40",
@@ -180,3 +192,7 @@ def _serving(layout: Layout, name: str) -> list[str]:
         f"--tls-private-key-file={key}",
         f"--cert-dir={layout.directory}",
     ]
+
+
+def _gates(layout: Layout) -> list[str]:
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in layout.gates)}"] if layout.gates else []

@@ -49,14 +49,23 @@ class ControlPlane:
     objects: Objects
     """What is in it, read and written without kubectl."""
 
-    def __init__(self, tools: Path, *, audited: Sequence[str] = ("admin",), presents_certificate: bool = False) -> None:
+    def __init__(
+        self,
+        tools: Path,
+        *,
+        audited: Sequence[str] = ("admin",),
+        presents_certificate: bool = False,
+        gates: Sequence[str] = (),
+        apis: Sequence[str] = (),
+    ) -> None:
         """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet.
 
-        audited, presents_certificate: as in components.Layout.
+        audited, presents_certificate, gates, apis: as in components.Layout.
         """
         self._tools = tools
         self._audited = audited
         self._presents_certificate = presents_certificate
+        self._gates, self._apis = gates, apis
         self._stack = ExitStack()
         self._components: dict[str, Component] = {}
         self._kubeconfigs: dict[str, Path] = {}
@@ -121,10 +130,20 @@ class ControlPlane:
 
     def restart_api_server(self) -> None:
         """End the API server, start it again, and wait until it is ready. Raises ComponentError."""
-        before = self.component("kube-apiserver")
+        self._restart("kube-apiserver")
+
+    def restart_scheduler(self) -> None:
+        """End the scheduler and start it again: it breaks ties by the order in which it lists Nodes, and where it was.
+
+        Raises ComponentError.
+        """
+        self._restart("kube-scheduler")
+
+    def _restart(self, name: str) -> None:
+        before = self.component(name)
         before.terminate()
         before.end(_STOP_SECONDS)
-        self._await_answer(self._launch("kube-apiserver", list(before.command)), f"{self.server}/readyz")
+        self._await_answer(self._launch(name, list(before.command)), f"https://127.0.0.1:{self._ports[name]}/readyz")
 
     def logs(self, component: str) -> str:
         """Return all that a component has logged. Raises KeyError for a name that is none."""
@@ -211,8 +230,11 @@ class ControlPlane:
             self._kubeconfigs,
             self._audited,
             self._presents_certificate,
+            self._gates,
+            self._apis,
         )
         self._audit_log = layout.audit_log
+        self._ports = layout.ports
         self.server = layout.server
         self._kubeconfigs["admin"] = self.identity("admin", ["system:masters"])
         self.objects = Objects(self)

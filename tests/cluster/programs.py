@@ -6,6 +6,7 @@ To move to another version, change it in tools/<module>/go.mod (for Kubernetes i
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOURCES = Path(__file__).parent / "tools"
+_MODULES = {"1.36": "kubernetes", "1.37": "kubernetes-1.37"}
+"""By release of Kubernetes, the module that pins it."""
+_DEFAULT = "1.36"
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,20 @@ class Program:
     """How long a cold build took on two cores."""
 
 
-def kubernetes_version() -> str:
-    """Return the version of Kubernetes, without the v."""
-    return _pinned("kubernetes", "k8s.io/kubernetes")
+def release(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the release of Kubernetes that the variable KUBERNETES names, such as 1.36.
+
+    Raises ValueError for one that no module pins.
+    """
+    named = environment.get("KUBERNETES") or _DEFAULT
+    if named not in _MODULES:
+        raise ValueError(f"KUBERNETES is {named}; it can be {' or '.join(_MODULES)}")
+    return named
+
+
+def kubernetes_version(of: str) -> str:
+    """Return the version of Kubernetes in a release, without the v."""
+    return _pinned(_MODULES[of], "k8s.io/kubernetes")
 
 
 def _pinned(module: str, path: str) -> str:
@@ -42,9 +57,8 @@ def _pinned(module: str, path: str) -> str:
     return match[1]
 
 
-def _kubernetes_stamps() -> tuple[tuple[str, str], ...]:
+def _kubernetes_stamps(version: str) -> tuple[tuple[str, str], ...]:
     """Without these the programs call themselves v0.0.0-master, and every check of a version fails."""
-    version = kubernetes_version()
     major, minor, _ = version.split(".", 2)
     values = (("gitVersion", f"v{version}"), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean"))
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -62,21 +76,25 @@ def _helm_stamps() -> tuple[tuple[str, str], ...]:
     return (("helm.sh/helm/v3/internal/version.version", f"v{_pinned('helm', 'helm.sh/helm/v3')}"), *versions)
 
 
-def _all() -> dict[str, Program]:
-    stamps = _kubernetes_stamps()
+def programs(of: str) -> Mapping[str, Program]:
+    """Return the programs by name: the control plane of a release, and the same others for all releases."""
     kwok = (("sigs.k8s.io/kwok/pkg/consts.Version", _pinned("kwok", "sigs.k8s.io/kwok")),)
-    commands = "k8s.io/kubernetes/cmd"
     return {
-        "kube-apiserver": Program("kubernetes", f"{commands}/kube-apiserver", stamps, 4),
-        "kubectl": Program("kubernetes", f"{commands}/kubectl", stamps, 0.5),
-        "kube-controller-manager": Program("kubernetes", f"{commands}/kube-controller-manager", stamps, 1),
-        "kube-scheduler": Program("kubernetes", f"{commands}/kube-scheduler", stamps, 0.5),
+        "kube-apiserver": _kubernetes(of, "kube-apiserver", 4),
+        "kubectl": _kubernetes(_DEFAULT, "kubectl", 0.5),
+        "kube-controller-manager": _kubernetes(of, "kube-controller-manager", 1),
+        "kube-scheduler": _kubernetes(of, "kube-scheduler", 0.5),
         "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", (), 1),
         "kwok": Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", kwok, 2),
         "helm": Program("helm", "helm.sh/helm/v3/cmd/helm", _helm_stamps(), 1),
+        "jobset": Program("jobset", "sigs.k8s.io/jobset", (), 3),
+        "lws": Program("lws", "sigs.k8s.io/lws/cmd", (), 3),
         "cert-manager": Program("certmanager", "cks-admission.dev/tools/certmanager", (), 4),
     }
 
 
-PROGRAMS: Mapping[str, Program] = _all()
+def _kubernetes(of: str, name: str, minutes: float) -> Program:
+    return Program(_MODULES[of], f"k8s.io/kubernetes/cmd/{name}", _kubernetes_stamps(kubernetes_version(of)), minutes)
+
+
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok")

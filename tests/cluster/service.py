@@ -46,7 +46,7 @@ ROLE: Manifest = {
     "kind": "ClusterRole",
     "metadata": {"name": "cks-admission"},
     "rules": [
-        {"apiGroups": [""], "resources": ["namespaces", "nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["namespaces", "nodes", "pods"], "verbs": ["get", "list", "watch"]},
         {
             "apiGroups": ["resource.k8s.io"],
             "resources": ["deviceclasses", "resourceclaims", "resourceclaimtemplates"],
@@ -73,8 +73,11 @@ ROLE: Manifest = {
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         {"apiGroups": ["kai.scheduler", "kueue.x-k8s.io"], "resources": ["topologies"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["list"]},
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
+        {"apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"], "verbs": ["create"]},
         *(
-            {"apiGroups": [row.group], "resources": [row.resource], "verbs": ["list"]}
+            {"apiGroups": [row.group], "resources": [row.resource], "verbs": ["list", "watch"]}
             for row in BUILT_IN
             if row.templates and row.group_kind not in HISTORIES
         ),

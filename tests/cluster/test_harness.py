@@ -14,7 +14,7 @@ from cluster import jsonlog, toolchain
 from cluster.golang import ToolchainError
 from cluster.polling import GaveUpError, NotYet, wait_for
 from cluster.process import Component, ComponentError
-from cluster.programs import CONTROL_PLANE
+from cluster.programs import CONTROL_PLANE, kubernetes_version, programs
 from cluster.workspace import workspace
 
 _TESTS = Path(__file__).parents[1]
@@ -126,9 +126,17 @@ def test_incomplete_assets_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_the_release_of_kubernetes_can_be_chosen() -> None:
+    """KUBERNETES names the release; each has a folder of its own, and a release that nothing pins is refused."""
+    assert [kubernetes_version(release).rpartition(".")[0] for release in ("1.36", "1.37")] == ["1.36", "1.37"]
+    assert toolchain.fingerprint(programs("1.36")) != toolchain.fingerprint(programs("1.37"))
+    with pytest.raises(ToolchainError, match=r"^KUBERNETES is 1\.2; it can be 1\.36 or 1\.37$"):
+        toolchain.ensure(["etcd"], environment={"KUBERNETES": "1.2"})
+
+
 def test_tools_are_cached_below_the_users_cache(tmp_path: Path) -> None:
     """XDG_CACHE_HOME says where the binaries are kept; they are found there without a build."""
-    directory = tmp_path / "cks-admission" / "tools" / toolchain.fingerprint()
+    directory = tmp_path / "cks-admission" / "tools" / toolchain.fingerprint(programs("1.36"))
     directory.mkdir(parents=True)
     (directory / "helm").touch(mode=0o755)
 

@@ -6,17 +6,18 @@ import base64
 import json
 import ssl
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from certs.errors import PemError
-from certs.x509.authority import CLOCK_SKEW, new_authority
-from certs.x509.bundle import Bundle, merge
+from certs.x509.authority import new_authority
+from certs.x509.bundle import Bundle
 from certs.x509.certificate import issued_by
 from certs.x509.pem import load_certificates
 from cluster import jsonlog
+from cluster.ageing import age
 from cluster.load import WRITES, Load
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import MANAGE, NAME, NAMESPACE, events
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from cryptography.x509 import Certificate
 
-    from certs.x509.authority import Authority
     from cluster.controlplane import ControlPlane
     from cluster.load import Phase
     from cluster.release import Release
@@ -157,22 +157,17 @@ def test_no_manage(audited: ControlPlane, installed: Release, writing: Load) -> 
     assert ready == before
 
 
-def test_the_authority_rotates(audited: ControlPlane, installed: Release, writing: Load) -> None:
+def test_the_authority_rotates(installed: Release, writing: Load) -> None:
     """A CA of which two thirds are over is replaced, and goes once all replicas show leaves of the new one.
 
     The leaf comes after the bundle, and the old CA goes after the leaf has come to all. It is one that was made 200
     days ago, of a life of 300, so that its time comes in the middle of the test.
     """
     first = authority(installed)
-    ageing = aged(datetime.now(UTC), AGE_SECONDS)
     with writing.phase("CA rotation") as phase:
-        both = merge((ageing.certificate, first), datetime.now(UTC))
-        contents = {"ca.crt": ageing.cert_pem, "ca.key": ageing.key_pem, "ca-bundle.crt": both.pem}
-        data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
-        patch = ("patch", "secret", f"{NAME}-ca", "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": data}))
-        audited.kubectl(*patch, user="admin", check=True)
-        all_show(installed, ageing.certificate)
-        wait_for("a new CA", lambda: authority(installed) != ageing.certificate, AGE_SECONDS + PATIENCE)
+        ageing = age(installed, AGE_SECONDS)
+        all_show(installed, ageing)
+        wait_for("a new CA", lambda: authority(installed) != ageing, AGE_SECONDS + PATIENCE)
         new = authority(installed)
         all_show(installed, new)
         wait_for("the old CA to go", lambda: bundle(installed) == {new})
@@ -240,12 +235,6 @@ def test_a_roll_out(installed: Release, writing: Load) -> None:
 
     untroubled(phase)
     assert not before & {each.name for each in installed.wait()}
-
-
-def aged(now: datetime, seconds: float) -> Authority:
-    """Return a CA of which two thirds are over in so many seconds."""
-    life = timedelta(days=300)
-    return new_authority(now + timedelta(seconds=seconds) + CLOCK_SKEW - (life + CLOCK_SKEW) * 2 / 3, lifetime=life)
 
 
 def authority(installed: Release) -> Certificate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
 LEVELS = '  Levels of topology "coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname.'
-OTHERS = "topograph, topograph-nvlink, topograph-v1, aws, oci, gcp and 1 more."
+OTHERS = "topograph, topograph-nvlink, topograph-v1, aws, oci and 2 more."
 MORE_SPECIFIC = "The preferred placement must be more specific than the required one."
 UNUSABLE = "The placement cannot be used."
 POOLS = "A workload cannot be placed in node pools of different topologies; its Pods would stay pending."
@@ -76,8 +77,8 @@ REFUSED = {
             "The topology is not known.",
             f'{at(TOPOLOGY)} "corewave" is no topology that is known.',
             (
-                "Did you mean coreweave? Known topologies: coreweave, coreweave-roce, pool-a, pool-b, pool-empty, "
-                f"coreweave-infiniband, {OTHERS}"
+                "Did you mean coreweave? Known topologies: coreweave, coreweave-roce, cluster-topology, pool-a, "
+                f"pool-b, pool-empty, coreweave-infiniband, {OTHERS}"
             ),
         ),
         "rack",
@@ -88,8 +89,8 @@ REFUSED = {
             "A placement needs a topology.",
             f'{at(REQUIRED)} "rack" is a level of no topology.',
             (
-                f"Add the annotation {TOPOLOGY}: NAME. Known topologies: pool-a, pool-b, pool-empty, coreweave, "
-                f"coreweave-infiniband, coreweave-roce, {OTHERS}"
+                f"Add the annotation {TOPOLOGY}: NAME. Known topologies: cluster-topology, pool-a, pool-b, pool-empty, "
+                f"coreweave, coreweave-infiniband, coreweave-roce, {OTHERS}"
             ),
         ),
         "rack",
@@ -136,23 +137,14 @@ REFUSED = {
 }
 
 WARNED = {
-    "bare level": Said(
-        (
-            ('required "superpod" keeps Pods on Nodes that have a superpod, not in one; '
-            "name the domain or use a gang scheduler"),
-        ),
-        "superpod",
-    ),
     "unknown domain": Said(
         ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',), "fabric=f1,superpod=99"
     ),
     "preferred unknown domain": Said(
-        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',), "superpod=1", "rack=r77"
+        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',), "fabric=f1,superpod=1", "rack=r77"
     ),
     "level that no Node has": Said(
         (
-            ('required "nvlink" keeps Pods on Nodes that have a nvlink, not in one; '
-            "name the domain or use a gang scheduler"),
             ('required "nvlink": no Node carries the label '
             "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"),
         ),
@@ -187,6 +179,15 @@ def test_what_may_surprise_is_warned_of(control_plane: ControlPlane, said: Said)
     assert answer_of(answer) == (0, "".join(f"Warning: {line}\n" for line in said.lines))
 
 
+def test_chosen_domain_is_told(control_plane: ControlPlane) -> None:
+    """For a level without a domain people read which one was chosen, what is free there, and which is the next best."""
+    answer = control_plane.apply(asked(Said((), "superpod")), "--dry-run=server")
+
+    domain, free = r"fabric=\w+,superpod=\d", r"\d+ of \d+ GPUs free"
+    told = rf'Warning: required "superpod": 1 Pod with 1 GPU in {domain} \({free}\); next best {domain}\n'
+    assert (answer.returncode, re.fullmatch(told, answer.stderr) is not None) == (0, True), answer.stderr
+
+
 def test_two_pools_are_refused(control_plane: ControlPlane) -> None:
     """A Job that names two pools whose topologies differ is refused, with both."""
     pools = {f"{POOL}=topology-{pool}": f"{POOL}=topology-{pool} (pool-{pool})" for pool in ("a", "b")}
@@ -202,7 +203,7 @@ def test_two_pools_are_refused(control_plane: ControlPlane) -> None:
 
 def test_record_that_cannot_be_read_is_dropped(control_plane: ControlPlane) -> None:
     """A record that somebody else wrote is said to be useless, and gives way to one that is right."""
-    manifest = asked(Said((), "superpod=1"))
+    manifest = asked(Said((), "fabric=f1,superpod=1"))
     manifest["metadata"]["annotations"][placements.RECORD] = "not ours"
 
     answer = control_plane.apply(manifest, "--dry-run=server", "-o", "json")

@@ -9,7 +9,7 @@ import pytest
 
 from cluster import placements
 from cluster.placements import annotated, answer_of, one_of, one_per_node, required, scheduled
-from cluster.topologynodes import BACKEND, IB, RACK
+from cluster.topologynodes import BACKEND, IB, NODES, RACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
+TIERS = ("fabric", "superpod", "leafgroup")
 SUPERPOD, HOSTNAME = f"{BACKEND}/superpod", "kubernetes.io/hostname"
-IN_RACKS = ["f1-s1-l1", "f1-s1-l2", "f1-s2-l1", "f2-s1-l1", "roce-s1", "roce-s2"]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ CASES = {
     "two-domains-by-key": Case(["f1-s2-l1", "old-f1-s3", "roce-s2"], f"{SUPERPOD} in (2, 3)"),
     "domain-by-the-older-key": Case(["old-f1-s3"], f"{IB}/superpod=3"),
     "domain-that-nobody-is-in": Case([], "superpod=99"),
-    "bare-level": Case(IN_RACKS, "rack"),
-    "bare-level-of-both-names": Case(sorted([*IN_RACKS, "old-f1-s1", "old-f1-s3"]), "leafgroup"),
     "roce": Case(["roce-s1"], "superpod=1", topology="coreweave-roce"),
     "roce-preferred": Case(["roce-s1", "roce-s2"], "", "rack=r5", "coreweave-roce"),
     "infiniband": Case(
@@ -80,6 +78,25 @@ def test_pods_run_where_the_annotations_say(control_plane: ControlPlane, deploym
     nodes = CASES[name].nodes
 
     assert scheduled(control_plane, deployments, name, len(nodes) + 1, pending=1) == nodes
+
+
+@pytest.mark.parametrize(
+    ("level", "keys"),
+    [
+        pytest.param("rack", [(RACK,)], id="rack"),
+        pytest.param("leafgroup", [(f"{BACKEND}/{tier}", f"{IB}/{tier}") for tier in TIERS], id="leafgroup"),
+    ],
+)
+def test_bare_level_keeps_pods_in_one_domain(
+    control_plane: ControlPlane, namespace: str, level: str, keys: list[tuple[str, ...]]
+) -> None:
+    """All Pods of a Deployment that requires a level, and names no domain of it, are in one, by whichever name."""
+    control_plane.apply(annotated(placements.deployment(namespace, replicas=6), level), check=True)
+
+    nodes = scheduled(control_plane, namespace, "main", 6)
+
+    domains = {tuple(next(NODES[node][key] for key in names if key in NODES[node]) for names in keys) for node in nodes}
+    assert len(domains) == 1
 
 
 def test_job_runs_in_its_domain(control_plane: ControlPlane, namespace: str) -> None:

@@ -81,7 +81,7 @@ def test_domain_is_refused(control_plane: ControlPlane, make: Callable[..., Mani
 
 def test_slurm_does_not_look_at_it(control_plane: ControlPlane) -> None:
     """For a scheduler that ignores node affinity a required level is said to have no effect."""
-    manifest = annotated(placements.job("default", schedulerName="tenant-slurm-scheduler"), "superpod=1")
+    manifest = annotated(placements.job("default", schedulerName="tenant-slurm-scheduler"), "fabric=f1,superpod=1")
 
     answer = control_plane.apply(manifest, "--dry-run=server")
 

@@ -133,7 +133,7 @@ def test_stored_is_what_the_manifest_says(
     """After a change, affinity and record are those of a new object; without annotations nothing of them is left."""
     change = CHANGES[name]
     made = placements.deployment(place, f"{list(CHANGES).index(name)}-{manner}", **affinity(own=change.own))
-    manifest = annotated(made, "superpod=1", "superpod=1,rack=r2")
+    manifest = annotated(made, "fabric=f1,superpod=1", "fabric=f1,superpod=1,rack=r2")
 
     follow(control_plane, caller, manner, manifest, change.make)
 
@@ -148,7 +148,9 @@ def test_other_kinds_follow_too(
     control_plane: ControlPlane, caller: Caller, place: str, make: Callable[..., Manifest], manner: str
 ) -> None:
     """A StatefulSet and a CronJob get the new domain, and are as their manifest without annotations."""
-    manifest = annotated(make(place, f"other-{manner}", **affinity(own=True)), "superpod=1", "superpod=1,rack=r2")
+    manifest = annotated(
+        make(place, f"other-{manner}", **affinity(own=True)), "fabric=f1,superpod=1", "fabric=f1,superpod=1,rack=r2"
+    )
 
     follow(control_plane, caller, manner, manifest, another_domain)
 
@@ -171,7 +173,9 @@ def test_the_same_again_changes_nothing(
     control_plane: ControlPlane, caller: Caller, place: str, manner: str, said: str
 ) -> None:
     """The same manifest leaves what is stored as it is, down to who owns which field."""
-    manifest = annotated(placements.deployment(place, f"same-{manner}", **affinity(own=True)), "superpod=1", "rack")
+    manifest = annotated(
+        placements.deployment(place, f"same-{manner}", **affinity(own=True)), "fabric=f1,superpod=1", "rack"
+    )
     first, second = COMMANDS[manner]
     run(control_plane, first, manifest)
     before = settled(control_plane, caller, manifest)
@@ -217,7 +221,7 @@ def settled(control_plane: ControlPlane, caller: Caller, manifest: Manifest) -> 
 
 def test_server_side_apply_owns_what_it_wrote(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """The user's manager owns annotations and required terms; the record and the preferences belong to nobody."""
-    manifest = annotated(placements.deployment(place, "owned", **affinity(own=True)), "superpod=1", "rack")
+    manifest = annotated(placements.deployment(place, "owned", **affinity(own=True)), "fabric=f1,superpod=1", "rack=r2")
     follow(control_plane, caller, "server-side", manifest, another_domain)
 
     found = stored(caller, manifest)
@@ -235,7 +239,7 @@ def test_change_of_the_manner_conflicts_in_own_terms_only(
 ) -> None:
     """From client-side to server-side apply: terms of the user's own, which became others, need --force-conflicts."""
     both = [
-        annotated(placements.deployment(place, f"moved-{own}", **affinity(own=own == "own")), "superpod=1")
+        annotated(placements.deployment(place, f"moved-{own}", **affinity(own=own == "own")), "fabric=f1,superpod=1")
         for own in ("none", "own")
     ]
     for manifest in both:
@@ -253,7 +257,7 @@ def test_change_of_the_manner_conflicts_in_own_terms_only(
 
 def test_diff_shows_nothing(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """What kubectl diff compares with is what the service would make of the manifest, so there is nothing to see."""
-    manifest = annotated(placements.deployment(place, "diff", **affinity(own=True)), "superpod=1", "rack")
+    manifest = annotated(placements.deployment(place, "diff", **affinity(own=True)), "fabric=f1,superpod=1", "rack")
     run(control_plane, "apply", manifest)
     settled(control_plane, caller, manifest)
 
@@ -262,7 +266,7 @@ def test_diff_shows_nothing(control_plane: ControlPlane, caller: Caller, place: 
 
 def test_rollback_of_a_deployment(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """A rollout undone brings back annotations, record and template together."""
-    manifest = annotated(placements.deployment(place, "undone"), "superpod=1", "rack=r2")
+    manifest = annotated(placements.deployment(place, "undone"), "fabric=f1,superpod=1", "rack=r2")
     run(control_plane, "create", manifest)
     before = outcome(settled(control_plane, caller, manifest))
     put(caller, manifest, another_domain)
@@ -277,7 +281,7 @@ def test_rollback_of_a_deployment(control_plane: ControlPlane, caller: Caller, p
 
 def test_rollback_of_a_stateful_set(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """A rollout undone brings back the template alone, and the annotations still say where the Pods go."""
-    manifest = annotated(stateful_set(place, "undone"), "superpod=1", "rack=r2")
+    manifest = annotated(stateful_set(place, "undone"), "fabric=f1,superpod=1", "rack=r2")
     run(control_plane, "create", manifest)
     revisions(control_plane, place, 1)
     another_domain(manifest)
@@ -303,7 +307,9 @@ def revisions(control_plane: ControlPlane, namespace: str, count: int) -> None:
 
 def test_domain_is_written_as_documented(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """The terms of a domain, and the record of them, to the letter: what the other proofs compare with."""
-    manifest = annotated(placements.deployment(place, "letter", affinity=required([one_of("a", "b")])), "superpod=1")
+    manifest = annotated(
+        placements.deployment(place, "letter", affinity=required([one_of("a", "b")])), "superpod=1"
+    )
 
     run(control_plane, "apply", manifest)
 

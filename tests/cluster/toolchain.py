@@ -1,6 +1,7 @@
 """The binaries of the control plane: taken from KUBEBUILDER_ASSETS, from the user's cache, or built into that cache.
 
-`python -m cluster.toolchain [PROGRAM ...]` provides them and prints their folder.
+`python -m cluster.toolchain [PROGRAM ...]` provides them and prints their folder. The variable KUBERNETES names the
+release, 1.36 or 1.37; each has a folder of its own.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from cluster import golang
 from cluster.golang import Go, ToolchainError
-from cluster.programs import PROGRAMS, SOURCES, Program
+from cluster.programs import SOURCES, Program, programs, release
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Say = Callable[[str], None]
 
@@ -39,15 +40,18 @@ def _to_stderr(line: str) -> None:
     print(f"cluster: {line}", file=sys.stderr, flush=True)
 
 
-def ensure(
-    names: Sequence[str] = tuple(PROGRAMS), *, environment: Mapping[str, str] = os.environ, say: Say = _to_stderr
-) -> Path:
-    """Return the folder that holds the programs `names`, after building those that are missing.
+def ensure(names: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ, say: Say = _to_stderr) -> Path:
+    """Return the folder that holds the programs `names`, by default all, after building those that are missing.
 
     Raises ToolchainError if KUBEBUILDER_ASSETS is set and lacks one of them, or if a build fails.
     """
-    if unknown := [name for name in names if name not in PROGRAMS]:
-        raise ToolchainError(f"no such program: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    try:
+        known = programs(release(environment))
+    except ValueError as error:
+        raise ToolchainError(str(error)) from error
+    names = names or tuple(known)
+    if unknown := [name for name in names if name not in known]:
+        raise ToolchainError(f"no such program: {', '.join(unknown)}; there are {', '.join(known)}")
     if assets := environment.get("KUBEBUILDER_ASSETS"):
         if missing := _missing(Path(assets), names):
             raise ToolchainError(
@@ -56,11 +60,11 @@ def ensure(
             )
         return Path(assets).absolute()  # components run in another folder
     cache = cache_directory(environment)
-    directory = cache / fingerprint()
+    directory = cache / fingerprint(known)
     if _missing(directory, names):
         cache.mkdir(parents=True, exist_ok=True)
         with _alone(cache / ".lock", say):
-            _build_missing(directory, names, environment, say)
+            _build_missing(directory, names, known, environment, say)
             _remove_unused(cache, keep=directory)
     os.utime(directory)  # tells _remove_unused that it is in use
     return directory
@@ -72,12 +76,12 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(base) / "cks-admission" / "tools"
 
 
-def fingerprint() -> str:
-    """Return the name of the folder for the binaries that the committed modules describe on this machine."""
+def fingerprint(known: Mapping[str, Program]) -> str:
+    """Return the name of the folder for these programs, as the committed modules describe them, on this machine."""
     digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
-    for name, program in PROGRAMS.items():
+    for name, program in known.items():
         digest.update(f"\n{name} {program.package} {_ldflags(program)}".encode())
-    for module in sorted({program.module for program in PROGRAMS.values()}):
+    for module in sorted({program.module for program in known.values()}):
         sources = [file for file in (SOURCES / module).iterdir() if file.suffix in (".go", ".mod", ".sum")]
         for file in sorted(sources):
             digest.update(f"\n{module}/{file.name}\n".encode() + file.read_bytes())
@@ -104,36 +108,37 @@ def _alone(lock: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _build_missing(directory: Path, names: Sequence[str], environment: Mapping[str, str], say: Say) -> None:
+def _build_missing(
+    directory: Path, names: Sequence[str], known: Mapping[str, Program], environment: Mapping[str, str], say: Say
+) -> None:
     if not _missing(directory, names):
         return
     free = shutil.disk_usage(directory.parent).free
     if free < _COLD_BUILD_BYTES:
         say(f"only {free / 1024**3:.1f} GB are free; a first build needs up to {_COLD_BUILD_BYTES / 1024**3:.0f} GB")
-    go = golang.find(_required_go(), directory.parent / "go", SOURCES / "go.lock", environment, say)
+    go = golang.find(_required_go(known.values()), directory.parent / "go", SOURCES / "go.lock", environment, say)
     # Our own Go goes away afterwards, so it builds everything now.
-    missing = _missing(directory, tuple(PROGRAMS) if go.disposable else names)
+    missing = _missing(directory, tuple(known) if go.disposable else names)
     directory.mkdir(exist_ok=True)
     for number, name in enumerate(missing, start=1):
-        minutes = PROGRAMS[name].minutes
+        minutes = known[name].minutes
         say(
             f"building {name} ({number} of {len(missing)}), once: up to {minutes:g} min on two cores, seconds if cached"
         )
-        _build(go, name, directory, say)
+        _build(go, name, known[name], directory, say)
     say(f"the control plane's programs are in {directory}")
     if go.disposable:
         shutil.rmtree(go.disposable, ignore_errors=True)
 
 
-def _required_go() -> golang.Version:
-    texts = [(SOURCES / program.module / "go.mod").read_text(encoding="utf-8") for program in PROGRAMS.values()]
+def _required_go(known: Iterable[Program]) -> golang.Version:
+    texts = [(SOURCES / program.module / "go.mod").read_text(encoding="utf-8") for program in known]
     found = [match for text in texts for match in re.findall(r"^go (\d+)\.(\d+)\.(\d+)$", text, re.MULTILINE)]
     return max((int(major), int(minor), int(patch)) for major, minor, patch in found)
 
 
-def _build(go: Go, name: str, directory: Path, say: Say) -> None:
+def _build(go: Go, name: str, program: Program, directory: Path, say: Say) -> None:
     """Build one program next to its place and rename it, so that a half-written one is never found."""
-    program = PROGRAMS[name]
     command = [str(go.command), "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", _ldflags(program)]
     with tempfile.TemporaryDirectory(prefix=".building-", dir=directory) as scratch, tempfile.TemporaryFile() as output:
         # A session of its own: compilers started by go end with it, whatever ends this process.
@@ -184,7 +189,7 @@ def _remove_unused(cache: Path, keep: Path) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Make the named programs ready, or all of them."""
     try:
-        print(ensure(arguments or tuple(PROGRAMS)))
+        print(ensure(arguments))
     except ToolchainError as error:
         _to_stderr(str(error))
         return 3

@@ -52,11 +52,23 @@ NODES: Mapping[str, Mapping[str, str]] = {
     "bare": {},
 }
 
-# Node pools have topologies of their own, the last one has no Nodes.
+# The levels of the documents' topology, farthest first.
+LEVELS = (
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "cloud.provider.com/topology-block",
+    "cloud.provider.com/topology-rack",
+    "kubernetes.io/hostname",
+)
+_POOLS = {"a": [RACK], "b": [f"{BACKEND}/fabric", RACK], "empty": [RACK]}
+# The documents' own, and node pools have topologies of their own, the last one has no Nodes.
 SETTINGS: Mapping[str, Any] = {
     "topologies": [
-        {"name": f"pool-{pool}", "levels": levels, "pool": {"matchLabels": {POOL: f"topology-{pool}"}}}
-        for pool, levels in {"a": [RACK], "b": [f"{BACKEND}/fabric", RACK], "empty": [RACK]}.items()
+        {"name": "cluster-topology", "levels": list(LEVELS)},
+        *(
+            {"name": f"pool-{pool}", "levels": levels, "pool": {"matchLabels": {POOL: f"topology-{pool}"}}}
+            for pool, levels in _POOLS.items()
+        ),
     ]
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cluster.programs import kubernetes_version
+from cluster.programs import kubernetes_version, release
 
 from webhook.version import VERSION
 
@@ -33,7 +33,7 @@ def replaced(page: str, name: str, lines: Iterable[str]) -> str:
 def conditions() -> str:
     """What a run ran on, in a few words."""
     return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, cks-admission {VERSION}, Kubernetes {kubernetes_version()}, "
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, cks-admission {VERSION}, Kubernetes {kubernetes_version(release())}, "
         f"Python {platform.python_version()}, {os.cpu_count()} cores "
         f"with a load average of {os.getloadavg()[2]:.1f}"
     )

@@ -237,3 +237,15 @@ def test_requests_in_flight_are_read_from_their_owner() -> None:
     assert "\ncks_admission_requests_in_flight 3.0\n" in metrics.expose().decode()
     in_flight[0] = 1
     assert "\ncks_admission_requests_in_flight 1.0\n" in metrics.expose().decode()
+
+
+def test_ways_are_counted() -> None:
+    """Each placed template counts once, by who keeps its Pods together."""
+    metrics = Metrics()
+    metrics.observe("mutate", request(pod()), Answer((Decision("topology", "patch", ways=("domain", "none")),)), 0.0)
+    metrics.observe("mutate", request(pod()), Answer((Decision("topology", "patch", ways=("domain",)),)), 0.0)
+
+    exposed = text_string_to_metric_families(metrics.expose().decode())
+    samples = [sample for family in exposed for sample in family.samples]
+    counted = {one.labels["way"]: one.value for one in samples if one.name == "cks_admission_placed_templates_total"}
+    assert counted == {"domain": 2, "none": 1}

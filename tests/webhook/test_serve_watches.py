@@ -38,7 +38,8 @@ async def test_the_process_shows_the_ages_of_its_watches(tmp_path: Path) -> None
         api.put(NODES, named("n1", {}))
         (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(api.url)), encoding="utf-8")
         cluster, policies = {"kubeconfig": str(tmp_path / "kubeconfig")}, {"native": False, "configMaps": False}
-        async with Service(tmp_path, cluster=cluster, policies=policies) as service:
+        sections: dict[str, Any] = {"cluster": cluster, "policies": policies, "topology": {"inventory": "off"}}
+        async with Service(tmp_path, **sections) as service:
             await service.port()
             measured = (await service.ask("/metrics")).text
             ready = await service.ask("/readyz")

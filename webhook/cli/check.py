@@ -21,7 +21,7 @@ from policies.objects import patch
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import headline, to_yaml, write
-from webhook.configuration.settings import SettingsError
+from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
@@ -90,29 +90,35 @@ class ObjectOutcome(NamedTuple):
 )
 @options.namespace_labels
 @options.policies
+@options.nodes
 @click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config
 @options.output
 def command(
     files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
-    namespace_labels: tuple[str, ...], config: Path | None, output: str, *, diff: bool, **changes: tuple[str, ...],
+    namespace_labels: tuple[str, ...], nodes: tuple[str, ...], config: Path | None, output: str, *, diff: bool,
+    **changes: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
+
+    With Nodes it chooses the domain of a gang as the service does in their cluster.
 
     \b
     Examples:
       cks-admission check -f train.yaml
       cks-admission check -f manifests/ --as alice --as-group dev --diff
       cks-admission check -f manifests/ --policies policies/
+      cks-admission check -f train.yaml --nodes nodes.json --diff
       kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
     """
     settings = options.settings(config, changes)
+    options.refuse_one_stdin(files, nodes)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
     manifests = read_objects(files)
     today = datetime.now(UTC).date()
-    facts = written.facts(today) if written else StaticFacts(today)
+    facts = _with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
     labels = options.labels(namespace_labels)
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = []
@@ -126,6 +132,19 @@ def command(
     else:
         write([_json(outcome) for outcome in outcomes], output)
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+
+
+def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
+    """The facts with the Nodes in files. Raises InputError."""
+    if not paths:
+        return facts
+    from webhook.cli.topology import nodefiles, stock  # noqa: PLC0415 - most runs read no Nodes
+
+    objects = nodefiles.read(paths, options.stdin(paths))
+    nodes = tuple(manifest.node for manifest in objects.nodes)
+    choose = stock.chooser(objects, stock.records(objects, settings))
+    # Requests on a command line are dry runs, but what one object takes is not free for the next.
+    return replace(facts, cluster_nodes=nodes, chooser=lambda key: choose(replace(key, dry_run=False)))
 
 
 def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:

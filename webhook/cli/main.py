@@ -14,7 +14,7 @@ VERBS = {
     "lint": "Find mistakes in policies, without running them.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
-    "topology": "Show topologies, explain placements, draw Nodes as a tree.",
+    "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
     "export": "Print webhook configurations, settings or native policies.",
     "doctor": "Check an installation and say how to fix what is wrong.",

@@ -43,6 +43,12 @@ policies = click.option(
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
 )
+nodes = click.option(
+    "--nodes",
+    multiple=True,
+    metavar="FILE|DIR|-",
+    help="Nodes and Pods, as kubectl get nodes,pods -A -o json prints them; repeatable.",
+)
 
 
 def labels(pairs: Iterable[str]) -> dict[str, str]:
@@ -54,6 +60,12 @@ def labels(pairs: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--namespace-labels {pair}: write KEY=VALUE")
         parsed[key] = value
     return parsed
+
+
+def refuse_one_stdin(files: Sequence[str], nodes: Sequence[str]) -> None:
+    """Raises InputError if objects and Nodes are both to be read from standard input."""
+    if "-" in files and "-" in nodes:
+        raise InputError("-f - and --nodes - both read standard input; give one of them as a file")
 
 
 def stdin(paths: Sequence[str]) -> bytes:

@@ -1,8 +1,9 @@
-"""Results on stdout: for machines as JSON or YAML, and the line about an object that people read."""
+"""Results on stdout: for machines as JSON or YAML, for people tables, and the line about an object."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -37,3 +38,16 @@ def headline(where: str, request: AdmissionRequest, *, allowed: bool) -> str:
     name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
     verdict = click.style("admitted", fg="green") if allowed else click.style("refused", fg="red", bold=True)
     return f"{where}: {request.kind.kind} {name}: {verdict}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Lines of columns, those with the indexes in `right` to the right; a column without anything is left out."""
+    lines_of = [list(row) for row in rows]
+    shown = [index for index in range(len(head)) if any(row[index] for row in lines_of)]
+    widths = {index: max(len(row[index]) for row in (head, *lines_of)) for index in shown}
+    to_right = frozenset(right)
+    lines = []
+    for row in (head, *lines_of):
+        cells = [row[i].rjust(widths[i]) if i in to_right else row[i].ljust(widths[i]) for i in shown]
+        lines.append("  ".join(cells).rstrip())
+    return [click.style(lines[0], bold=True), *lines[1:]]

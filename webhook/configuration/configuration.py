@@ -22,6 +22,7 @@ from webhook.sources import topologyfiles
 
 # Settings that are read only at start, because ports, watches and clients are made from them.
 _TIMEOUTS = ("timeout_seconds", "open_timeout_seconds", "essential_timeout_seconds")
+_INVENTORY = ("inventory", "stale_seconds")  # the watches may be those of another process
 _AT_START = ("listen", "health", "tls", "cluster", "manage", "policies", "log")
 
 
@@ -180,10 +181,12 @@ def _in_force(start: Settings, newest: Settings) -> Settings:
     kept: dict[str, Any] = {name: getattr(start, name) for name in _AT_START}
     timeouts = {name: getattr(newest.registration, name) for name in _TIMEOUTS}
     kept["registration"] = start.registration.model_copy(update=timeouts)
+    fixed = {name: getattr(start.topology, name) for name in _INVENTORY}
+    kept["topology"] = newest.topology.model_copy(update=fixed)
     if start.cluster.kubeconfig or start.cluster.in_cluster:
         # If a rule was off at the start, the objects that it needs from the cluster are not followed.
         if not rules.follows_topologies(start):
-            kept["topology"] = newest.topology.model_copy(update={"action": "off"})
+            kept["topology"] = newest.topology.model_copy(update={**fixed, "action": "off"})
         if not rules.follows_nodes(start):
             kept["sunk"] = newest.sunk.model_copy(
                 update={"action": start.sunk.action, "daemon_sets": start.sunk.daemon_sets}

@@ -64,6 +64,11 @@ def _off(value: object) -> object:
     return "off" if value is False else value
 
 
+def _on_or_off(value: object) -> object:
+    """Take the words on and off as people write them: without quotes YAML makes booleans of them."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 Glob = Annotated[str, AfterValidator(_glob)]
 FieldPath = Annotated[str, AfterValidator(_path)]
 KindAndName = Annotated[str, AfterValidator(_kind_and_name)]
@@ -72,6 +77,8 @@ InnerPath = Annotated[str, AfterValidator(_inner_path)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
 DenyOrWarn = Literal["deny", "warn"]
 DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
+UnknownOrOff = Annotated[Literal["unknown", "off"], BeforeValidator(_off)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 Strings = Many[str]

@@ -38,3 +38,9 @@ def of_manager(settings: Settings) -> Settings:
         )
     tls = settings.tls.model_copy(update={"cert_file": "", "key_file": "", "client_ca_file": ""})
     return settings.model_copy(update={"tls": tls})
+
+
+def keeps_inventory(settings: Settings) -> bool:
+    """Whether replicas keep an inventory: domains are to be chosen from it, and there is a cluster to follow."""
+    cluster, chosen = settings.cluster, settings.topology
+    return bool(cluster.kubeconfig or cluster.in_cluster) and "off" not in (chosen.action, chosen.inventory)

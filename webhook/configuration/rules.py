@@ -23,8 +23,12 @@ from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import LOWEST, Default, Options
+from policies.topology.scheduling import podgroup
+from policies.topology.way.permission import Permission
 from webhook.configuration import safety
-from webhook.configuration.settings import DefaultPlacement, LabelExceptionSettings, Selector, Settings, SettingsError
+from webhook.configuration.placement import DefaultPlacement
+from webhook.configuration.selector import Selector
+from webhook.configuration.settings import LabelExceptionSettings, Settings, SettingsError
 from webhook.sources import topologyfiles
 
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RU
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
+_POD_GROUPS = (ResourceRule(("CREATE",), (podgroup.GROUP,), ("podgroups",), ("*",)),)
 _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 
 
@@ -256,11 +261,13 @@ def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     hooks = [_changing("topology", _resources(written), conditions), judging]
     if judging.failure_policy == _failure_policy(settings.tolerations.action) and settings.tolerations.action != "off":
         hooks = [part for hook in hooks for part in _with_pods_apart(hook)]
+    if schedules_workloads(settings):
+        hooks.append(_changing("gangs", _POD_GROUPS))
     return Rule(
         topology_rule.RULE,
         tuple(replace(hook, scope="*") if hook.group == "topology" else hook for hook in hooks),
         chosen.action,
-        topology_rule.reads(rows),
+        topology_rule.reads(rows) | podgroup.READS,
         _selector(chosen.namespace_selector),
         validate=rule.validate,
         mutate=rule.mutate,
@@ -318,6 +325,11 @@ def follows_nodes(settings: Settings) -> bool:
     return follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
 
 
+def schedules_workloads(settings: Settings) -> bool:
+    """Whether placements may be left to Kubernetes' own scheduling of workloads."""
+    return follows_topologies(settings) and settings.topology.workload_scheduling == "on"
+
+
 def topology_options(settings: Settings) -> Options:
     """The options for topology annotations from the settings. Raises SettingsError."""
     chosen = settings.topology
@@ -331,6 +343,13 @@ def topology_options(settings: Settings) -> Options:
         not_more_specific=chosen.preferred_not_more_specific,
         unapplied=chosen.unapplied,
         pool_keys=chosen.pool_keys,
+        placement=tuple(
+            Permission(entry.topologies, _selector(entry.namespace_selector), entry.ways) for entry in chosen.placement
+        ),
+        full=chosen.full,
+        autoscaling=chosen.autoscaling,
+        refuses=chosen.action == "deny",
+        schedules=schedules_workloads(settings),
     )
 
 

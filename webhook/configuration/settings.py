@@ -6,21 +6,15 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic import Field
 
-from policies.engine.request import JsonObject
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import AffinityChange
-from policies.topology.annotation import Schedulers
-from policies.topology.constraint import Options
-from policies.topology.document import TopologyError, make
 from webhook.configuration.fields import (
     TOLD,
     DaemonSets,
-    DenyOrWarn,
     FieldPaths,
     Globs,
     InnerPaths,
@@ -34,6 +28,8 @@ from webhook.configuration.fields import (
 )
 from webhook.configuration.fields import Model as _Model
 from webhook.configuration.listen import Listen
+from webhook.configuration.placement import TopologySettings
+from webhook.configuration.selector import Selector
 from webhook.logs import Format, Level
 
 __all__ = ["TOLD", "Settings", "SettingsError"]
@@ -135,27 +131,6 @@ class Registration(_Model):
     )
 
 
-class Requirement(_Model):
-    """One requirement of a label selector."""
-
-    key: str = Field(min_length=1, description="Label key.")
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="In, NotIn, Exists or DoesNotExist.")
-    values: Strings = Field((), description="Values for In and NotIn.")
-
-    @model_validator(mode="after")
-    def _values_fit_the_operator(self) -> Self:
-        if bool(self.values) != (self.operator in ("In", "NotIn")):
-            raise ValueError(f"{self.operator} {'takes no' if self.values else 'needs'} values")
-        return self
-
-
-class Selector(_Model):
-    """A label selector; an empty one selects everything."""
-
-    match_labels: dict[str, str] = Field({}, description="Labels that must have these values.")
-    match_expressions: Many[Requirement] = Field((), description="Requirements.")
-
-
 class LabelExceptionSettings(_Model):
     """A reserved label that people may set."""
 
@@ -229,88 +204,6 @@ class SunkSettings(_Model):
     node_selector: dict[str, str] = Field(
         {}, description="Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
     )
-
-
-class LevelSettings(_Model):
-    """A level: a node label key, or a map with an alias."""
-
-    node_label: str = Field(description="Key of the label that Nodes of one domain share.")
-    alias: str = Field("", description="Further name of the level.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _key_alone(cls, value: Any) -> Any:
-        return value if isinstance(value, dict | LevelSettings) else {"nodeLabel": value}
-
-    @property
-    def written(self) -> str | JsonObject:
-        """The level as people write it."""
-        return {"nodeLabel": self.node_label, "alias": self.alias} if self.alias else self.node_label
-
-
-class OwnTopology(_Model):
-    """A topology beside the built-in ones."""
-
-    name: str = Field(min_length=1, description="Name.")
-    levels: Many[LevelSettings] = Field(
-        description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
-    )
-    node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
-    pool: Selector = Field(Selector(), description="Label selector of the Nodes that it is for; empty: unspecified.")
-
-    @model_validator(mode="after")
-    def _is_a_topology(self) -> Self:
-        try:
-            make(self.name, [level.written for level in self.levels], "")
-        except TopologyError as error:
-            details = [
-                InitErrorDetails(type=PydanticCustomError(TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
-                for at, problem in error.problems
-            ]
-            raise ValidationError.from_exception_data(self.name, details) from None
-        return self
-
-
-class DefaultPlacement(_Model):
-    """Defaults for what no annotation says."""
-
-    topology: str = Field("", description="Topology of placements that name none; empty for none.")
-    preferred: str = Field(
-        "lowest",
-        description="Level that distributed workloads without annotations prefer; lowest for the last, empty for none.",
-    )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces in which these defaults apply.")
-
-
-class SchedulerSettings(_Model):
-    """Schedulers that are not Kubernetes' own, by name (globs) or by a label of the workload or Pod."""
-
-    reading: Globs = Field(Schedulers().reading, description="Schedulers that read the annotations themselves.")
-    labels: Strings = Field(Schedulers().labels, description="Labels that assign a Pod to such a scheduler.")
-    ignoring: Globs = Field(Schedulers().ignoring, description="Schedulers that ignore node affinity.")
-
-
-class TopologySettings(_Model):
-    """Topology annotations, which become node affinity."""
-
-    action: RuleAction = Field("deny", description="What happens on a wrong annotation; off disables the rule.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are checked and changed.")
-    preferred_not_more_specific: DenyOrWarn = Field(
-        "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
-    )
-    unapplied: DenyOrWarn = Field(
-        "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
-    )
-    deletion: RuleAction = Field(
-        "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
-    )
-    default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
-    topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)
-    files: Strings = Field(
-        (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
-    )
-    pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
-    schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)
 
 
 class Organization(_Model):

@@ -44,6 +44,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *otherwebhooks.check_writers(cluster.label_writers, settings),
         *policies.check(desired, workspace.maps, settings),
         *topology.check(settings, desired.catalog, cluster.topologies, cluster.machines),
+        *topology.check_scheduling(settings, own[KINDS["mutate"]]),
         *replicas.check(workspace.deployments, workspace.pods, settings),
         *replicas.check_lease(workspace.lease, workspace.pods, settings, now),
     ]

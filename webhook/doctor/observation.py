@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.labelwriters.labelwriter import LabelWriter
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.diagnosis import Read
 from webhook.registration.rights import Right

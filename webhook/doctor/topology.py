@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
+from policies.engine.request import JsonObject, mapping
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suits
+from policies.topology.scheduling.support import ANNOTATION, Support
 from policies.topology.topology import HOSTNAME, Level, Topology
+from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, unseen
 from webhook.doctor.diagnosis import Level as Grade
@@ -16,6 +21,10 @@ from webhook.doctor.observation import TopologyObjects
 
 CHECK: Final = "topology"
 _LABELS: Final = "check what should label them (the cloud's controller, Topograph), or label them yourself"
+
+_NO_INVENTORY: Final = "it is off: no domain is chosen for gangs, which get Pod affinity and may wait for ever"
+_GATES: Final = "turn on what is missing, or set it to off: the service chooses domains itself"
+_FOLLOW: Final = "set it to on, unless another scheduler places all gangs"
 
 
 def check(
@@ -35,11 +44,37 @@ def check(
     if not machines:
         yield Diagnosis(CHECK, "ok", "Nodes", "there are none")
         return
+    if settings.topology.inventory == "off" and any(machine.total for machine in machines):
+        yield Diagnosis(CHECK, "warning", "topology.inventory", _NO_INVENTORY, _FOLLOW)
     known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
     for clash in known.clashes:
         yield Diagnosis(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
     for topology in _used(settings, known, machines):
         yield _labelled(topology, [machine for machine in machines if suits(topology, machine)])
+
+
+def check_scheduling(settings: Settings, own: Read[JsonObject | None]) -> Iterator[Diagnosis]:
+    """Diagnoses of Kubernetes' own scheduling of workloads, where placements are left to it and `manage` finds out.
+
+    own: the service's MutatingWebhookConfiguration, in which `manage` writes what the API server keeps.
+    """
+    if not (rules.schedules_workloads(settings) and settings.manage.apart):
+        return
+    where = "topology.workloadScheduling"
+    if isinstance(own, Unread):
+        yield unseen(CHECK, where, own)
+        return
+    text = mapping(mapping(own or {}, "metadata"), "annotations").get(ANNOTATION)
+    try:
+        support = msgspec.json.decode(str(text or "{}"), type=Support)
+    except msgspec.MsgspecError as error:
+        support = Support(reason=f"the annotation {ANNOTATION} cannot be read: {error}")
+    if support.form:
+        found = f"the API server keeps topology constraints of {support.form}s"
+        yield Diagnosis(CHECK, "ok", where, found)
+        return
+    reason = support.reason or "manage has not found out yet"
+    yield Diagnosis(CHECK, "warning", where, f"no placement is left to Kubernetes: {reason}", _GATES)
 
 
 def _used(settings: Settings, known: Catalog, machines: Sequence[Machine]) -> list[Topology]:

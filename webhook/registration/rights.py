@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from policies.topology.document import GROUPS
-from webhook.configuration import roles, rules
+from policies.topology.document import GROUPS, KUEUE
+from policies.topology.scheduling.podgroup import GROUP
+from webhook.configuration import inventory, roles, rules
 from webhook.configuration.settings import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
@@ -43,17 +45,24 @@ def needed(settings: Settings) -> list[Right]:
     If manage runs apart, these are rights to read, and to create SubjectAccessReviews.
     """
     chosen = roles.of_replica(settings)
-    return [
+    rights = [
         *_facts(chosen),
         *_topologies(chosen),
+        *_inventory(chosen),
         *_references(chosen),
+        *_gangs(chosen),
         *_policies(chosen),
         *_events(chosen),
+        *(() if chosen.manage.apart else _probe(chosen)),
         *(_followed_registration(chosen) if chosen.manage.apart else (*_reports(chosen), *_looks(chosen))),
         *_authorizer(chosen),
         *_registration(chosen),
         *(() if chosen.manage.apart else _shared(chosen)),
     ]
+    granted: dict[tuple[str, ...], Right] = {}
+    for right in rights:
+        granted.setdefault((right.verb, right.group, right.resource, right.name, right.namespace), right)
+    return list(granted.values())
 
 
 def needed_by_manager(settings: Settings) -> list[Right]:
@@ -71,6 +80,8 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *(_registration(chosen) if writes else _followed_registration(chosen)),
         *_shared(chosen),
         *_looks(chosen),
+        *_probe(chosen),
+        *(() if writes else _publication(chosen)),
     ]
 
 
@@ -90,12 +101,49 @@ def _topologies(settings: Settings) -> Iterator[Right]:
         yield from _rights(_FOLLOW, group, ["topologies"], "workloads may name topologies of the cluster")
 
 
+def _inventory(settings: Settings) -> Iterator[Right]:
+    if settings.topology.inventory == "off" or settings.topology.action == "off":
+        return
+    yield from _rights(_FOLLOW, "", ["pods"], "domains are chosen by what Pods leave free on Nodes")
+    reason = "Pods of lower priority may make room"
+    for right in _rights(_FOLLOW, "scheduling.k8s.io", ["priorityclasses"], reason):
+        yield replace(right, vital=False)
+    for group, resource in _placed(settings):
+        reason = "the room that workloads were promised is on record there"
+        yield from _rights(_FOLLOW, group, [resource], reason)
+
+
 def _references(settings: Settings) -> Iterator[Right]:
     if "off" in (settings.topology.action, settings.topology.deletion):
         return
     reason = "who deletes a Topology object is told which workloads name it"
     for row in rules.topology_options(settings).workloads.values():
         yield Right("list", row.group, row.resource, reason=reason, vital=False)
+
+
+def _gangs(settings: Settings) -> Iterator[Right]:
+    """The rights to read what others who place gangs go by."""
+    if settings.topology.action == "off":
+        return
+    reason = "who submits to Kueue is told if no ResourceFlavor names the topology"
+    yield Right("list", KUEUE, "resourceflavors", reason=reason, vital=False)
+    if rules.schedules_workloads(settings) and settings.topology.deletion == "off":  # else it is among the references
+        yield Right("list", "batch", "jobs", reason="the PodGroup of a Job gets the constraint in the Job's record")
+
+
+def _probe(settings: Settings) -> Iterator[Right]:
+    """The rights to find out what Kubernetes' own scheduling of workloads does. Whoever has them may run Pods."""
+    if rules.schedules_workloads(settings):
+        reason = "dry runs show whether the API server keeps topology constraints of workloads"
+        for group, resource in (("batch", "jobs"), (GROUP, "podgroups")):
+            yield Right("create", group, resource, namespace=settings.cluster.namespace, reason=reason)
+
+
+def _publication(settings: Settings) -> Iterator[Right]:
+    """The right to write what was found out, where manage writes no webhook configurations."""
+    if rules.schedules_workloads(settings):
+        reason = "replicas read in the webhook configuration what dry runs show"
+        yield Right("patch", ADMISSION, CONFIGURATIONS[0], name=settings.registration.name, reason=reason)
 
 
 def _policies(settings: Settings) -> Iterator[Right]:
@@ -167,8 +215,14 @@ def _shared(settings: Settings) -> Iterator[Right]:
 
 def _looks(settings: Settings) -> Iterator[Right]:
     """The rights of the process with the Lease to look around, each once."""
-    rights = {(right.verb, right.resource): right for right in (*_label_writers(settings), *_waiting(settings))}
+    rights = {(right.verb, right.group, right.resource): right for right in _looked(settings)}
     yield from rights.values()
+
+
+def _looked(settings: Settings) -> Iterator[Right]:
+    yield from _label_writers(settings)
+    yield from _waiting(settings)
+    yield from _lost(settings)
 
 
 def _label_writers(settings: Settings) -> Iterator[Right]:
@@ -195,6 +249,26 @@ def _waiting(settings: Settings) -> Iterator[Right]:
         reason = "owners of Pods that were admitted unchanged during an outage, and wait, are told"
         yield Right("list", "", "pods", reason=reason, vital=False)
         yield Right("create", "", "events", reason=reason, vital=False)
+
+
+def _lost(settings: Settings) -> Iterator[Right]:
+    """The rights for Events on gangs whose domain is lost."""
+    chosen = settings.registration
+    if not (settings.tls.secret or chosen.apply or chosen.ca_only) or "off" in (
+        settings.topology.action,
+        settings.topology.inventory,
+    ):
+        return
+    reason = "owners of gangs that wait for Nodes that are gone are told"
+    for group, resource in (("", "pods"), ("", "nodes"), *_placed(settings)):
+        yield Right("list", group, resource, reason=reason, vital=False)
+    yield Right("create", "", "events", reason=reason, vital=False)
+
+
+def _placed(settings: Settings) -> Iterator[tuple[str, str]]:
+    """The groups and resources of workloads that the inventory follows."""
+    for row in inventory.workloads(settings):
+        yield row.group, row.resource
 
 
 def _changes_pods(settings: Settings) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from aiohttp import hdrs, web
 
@@ -17,12 +17,14 @@ from webhook.workers.worker import WorkerProcess
 class Roster:
     """The workers by number, from 1, and the health port with their state.
 
-    metrics: the supervisor's own. draining: set when the service should end.
+    metrics: the supervisor's own. draining: set when the service should end. notes: what the supervisor has to say
+    that makes nobody unready.
     """
 
     def __init__(self, count: int) -> None:
         self.metrics = Metrics()
         self.draining = False
+        self.notes: Callable[[], Iterable[str]] = tuple
         # A worker, or why there is none at the moment.
         self._places: dict[int, WorkerProcess | str] = dict.fromkeys(range(1, count + 1), "it has not been started yet")
         self._lasting = b""  # the metrics of workers that have ended
@@ -61,6 +63,7 @@ class Roster:
         lines = "".join(
             f"- worker {number}: {line}\n" for number, (_, of) in zip(self._places, told, strict=True) for line in of
         )
+        lines += "".join(f"- {note}\n" for note in self.notes())
         ready = all(is_ready for is_ready, _ in told)
         return web.Response(status=200 if ready else 503, text=("ok\n" if ready else "not ready\n") + lines)
 

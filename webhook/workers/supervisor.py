@@ -25,6 +25,7 @@ from webhook.process import stop_signal
 from webhook.sink import Sink
 from webhook.version import VERSION
 from webhook.workers.health import Roster
+from webhook.workers.inventory import kept
 from webhook.workers.worker import WorkerProcess
 
 # With the pauses of Backoff and at least a second for each start, this takes about 15 s. By then, a file that was being
@@ -85,6 +86,7 @@ async def supervise(settings: Settings, command: Callable[[int, Path, int], Sequ
         sockets = Path(stack.enter_context(TemporaryDirectory(prefix="cks-")))
         roster = Roster(listen.workers)
         roster.metrics.log = sink
+        await stack.enter_async_context(kept(settings, roster, sockets))
         supervisor = Supervisor(roster, lambda number, path: command(number, path, port), sockets, sink.send)
         runner = web.AppRunner(roster.health_app(), access_log=None, shutdown_timeout=LAST_WAIT)
         stack.push_async_callback(runner.cleanup)

@@ -126,6 +126,7 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "slow") -}}
+{{- $_ := set $kept "inventory" (list (include "cks-admission.inventory" .) (dig "topology" "staleSeconds" 300 $all)) -}}
 {{- toJson $kept -}}
 {{- end -}}
 
@@ -133,4 +134,11 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- define "cks-admission.endSeconds" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- add (ceil (addf (dig "drainSeconds" 5 $all.listen) (dig "graceSeconds" 20 $all.listen))) 10 -}}
+{{- end -}}
+
+{{/* Whether replicas keep an inventory of Nodes and Pods, from which domains are chosen. */}}
+{{- define "cks-admission.inventory" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- $topology := default dict $all.topology -}}
+{{- if and $all.cluster.inCluster (include "cks-admission.on" (dig "action" "deny" $topology)) (include "cks-admission.on" (dig "inventory" "on" $topology)) }}true{{ end -}}
 {{- end -}}

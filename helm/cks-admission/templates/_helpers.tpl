@@ -95,17 +95,19 @@ app.kubernetes.io/component: webhook
 {{- add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 -}}
 {{- end -}}
 
+{{/* A Pod has the inventory once: 10,000 Nodes and 100,000 Pods take 110 MiB, numpy and the client 50. */}}
 {{- define "cks-admission.resources" -}}
 {{- $workers := int .Values.workers -}}
 {{- $supervisor := gt $workers 1 | ternary 64 0 -}}
+{{- $inventory := include "cks-admission.inventory" . -}}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
 {{- else -}}
 requests:
   cpu: {{ mul 100 $workers }}m
-  memory: {{ add (mul 128 $workers) $supervisor }}Mi
+  memory: {{ add (mul 128 $workers) $supervisor (ternary 64 0 (ne $inventory "")) }}Mi
 limits:
-  memory: {{ add (mul (include "cks-admission.memory" .) $workers) $supervisor }}Mi
+  memory: {{ add (mul (include "cks-admission.memory" .) $workers) $supervisor (ternary 256 0 (ne $inventory "")) }}Mi
 {{- end -}}
 {{- end -}}
 

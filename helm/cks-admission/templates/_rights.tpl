@@ -3,6 +3,7 @@
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $name := $all.registration.name -}}
 {{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
+{{- $inventory := include "cks-admission.inventory" . -}}
 {{- $deletion := ne (include "cks-admission.on" (dig "topology" "deletion" "warn" $all)) "" -}}
 {{- $sunk := and (include "cks-admission.on" (dig "sunk" "action" "warn" $all)) (include "cks-admission.on" (dig "sunk" "daemonSets" "warn" $all)) -}}
 - apiGroups: [""]
@@ -20,6 +21,25 @@
 - apiGroups: [kai.scheduler, kueue.x-k8s.io]
   resources: [topologies]
   verbs: [list, watch]
+{{- end }}
+{{- if $inventory }}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [list, watch]
+{{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list" "watch")) }}
+{{- end }}
+{{- if $topology }}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [resourceflavors]
+  verbs: [list]
+{{- end }}
+{{- if and (include "cks-admission.schedulesWorkloads" $all) (not $deletion) }}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [list]
 {{- end }}
 {{- if and $topology $deletion }}
 {{- range (.Files.Get "files/workloads.yaml" | fromYamlArray) }}
@@ -47,6 +67,24 @@
   verbs: [list, watch]
 {{- with .Values.rbac.parameters }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The given verbs on the workloads whose placement is on record. */}}
+{{- define "cks-admission.placedRules" -}}
+{{- $all := include "cks-admission.configuration" .root | fromYaml -}}
+{{- $verbs := toJson .verbs -}}
+{{- range (.root.Files.Get "files/placed.yaml" | fromYamlArray) }}
+- apiGroups: [{{ .group | quote }}]
+  resources: {{ toJson .resources }}
+  verbs: {{ $verbs }}
+{{- end }}
+{{- range $all.workloads }}
+{{- if and .templates (ne (default "create" .affinity) "never") }}
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ include "cks-admission.plural" .kind }}]
+  verbs: {{ $verbs }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -79,6 +117,12 @@
   resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
   resourceNames: [{{ $all.registration.name }}]
   verbs: {{ toJson $verbs }}
+{{- if and (include "cks-admission.schedulesWorkloads" $all) (not (or $all.registration.apply $all.registration.caOnly)) }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations]
+  resourceNames: [{{ $all.registration.name }}]
+  verbs: [patch]
+{{- end }}
 {{- with $all.registration.owner }}
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles]
@@ -102,6 +146,12 @@
 {{- end }}
 {{- if or $all.tls.secret $all.registration.apply $all.registration.caOnly }}
 {{- include "cks-admission.labelWriterRules" $all }}
+{{- if include "cks-admission.inventory" . }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
+{{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list")) }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -155,6 +205,14 @@
   resourceNames: [{{ . }}, {{ $all.manage.secret }}]
   verbs: [list, watch, update]
 {{- end }}
+{{- if include "cks-admission.schedulesWorkloads" $all }}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [create]
+- apiGroups: [scheduling.k8s.io]
+  resources: [podgroups]
+  verbs: [create]
+{{- end }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
@@ -162,6 +220,12 @@
   resources: [leases]
   resourceNames: [{{ $all.cluster.lease }}]
   verbs: [get, update]
+{{- end -}}
+
+{{/* Whether placements may be left to Kubernetes' own scheduling; YAML reads on as true. */}}
+{{- define "cks-admission.schedulesWorkloads" -}}
+{{- $chosen := toString (dig "topology" "workloadScheduling" "off" .) -}}
+{{- if and (include "cks-admission.on" (dig "topology" "action" "deny" .)) (has $chosen (list "on" "true")) }}true{{ end -}}
 {{- end -}}
 
 {{/* Whether an action is not off, which YAML reads as false. */}}

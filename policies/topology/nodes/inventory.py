@@ -1,184 +1,193 @@
-"""Nodes with their accelerators: the total, those that Pods hold, and those that are free.
+"""The inventory: all Nodes and what bound Pods take of them, followed change by change.
 
-Sources: "Extended resources" and "Resource sharing within containers" in the Kubernetes documentation for the requests
-of a Pod, CoreWeave's pages about SUNK for its second name for GPUs.
+A change costs microseconds, and what the choice of a domain asks for comes as whole columns. What is put again replaces
+what was there, and the order of Nodes and Pods does not matter.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, KeysView, Mapping
+from sys import intern
 
-from msgspec import Struct, field
+import numpy as np
 
-from policies.engine.facts import Node, Taint
-from policies.glob import matches
-from policies.kubernetes.quantity import count
+from policies.topology.choice.stock import Codes, Integers, Mask
+from policies.topology.gang.gang import Amounts, GangKey, Member
+from policies.topology.nodes import requests
+from policies.topology.nodes.eligibility import Eligibility, Standing
+from policies.topology.nodes.labels import NAME, NO_LABELS, Labels
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.obstacle import lasting, obstacles
+from policies.topology.nodes.table import Table
+from policies.topology.nodes.usage import PodKey, Share, Usage
 
-# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
-_SECOND_NAMES = "sunk.coreweave.com/"
-_FINISHED = ("Succeeded", "Failed")
 
-Quantities = Mapping[str, str | int | float]
+class Inventory:
+    """Nodes and Pods; a `Stock`.
 
+    gang_of: the gang that a bound Pod belongs to, None without one. A Pod may come before its Node, and stays when the
+    Node goes: it counts whenever there is a Node of that name.
+    """
 
-class Machine(Struct, frozen=True):
-    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known."""
-
-    node: Node
-    total: int = 0
-    used: int | None = None
-    cordoned: bool = False
-    ready: bool = True
+    def __init__(self, gang_of: Callable[[PodManifest], GangKey | None]) -> None:
+        self._gang_of = gang_of
+        self._rows: dict[str, int] = {}
+        # The name of a row, and the same for rows with a Node: a row may have Pods alone.
+        self._names: list[str] = []
+        self._present: list[str] = []
+        self._spare: list[int] = []
+        self._allocatable: dict[str, Amounts] = {}
+        self._columns: Table[str] = Table()
+        self._labels = Labels()
+        self._eligibility = Eligibility(self._labels)
+        self._usage = Usage()
 
     @property
-    def is_open(self) -> bool:
-        """Whether the Node accepts new Pods."""
-        return self.ready and not self.cordoned
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self._names)
 
     @property
-    def free(self) -> int | None:
-        """The accelerators that new Pods can get; None if Pods are not known."""
-        if self.used is None:
-            return None
-        return max(0, self.total - self.used) if self.is_open else 0
+    def edition(self) -> tuple[int, int]:
+        """See `Stock.edition`."""
+        return self._eligibility.changes, self.size
 
+    @property
+    def nodes(self) -> KeysView[str]:
+        """The names of the Nodes."""
+        return self._allocatable.keys()
 
-class _Metadata(Struct):
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
+    @property
+    def pods(self) -> KeysView[PodKey]:
+        """The Pods that count, each as its namespace and name."""
+        return self._usage.shares.keys()
 
+    def put_node(self, manifest: NodeManifest) -> None:
+        """Take a Node as it is now. Raises ValueError for a malformed amount."""
+        name = manifest.metadata.name
+        allocatable = requests.allocatable(manifest.status.allocatable)
+        node = manifest.node
+        standing = Standing(lasting(node), obstacles(node, cordoned=manifest.spec.unschedulable, ready=manifest.ready))
+        row = self._row(name)
+        self._present[row] = name
+        self._allocate(name, row, allocatable)
+        self._change(row, {**node.labels, NAME: name}, standing)
 
-class _Taint(Struct):
-    key: str
-    effect: str = ""
-    value: str | None = None
+    def remove_node(self, name: str) -> None:
+        """Forget a Node, if it is known."""
+        if name in self._allocatable:
+            row = self._rows[name]
+            self._allocate(name, row, ())
+            del self._allocatable[name]
+            self._present[row] = ""
+            self._change(row, NO_LABELS, None)
+            self._release(row)
 
+    def replace_nodes(self, manifests: Iterable[NodeManifest]) -> None:
+        """Take these Nodes, and forget all others. Raises ValueError for a malformed amount."""
+        names = set()
+        for manifest in manifests:
+            self.put_node(manifest)
+            names.add(manifest.metadata.name)
+        for name in self.nodes - names:
+            self.remove_node(name)
 
-class _NodeSpec(Struct):
-    unschedulable: bool = False
-    taints: list[_Taint] | None = None
+    def put_pod(self, manifest: PodManifest) -> None:
+        """Take a Pod as it is now: bound to a Node, or finished. Raises ValueError for a malformed amount."""
+        namespace, name = manifest.key
+        if not manifest.holds:
+            self.remove_pod(namespace, name)
+            return
+        asked = requests.requests(manifest)
+        row = self._row(manifest.spec.node_name)
+        share = Share(row, asked, manifest.spec.priority or 0, self._gang_of(manifest))
+        last = self._usage.put((intern(namespace), name), share)
+        if last is not None and last != row:
+            self._release(last)
 
+    def remove_pod(self, namespace: str, name: str) -> None:
+        """Forget a Pod, if it is known."""
+        row = self._usage.remove((namespace, name))
+        if row is not None:
+            self._release(row)
 
-class _Condition(Struct):
-    type: str
-    status: str = ""
+    def replace_pods(self, manifests: Iterable[PodManifest]) -> None:
+        """Take these Pods, and forget all others. Raises ValueError for a malformed amount."""
+        keys = set()
+        for manifest in manifests:
+            self.put_pod(manifest)
+            keys.add(manifest.key)
+        for namespace, name in self.pods - keys:
+            self.remove_pod(namespace, name)
 
+    def names(self) -> list[str]:
+        """See `Stock.names`."""
+        return self._present.copy()
 
-class _NodeStatus(Struct):
-    allocatable: dict[str, str | int | float] | None = None
-    conditions: list[_Condition] | None = None
+    def allocatable(self, resource: str) -> Integers:
+        """See `Stock.allocatable`."""
+        return self._columns.column(resource, self.size)
 
+    def free(self, resource: str, priority: int | None = None, without: GangKey | None = None) -> Integers:
+        """See `Stock.free`."""
+        left = self.allocatable(resource)
+        left -= self._usage.used(resource, self.size, priority, without)
+        return np.maximum(left, 0, out=left)
 
-class NodeManifest(Struct):
-    """The fields of a Node that this module reads."""
+    def bound(self, gang: GangKey) -> bool:
+        """See `Stock.bound`."""
+        return bool(self._usage.of_gang(gang))
 
-    metadata: _Metadata
-    spec: _NodeSpec = field(default_factory=_NodeSpec)
-    status: _NodeStatus = field(default_factory=_NodeStatus)
+    def eligible(self, member: Member) -> tuple[Mask, Mask]:
+        """See `Stock.eligible`. The masks are not to be written to."""
+        return self._eligibility.masks(member, self.size)
 
+    def domains(self, keys: tuple[str, ...], *, distinct: bool = False) -> Codes:
+        """See `Stock.domains`."""
+        return self._labels.level(keys, distinct=distinct).upto(self.size).copy()
 
-class _Resources(Struct):
-    requests: dict[str, str | int | float] | None = None
-    limits: dict[str, str | int | float] | None = None
+    def value(self, keys: tuple[str, ...], code: int, *, distinct: bool = False) -> str:
+        """See `Stock.value`. A code holds until the next change of a Node."""
+        return self._labels.level(keys, distinct=distinct).values[code]
 
+    def carried(self, keys: tuple[str, ...], rows: Mask) -> tuple[str, ...]:
+        """See `Stock.carried`."""
+        return self._labels.carried(keys, rows)
 
-class _Container(Struct, rename="camel"):
-    resources: _Resources | None = None
-    restart_policy: str | None = None
+    def _row(self, name: str) -> int:
+        """The row of a name, which it has while there is a Node or a Pod on it."""
+        row = self._rows.get(name)
+        if row is None:
+            if self._spare:
+                row = self._spare.pop()
+                self._names[row] = name
+            else:
+                row = len(self._names)
+                self._names.append(name)
+                self._present.append("")
+                self._change(row, NO_LABELS, None)
+            self._rows[name] = row
+        return row
 
+    def _release(self, row: int) -> None:
+        """Let a row be used again if there is neither a Node nor a Pod in it."""
+        name = self._names[row]
+        if name not in self._allocatable and self._usage.is_empty(row):
+            del self._rows[name]
+            self._names[row] = ""
+            self._spare.append(row)
 
-class _PodSpec(Struct, rename="camel"):
-    node_name: str = ""
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
+    def _allocate(self, name: str, row: int, amounts: Amounts) -> None:
+        last = self._allocatable.get(name, ())
+        if amounts != last:
+            for resource, amount in last:
+                self._columns.add(resource, row, -amount)
+            for resource, amount in amounts:
+                self._columns.add(resource, row, amount)
+                self._usage.count(resource)
+        self._allocatable[name] = amounts
 
-
-class _PodStatus(Struct):
-    phase: str = ""
-
-
-class PodManifest(Struct):
-    """The fields of a Pod that this module reads."""
-
-    metadata: _Metadata
-    spec: _PodSpec = field(default_factory=_PodSpec)
-    status: _PodStatus = field(default_factory=_PodStatus)
-
-
-def machines(
-    nodes: Iterable[NodeManifest], pods: Iterable[PodManifest] | None, accelerators: Sequence[str]
-) -> tuple[Machine, ...]:
-    """The Nodes sorted by name, with the accelerators that Pods hold. accelerators: globs of resource names.
-
-    pods: None if not known. A Node without a Ready condition counts as ready. Raises ValueError for a quantity that is
-    not a whole number.
-    """
-    used: Counter[str] | None = None
-    if pods is not None:
-        used = Counter()
-        for pod in pods:
-            if pod.spec.node_name and pod.status.phase not in _FINISHED:
-                used[pod.spec.node_name] += held(pod, accelerators)
-    built = (_machine(node, accelerators, used) for node in nodes)
-    return tuple(sorted(built, key=lambda machine: machine.node.name))
-
-
-def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
-    """The accelerators that a Pod holds: those of its containers and sidecars, or more if an init container needs more.
-
-    Source: "Resource sharing within containers". Raises ValueError for a quantity that is not a whole number.
-    """
-    by_resource: Counter[str] = Counter()
-    peak: dict[str, int] = {}
-    for container in pod.spec.init_containers or ():
-        own = _requested(container, accelerators)
-        if container.restart_policy == "Always":
-            by_resource.update(own)
-        else:
-            for name, count in own.items():
-                peak[name] = max(peak.get(name, 0), by_resource[name] + count)
-    for container in pod.spec.containers or ():
-        by_resource.update(_requested(container, accelerators))
-    return _devices({name: max(by_resource[name], peak.get(name, 0)) for name in {*by_resource, *peak}})
-
-
-def _machine(node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
-    name = node.metadata.name
-    taints = tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in node.spec.taints or ())
-    return Machine(
-        Node(name, node.metadata.labels or {}, taints),
-        _devices(_counts(node.status.allocatable, accelerators)),
-        None if used is None else used[name],
-        node.spec.unschedulable,
-        all(condition.status == "True" for condition in node.status.conditions or () if condition.type == "Ready"),
-    )
-
-
-def _requested(container: _Container, accelerators: Sequence[str]) -> dict[str, int]:
-    """The requested accelerators by resource. A limit without a request counts as the request."""
-    resources = container.resources or _Resources()
-    return _counts(resources.limits, accelerators) | _counts(resources.requests, accelerators)
-
-
-def _counts(quantities: Quantities | None, accelerators: Sequence[str]) -> dict[str, int]:
-    return {
-        name: _number(name, quantity)
-        for name, quantity in (quantities or {}).items()
-        # Names without a prefix, which nearly all are, belong to Kubernetes itself.
-        if "/" in name and matches(name, accelerators)
-    }
-
-
-def _devices(by_resource: Mapping[str, int]) -> int:
-    second = sum(count for name, count in by_resource.items() if name.startswith(_SECOND_NAMES))
-    return max(second, sum(by_resource.values()) - second)
-
-
-def _number(name: str, quantity: str | float) -> int:
-    """A quantity as a number. Extended resources are whole numbers, which the API server writes as 8 or 1k."""
-    devices = count(quantity)
-    if devices is None:
-        raise ValueError(f"{name} is {quantity!r}; a whole number of devices was expected")
-    return devices
+    def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:
+        # Both are asked: each keeps what it is told.
+        if self._labels.put(row, labels) | self._eligibility.put(row, standing):
+            self._eligibility.change(row)

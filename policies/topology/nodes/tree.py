@@ -6,11 +6,14 @@ A domain is identified by its value and the domains around it, because numbers r
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine
+from policies.topology.gang.address import is_within
+from policies.topology.gang.promise import Promise
+from policies.topology.nodes.machine import Machine
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
 
@@ -26,7 +29,8 @@ Path = tuple[tuple[Level, str], ...]
 class Count(Struct, frozen=True):
     """The Nodes and accelerators in a domain. total, used, free: accelerators; the last two None if Pods are not known.
 
-    closed: Nodes that accept no new Pods because they are cordoned or not ready.
+    closed: Nodes that accept no new Pods. obstacles: how many of them for which reason. promised: accelerators that are
+    free, but promised to gangs that are placed in it.
     """
 
     nodes: int
@@ -34,11 +38,20 @@ class Count(Struct, frozen=True):
     total: int
     used: int | None
     free: int | None
+    obstacles: tuple[tuple[str, int], ...] = ()
+    promised: int = 0
 
     @property
     def unavailable(self) -> int:
         """The unused accelerators on closed Nodes, which no Pod can get; 0 if Pods are not known."""
         return 0 if self.used is None or self.free is None else max(0, self.total - self.used - self.free)
+
+
+class Reservation(Struct, frozen=True):
+    """Accelerators that are promised to a gang somewhere on these Nodes."""
+
+    nodes: frozenset[str]
+    accelerators: int
 
 
 class Branch(Struct, frozen=True):
@@ -54,7 +67,12 @@ class Branch(Struct, frozen=True):
     machines: tuple[Machine, ...] = ()
 
 
-def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None = None) -> Branch:
+def tree(
+    machines: Sequence[Machine],
+    topology: Topology,
+    lowest: Level | None = None,
+    reservations: Sequence[Reservation] = (),
+) -> Branch:
     """The tree of all Nodes, without levels that no Node has. lowest: the last level of the tree.
 
     Nodes that lack a level share a branch, which goes on at the next level that they have. The Nodes themselves stand
@@ -64,8 +82,21 @@ def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None =
     with_machines = lowest is None or lowest.name == HOSTNAME
     if lowest is not None:
         levels = [level for level in levels if topology.position(level) <= topology.position(lowest)]
-    branches, own = _split(machines, levels, lacking=False, with_machines=with_machines)
-    return Branch(None, None, count(machines), branches, own)
+    branches, own = _split(machines, levels, reservations, lacking=False, with_machines=with_machines)
+    return Branch(None, None, count(machines, reservations), branches, own)
+
+
+def reservations(machines: Iterable[Machine], promises: Iterable[Promise]) -> tuple[Reservation, ...]:
+    """The promises, each with the Nodes of its domain; without those whose domain has no Node."""
+    around = tuple(machines)
+    reserved = (
+        Reservation(
+            frozenset(machine.node.name for machine in around if is_within(promise.address, machine.node.labels)),
+            sum(member.count * member.accelerators for member in promise.members),
+        )
+        for promise in promises
+    )
+    return tuple(reservation for reservation in reserved if reservation.nodes)
 
 
 def line(branch: Branch) -> tuple[Branch, ...]:
@@ -76,16 +107,20 @@ def line(branch: Branch) -> tuple[Branch, ...]:
     return tuple(chain)
 
 
-def count(machines: Iterable[Machine]) -> Count:
-    """The count of Nodes and their accelerators."""
+def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ()) -> Count:
+    """The count of Nodes and their accelerators. A reservation counts where all Nodes of its domain are."""
     counted = tuple(machines)
     known = all(machine.used is not None for machine in counted)
+    closed = Counter(obstacles[0].reason for machine in counted if (obstacles := machine.obstacles))
+    names = frozenset(machine.node.name for machine in counted) if reservations else frozenset()
     return Count(
         len(counted),
-        sum(not machine.is_open for machine in counted),
+        closed.total(),
         sum(machine.total for machine in counted),
         sum(machine.used or 0 for machine in counted) if known else None,
         sum(machine.free or 0 for machine in counted) if known else None,
+        tuple(sorted(closed.items(), key=lambda item: (-item[1], item[0]))),
+        sum(reservation.accelerators for reservation in reservations if reservation.nodes <= names),
     )
 
 
@@ -130,7 +165,12 @@ def natural(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def _split(
-    machines: Sequence[Machine], levels: Sequence[Level], *, lacking: bool, with_machines: bool
+    machines: Sequence[Machine],
+    levels: Sequence[Level],
+    reservations: Sequence[Reservation],
+    *,
+    lacking: bool,
+    with_machines: bool,
 ) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
     """The branches of Nodes by the remaining levels, and the Nodes that have none of these.
 
@@ -144,16 +184,20 @@ def _split(
     for machine in machines:
         value = domain(level, machine.node.labels)
         (without if value is None else by_value.setdefault(value, [])).append(machine)
+
+    def below(inside: list[Machine], *, lacking: bool) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
+        return _split(inside, others, reservations, lacking=lacking, with_machines=with_machines)
+
     named = [
-        Branch(level, value, count(inside), *_split(inside, others, lacking=False, with_machines=with_machines))
+        Branch(level, value, count(inside, reservations), *below(inside, lacking=False))
         for value, inside in sorted(by_value.items(), key=lambda item: natural(item[0]))
     ]
     if not without:
         return tuple(named), ()
-    branches, own = _split(without, others, lacking=True, with_machines=with_machines)
+    branches, own = below(without, lacking=True)
     if lacking:
         return (*named, *branches), own
-    return (*named, Branch(level, None, count(without), branches, own)), ()
+    return (*named, Branch(level, None, count(without, reservations), branches, own)), ()
 
 
 def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:

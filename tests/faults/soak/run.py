@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 
 from cluster import load
+from cluster.ageing import age
 from cluster.load import Load
 from cluster.polling import wait_for
-from cluster.release import NAME, NAMESPACE, Release
+from cluster.release import NAMESPACE, Release
 from support.builders import pod
 from support.service.reviews import body
 
 from benchmarks.load import context
-from certs.x509.authority import CLOCK_SKEW, new_authority
-from certs.x509.bundle import Bundle, merge
 from faults import documents
 from faults.background import Background
 from faults.calls import Address, Calls, calling
@@ -82,16 +78,7 @@ class Soak:
 
     def _rotate(self) -> None:
         """Let the CA be one of which two thirds are over, so that another takes its place."""
-        life, skew = timedelta(days=300), CLOCK_SKEW
-        now = datetime.now(UTC)
-        ageing = new_authority(now + skew - (life + skew) * 2 / 3, lifetime=life)
-        trusted = Bundle.from_pem(self._release.secret()["ca-bundle.crt"])
-        bundle = merge((ageing.certificate, *trusted), now)
-        contents = {"ca.crt": ageing.cert_pem, "ca.key": ageing.key_pem, "ca-bundle.crt": bundle.pem}
-        data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
-        patch = json.dumps({"data": data})
-        secret = ("secret", f"{NAME}-ca", "-n", NAMESPACE, "--type=merge", "-p", patch)
-        self._cluster.kubectl("patch", *secret, user="admin", check=True)
+        age(self._release, 0)
 
     def _depose(self) -> None:
         """Delete the Pod that holds the Lease."""

@@ -201,8 +201,10 @@ def test_the_kinds_that_topology_annotations_are_looked_for_in() -> None:
 
     assert {literal for literal in _literals(_topology().expression) if "/" in literal and literal != "/"} == {
         *kinds,
-        *MENTIONED,
+        "kai.scheduler/topology",
+        "cks-admission.dev/topology",
     }
+    assert {literal for literal in _literals(topology_is_mentioned(()).expression) if "." in literal} == {*MENTIONED}
 
 
 def test_removals_are_cluster_scoped() -> None:

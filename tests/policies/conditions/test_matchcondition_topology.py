@@ -86,13 +86,23 @@ def test_a_mention_is_asked_about(row: Workload, place: str, key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "metadata", [{"annotations": {f"{_REQUIRED}s": "x"}}, {"labels": _PLACED}], ids=["key", "label"]
+)
+@pytest.mark.parametrize(("row", "place"), _PLACES)
+def test_what_looks_like_an_annotation_is_asked_about(row: Workload, place: str, metadata: Json) -> None:
+    """A misspelt key, and a label, are seen wherever the annotations are, since the answer to them is a warning."""
+    assert _asked(row.group_kind, at(f"{place}.metadata".lstrip("."), metadata))
+    assert not mentions(row, at(f"{place}.metadata".lstrip("."), metadata))
+
+
+@pytest.mark.parametrize(
     ("kind", "obj"),
     [
         pytest.param(("batch", "Job"), {}, id="nothing"),
-        pytest.param(("batch", "Job"), {"metadata": {"labels": _PLACED}}, id="labels"),
+        pytest.param(("batch", "Job"), {"metadata": {"labels": {"kai.scheduler/queue": "x"}}}, id="labels"),
         pytest.param(
             ("batch", "Job"),
-            _annotated("", {"kai.scheduler/topology-preferred": "x", "topology": "x", "kai.scheduler/queue": "x"}),
+            _annotated("", {"kai.scheduler/topolog": "x", "topology": "x", "kai.scheduler/queue": "x"}),
             id="other-annotations",
         ),
         pytest.param(("batch", "Job"), {"annotations": _PLACED}, id="annotations-beside-metadata"),

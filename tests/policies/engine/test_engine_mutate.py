@@ -184,10 +184,10 @@ def test_warnings() -> None:
     answer = _answer(
         pod(),
         _rule("a", _appends(warnings=["first", "second"])),
-        _rule("b", _appends("x", warnings=["third\r\nline\x00", "x" * 121])),
+        _rule("b", _appends("x", warnings=["third\r\nline\x00", "x" * 251])),
     )
 
-    assert answer.warnings == ("first", "second", "third line", "x" * 119 + "…")
+    assert answer.warnings == ("first", "second", "third line", "x" * 249 + "…")
 
 
 def test_a_deletion_is_never_patched() -> None:

@@ -68,6 +68,13 @@ def test_long_lists_of_warnings(found: int, counted: tuple[str, ...]) -> None:
     assert limited(lines) == (*lines[:24], *counted)
 
 
+def test_warnings_of_many_words() -> None:
+    """What is dropped by the API server, since all together is too long, is left out here, and counted."""
+    lines = [str(number % 10) * 250 for number in range(20)]
+
+    assert limited(lines, 1) == (*lines[:16], "and 5 more")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

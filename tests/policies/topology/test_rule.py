@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
+from support.choices import Chooser
 
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.lookup import Missing
@@ -21,6 +22,7 @@ from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.document import read
 from policies.topology.rule import TopologyPlacement, reads
+from policies.topology.way.assignment import NO_PLAN
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -74,6 +76,9 @@ _OF_SEVERAL_PODS = {
         *("trainer.kubeflow.org", "kubeflow.org"),
     )
 } - {"kubeflow.org/v1 Notebook"}
+_ON_EACH_NODE = {"sunk.coreweave.com/v1alpha1 NodeSet"}
+_FOR_MANY = {f"trainer.kubeflow.org/v1alpha1 {name}TrainingRuntime" for name in ("", "Cluster")}
+_BY_REPLICA = {"leaderworkerset.x-k8s.io/v1 LeaderWorkerSet"}
 
 
 def _object(kind: str, annotations: Mapping[str, Any] | None = None, *, suspend: bool = False, **fields: Any) -> Json:
@@ -97,9 +102,9 @@ def _in_zone(value: str) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [required]}}}
 
 
-def _changed(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE, **more: Any) -> Json:
+def _changed(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE, facts: StaticFacts = FACTS) -> Json:
     sent = deepcopy((obj, old))
-    result = patch.apply(obj, rule.mutate(request(obj, old=old, **more), FACTS).operations)
+    result = patch.apply(obj, rule.mutate(request(obj, old=old), facts).operations)
     assert (obj, old) == sent
     return result
 
@@ -222,7 +227,7 @@ def test_pods_that_are_left_alone() -> None:
     ):
         assert _RULE.mutate(asked, FACTS).operations == ()
         assert list(_RULE.validate(asked, FACTS)) == []
-        assert _RULE.explain(asked, FACTS) == []
+        assert _RULE.explain(asked, FACTS) == ((), NO_PLAN)
 
 
 def test_kinds_of_ones_own() -> None:
@@ -312,7 +317,7 @@ def test_what_comes_of_each_template() -> None:
 
     found = _RULE.explain(request(obj), FACTS)
 
-    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found] == [
+    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found.translations] == [
         (
             "spec.leaderWorkerTemplate.leaderTemplate",
             "it requests no accelerator, as other templates of the workload do",
@@ -320,6 +325,21 @@ def test_what_comes_of_each_template() -> None:
         ),
         ("spec.leaderWorkerTemplate.workerTemplate", "", _in_zone("z")),
     ]
+
+
+def test_keys_that_look_like_the_annotations() -> None:
+    """A misspelt annotation and a label are warned of where they are new, on the object and on its template."""
+    labels, misspelt = {f"{_TOPOLOGY}-preferred-placement": "rack"}, {f"{_TOPOLOGY}.required": "rack"}
+    old = resource("apps/v1", "Deployment", at("spec.template.spec", pod_spec()))
+    new = merged(old, {"metadata": {"annotations": misspelt}}, at("spec.template.metadata.labels", labels))
+    lines = [
+        f'annotation "{_TOPOLOGY}.required" places nothing: write the annotation {_TOPOLOGY}-required-placement',
+        f'label "{_TOPOLOGY}-preferred-placement" places nothing: write the annotation {_TOPOLOGY}-preferred-placement',
+    ]
+
+    assert [violation.warning for violation in _RULE.validate(request(new), FACTS)] == lines
+    assert [violation.warning for violation in _RULE.validate(request(new, old=old), FACTS)] == lines
+    assert list(_RULE.validate(request(new, old=new), FACTS)) == []
 
 
 def test_a_missing_translation() -> None:
@@ -414,24 +434,22 @@ def test_one_annotation_for_several_templates() -> None:
 
 
 _DEFAULT = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("kubernetes")))
-_HOSTNAME = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}
-_NEAR = {
-    "nodeAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": _HOSTNAME}],
-    }
-}
+_ZONE = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["1"]}]}
+_NEAR = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": _ZONE}]}}
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_default_of_the_configuration(kind: str) -> None:
-    """Distributed workloads without annotations prefer the lowest level; others are left alone."""
+    """Distributed workloads without annotations prefer the lowest level above a Node; others are left alone."""
     obj = _object(kind)
 
-    changed = _changed(obj, rule=_DEFAULT)
+    changed = _changed(obj, rule=_DEFAULT, facts=Chooser().facts)
 
-    assert _affinity(kind, changed) == (_NEAR if kind in _OF_SEVERAL_PODS else None)
+    is_near = kind in _OF_SEVERAL_PODS - _ON_EACH_NODE - _BY_REPLICA - _FOR_MANY
+    assert (_affinity(kind, changed) or {}).get("nodeAffinity") == (_NEAR["nodeAffinity"] if is_near else None)
+    assert (kind in _BY_REPLICA) == ("topology-preferred-placement" in str(changed.get("spec")))
     assert list(_DEFAULT.validate(request(changed), FACTS)) == []
-    assert _changed(changed, rule=_DEFAULT) == changed
+    assert _changed(changed, rule=_DEFAULT, facts=Chooser().facts) == changed
     assert _changed(obj) == obj
 
 
@@ -447,7 +465,7 @@ def test_the_default_of_the_configuration(kind: str) -> None:
 )
 def test_jobs_of_several_pods(spec: Json, is_distributed: bool) -> None:  # noqa: FBT001
     """A Job is distributed if it has more than one Pod."""
-    changed = _changed(merged(_object("batch/v1 Job"), {"spec": spec}), rule=_DEFAULT)
+    changed = _changed(merged(_object("batch/v1 Job"), {"spec": spec}), rule=_DEFAULT, facts=Chooser().facts)
 
     assert _affinity("batch/v1 Job", changed) == (_NEAR if is_distributed else None)
 
@@ -466,9 +484,11 @@ def test_a_default_for_some_namespaces() -> None:
     selector = LabelSelector((SelectorRequirement("team", "In", ("a",)),))
     rule = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("kubernetes", "zone", selector)))
     job_set = _object("jobset.x-k8s.io/v1alpha2 JobSet")
-    ours, theirs = (StaticFacts(TODAY, namespaces={"default": {"team": team}}) for team in ("a", "b"))
+    ours, theirs = (
+        StaticFacts(TODAY, namespaces={"default": {"team": team}}, chooser=Chooser()) for team in ("a", "b")
+    )
 
-    assert [len(rule.mutate(request(job_set), facts).operations) for facts in (ours, theirs)] == [2, 0]
+    assert [len(rule.mutate(request(job_set), facts).operations) for facts in (ours, theirs)] == [3, 0]
     with pytest.raises(Missing):
         rule.mutate(request(job_set), NamespacesToAsk(TODAY))
     assert rule.mutate(request(_object("v1 Pod")), NamespacesToAsk(TODAY)).operations == ()
@@ -557,15 +577,23 @@ def test_pools_of_an_update() -> None:
 
 
 def test_what_is_read() -> None:
-    """The paths cover annotations of every holder, and what placement and accelerators are read off."""
+    """The paths cover annotations of every holder, what placement and demand are read off, and the numbers of Pods."""
     rows = [WORKLOADS["batch", "CronJob"], WORKLOADS["", "Pod"]]
-    pod = (
-        *("metadata.annotations", "metadata.labels", "spec.affinity", "spec.nodeSelector", "spec.schedulerName"),
-        *("spec.containers[*].resources", "spec.initContainers[*].resources", "spec.resourceClaims"),
+    names = (
+        *("affinity", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName"),
+        *("resourceClaims", "resources", "schedulerName", "schedulingGroup", "tolerations"),
+        *("containers[*].resources", "initContainers[*].resources", "initContainers[*].restartPolicy"),
+    )
+    pod = ("metadata.annotations", "metadata.labels", *(f"spec.{name}" for name in names))
+    counts = (
+        *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
+        *("parallelism", "replicas", "size", "suspend"),
     )
 
     assert reads(rows) == {
-        *("spec.suspend", "spec.parallelism", "spec.completions", "spec.jobTemplate.metadata.annotations"),
+        *("spec.completionMode", "spec.mlPolicy", "spec.scheduling", "spec.selector", "spec.suspend"),
+        "spec.jobTemplate.metadata.annotations",
         *pod,
         *(f"spec.jobTemplate.spec.template.{path}" for path in pod),
+        *(f"{holder}.{name}" for holder in ("spec", "spec.jobTemplate", "spec.jobTemplate.spec") for name in counts),
     }

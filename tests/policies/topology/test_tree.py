@@ -9,8 +9,26 @@ import pytest
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.catalog import BUILT_IN
-from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
-from policies.topology.nodes.tree import Branch, Count, best_topology, count, line, natural, path, present, suits, tree
+from policies.topology.gang.address import Step
+from policies.topology.gang.gang import GangKey, Member
+from policies.topology.gang.promise import Promise
+from policies.topology.nodes.machine import Machine, held, machines
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.obstacle import reasons
+from policies.topology.nodes.tree import (
+    Branch,
+    Count,
+    Reservation,
+    best_topology,
+    count,
+    line,
+    natural,
+    path,
+    present,
+    reservations,
+    suits,
+    tree,
+)
 from policies.topology.topology import Topology, level
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
@@ -104,6 +122,24 @@ def test_machines_know_what_is_held_and_who_is_closed() -> None:
     assert [machine.used for machine in machines(nodes, None, _GLOBS)] == [None, None, None]
 
 
+@pytest.mark.parametrize(
+    ("labels", "taint", "expected"),
+    [
+        pytest.param({}, None, ((), 5), id="open"),
+        pytest.param({"node.coreweave.cloud/state": "production"}, None, ((), 5), id="production"),
+        pytest.param({"node.coreweave.cloud/state": "triage"}, None, (("in triage",), 0), id="triage"),
+        pytest.param({}, Taint("sunk.coreweave.com/lock", "NoExecute", "true"), (("locked by SUNK",), 0), id="locked"),
+        pytest.param({}, Taint("is_gpu", "PreferNoSchedule", "true"), ((), 5), id="gpu"),
+        pytest.param({}, Taint("dedicated", "NoSchedule"), ((), 5), id="set-apart"),
+    ],
+)
+def test_only_usable_accelerators_are_free(labels: dict[str, str], taint: Taint | None, expected: Any) -> None:
+    """The accelerators of a Node that takes no new Pods for now are not free, and the Node says why."""
+    machine = Machine(Node("n", labels, () if taint is None else (taint,)), 8, 3)
+
+    assert (reasons(machine.obstacles), machine.free) == expected
+
+
 def _machine(name: str, used: int | None = 0, *, closed: bool = False, at: str = "") -> Machine:
     """A Node, with domains as `a=1 b=2`."""
     labels = {f"x/{key}": value for key, _, value in (pair.partition("=") for pair in at.split())}
@@ -134,9 +170,39 @@ def test_counts_add_up() -> None:
 
     root = tree((_ONE, _TWO, closed), _ABC)
 
-    assert root.count == Count(nodes=3, closed=1, total=24, used=13, free=6)
+    assert root.count == Count(nodes=3, closed=1, total=24, used=13, free=6, obstacles=(("cordoned", 1),))
     assert root.count.unavailable == 5
-    assert root.branches[0].branches[0].branches[0].count == Count(nodes=2, closed=1, total=16, used=11, free=0)
+    assert root.branches[0].branches[0].branches[0].count == Count(
+        nodes=2, closed=1, total=16, used=11, free=0, obstacles=(("cordoned", 1),)
+    )
+
+
+def test_nodes_that_take_no_pods_are_not_free() -> None:
+    """A Node in triage or locked by SUNK has nothing that is free, and the reasons are counted, most frequent first."""
+    lock = Taint("sunk.coreweave.com/lock", "NoSchedule")
+    triage = [Machine(Node(f"t{i}", {"node.coreweave.cloud/state": "triage"}), 8, 0) for i in range(2)]
+
+    counted = count([_ONE, *triage, Machine(Node("locked", {}, (lock,)), 8, 2)])
+
+    reasons = (("in triage", 2), ("locked by SUNK", 1))
+    assert counted == Count(nodes=4, closed=3, total=32, used=10, free=0, obstacles=reasons)
+    assert counted.unavailable == 22
+
+
+def test_promises_count_in_domains_that_contain_theirs() -> None:
+    """What is promised to a gang in a domain counts there and in the domains around it, not in those inside it."""
+    machines = (_ONE, _TWO, _TEN)
+    steps = (Step(0, ("x/a",), ("1",)), Step(1, ("x/old-b", "x/b"), ("1",)))
+    gang = GangKey("default", "batch", "Job", "train")
+    members = (Member("spec.template", 2, (("nvidia.com/gpu", 4),), 4), Member("spec.launcher", 1, ()))
+    gone = Promise(gang, (Step(0, ("x/a",), ("2",)),), members, until=0)
+
+    reserved = reservations(machines, [Promise(gang, steps, members, until=0), gone])
+    root = tree(machines, _ABC, None, reserved)
+
+    assert reserved == (Reservation(frozenset({"n1", "n2"}), 8),)
+    (a,) = root.branches
+    assert [branch.count.promised for branch in (root, a, *a.branches, *a.branches[0].branches)] == [8, 8, 8, 0, 0, 0]
 
 
 def test_more_than_there_is_leaves_nothing_free() -> None:

@@ -32,7 +32,7 @@ def node(
     name: str, labels: Mapping[str, str], gpus: int | str = 8, *, cordoned: bool = False, ready: str = "True"
 ) -> Json:
     """A Node."""
-    allocatable = {"cpu": "126", "memory": "1Ti", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    allocatable = {"cpu": "126", "memory": "1Ti", "pods": "110", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -243,6 +243,18 @@ async def test_what_needs_a_restart(tmp_path: Path) -> None:
     )
 
 
+async def test_the_inventory_is_that_of_the_start(tmp_path: Path) -> None:
+    """Whether there is an inventory, and how old it may be, are settings of whoever keeps it, and need a restart."""
+    files = _Files(tmp_path)
+    files.write(topology={"inventory": "off", "staleSeconds": 600, "unapplied": "deny"})
+    changed, _ = await files.look()
+    topology = files.configuration.current.settings.topology
+
+    assert changed
+    assert (topology.inventory, topology.stale_seconds, topology.unapplied) == ("on", 300, "deny")
+    assert files.configuration.notes() == ["restart needed for topology.inventory, topology.staleSeconds"]
+
+
 async def test_what_is_not_followed_of_a_cluster(tmp_path: Path) -> None:
     """A rule that was off at the start stays off where it would have to know of the cluster what nobody watches."""
     off: Json = {"topology": {"action": "off"}, "sunk": {"action": "off"}}

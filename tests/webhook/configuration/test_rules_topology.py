@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.builders import Json, deployment, request, resource, template
+from support.choices import Chooser
 from support.service.reviews import TODAY
 
 from policies.engine.engine import mutate, validate
@@ -198,6 +200,19 @@ def test_every_setting_reaches_the_rule() -> None:
     assert defaults == Options(defaults.workloads)
 
 
+def test_pod_groups_are_asked_about_where_kubernetes_may_place() -> None:
+    """With workloadScheduling on, new PodGroups are asked about, and only then."""
+    on = Settings.model_validate({"topology": {"workloadScheduling": True}})
+    resources = (ResourceRule(("CREATE",), ("scheduling.k8s.io",), ("podgroups",), ("*",)),)
+
+    def asked(settings: Settings) -> list[tuple[str, object]]:
+        rule = next(rule for rule in rules.build(settings).rules if rule.name == "topology")
+        return [(hook.phase, hook.resources) for hook in rule.hooks if hook.group == "gangs"]
+
+    assert (asked(on), asked(Settings())) == ([("mutate", resources)], [])
+    assert rules.topology_options(on).schedules
+
+
 _KINDS = [
     {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "affinity": "always"},
     {"group": "example.org", "kind": "Policy", "templates": ["spec.template"], "affinity": "suspended"},
@@ -343,11 +358,12 @@ def test_a_default_placement_places() -> None:
     default = {"topology": "halls", "preferred": "room", "namespaceSelector": selector}
     ruleset = rules.build(_settings(topologies=[_HALLS], default=default))
     job = resource("batch/v1", "Job", {"spec": {"parallelism": 2, "template": template({"nvidia.com/gpu": 8})}})
-    exists = {"matchExpressions": [{"key": "example.org/hall", "operator": "Exists"}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": exists}]}
+    in_hall = {"matchExpressions": [{"key": "example.org/hall", "operator": "In", "values": ["1"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": in_hall}]}
+    facts = replace(_FACTS, chooser=Chooser())
 
     for namespace, values in (("gold", [{"nodeAffinity": preferred}]), ("other", [])):
-        answer = mutate(request(job, namespace=namespace), ruleset, _FACTS)
+        answer = mutate(request(job, namespace=namespace), ruleset, facts)
         assert [o["value"] for o in answer.operations if o["path"] == "/spec/template/spec/affinity"] == values
 
 

@@ -101,7 +101,13 @@ _DEFAULTS: Json = {
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
         "preferredNotMoreSpecific": "deny",
         "unapplied": "warn",
+        "workloadScheduling": "off",
+        "placement": (),
+        "full": "pin",
+        "autoscaling": "unknown",
         "deletion": "warn",
+        "inventory": "on",
+        "staleSeconds": 300.0,
         "default": {
             "topology": "",
             "preferred": "lowest",
@@ -181,7 +187,16 @@ topology:
   namespaceSelector: {matchLabels: {h: i}, matchExpressions: [{key: j, operator: Exists}]}
   preferredNotMoreSpecific: warn
   unapplied: deny
+  workloadScheduling: on
+  placement:
+  - topologies: [aws]
+    namespaceSelector: {matchLabels: {n: o}}
+    ways: [domain, labels]
+  full: wait
+  autoscaling: off
   deletion: off
+  inventory: off
+  staleSeconds: 600
   default:
     topology: halls
     preferred: example.org/hall
@@ -319,7 +334,19 @@ _OTHER_READ: Json = {
         },
         "preferredNotMoreSpecific": "warn",
         "unapplied": "deny",
+        "workloadScheduling": "on",
+        "placement": (
+            {
+                "topologies": ("aws",),
+                "namespaceSelector": {"matchLabels": {"n": "o"}, "matchExpressions": ()},
+                "ways": ("domain", "labels"),
+            },
+        ),
+        "full": "wait",
+        "autoscaling": "off",
         "deletion": "off",
+        "inventory": "off",
+        "staleSeconds": 600.0,
         "default": {
             "topology": "halls",
             "preferred": "example.org/hall",

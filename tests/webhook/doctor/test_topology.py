@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from policies.engine.facts import Node
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from webhook.configuration import rules
 from webhook.doctor.observation import TopologyObjects
-from webhook.doctor.topology import check
+from webhook.doctor.topology import check, check_scheduling
 
 from .findings import FORBIDDEN, settings, told
 
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _RACK = "example.org/rack"
 _PLACE = {_REGION: "us", _ZONE: "us-1"}
+_GATES = "turn on what is missing, or set it to off: the service chooses domains itself"
 _LABELS = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
 
@@ -78,6 +81,17 @@ def test_nodes_without_any_label() -> None:
     assert _check() == [("ok", "Nodes", "there are none", "")]
 
 
+def test_an_inventory_that_is_off() -> None:
+    """Without it gangs may wait for ever, which matters where there are accelerators."""
+    assert _check(_machine("a", _PLACE), inventory="off")[0] == (
+        "warning",
+        "topology.inventory",
+        "it is off: no domain is chosen for gangs, which get Pod affinity and may wait for ever",
+        "set it to on, unless another scheduler places all gangs",
+    )
+    assert [where for _, where, *_ in _check(_machine("a", _PLACE, 0), inventory="off")] == ["topology kubernetes"]
+
+
 def test_topology_objects_that_cannot_be_used() -> None:
     """What is wrong with objects of the cluster is told in the words of the service."""
     own = TopologyObjects(problems=("KAI Topology broken cannot be used: no levels",))
@@ -100,3 +114,22 @@ def test_what_may_not_be_looked_at_and_what_is_off() -> None:
         "Nodes",
     ]
     assert told(check(settings(topology={"action": "off"}), catalog, TopologyObjects(), ())) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ('{"form":"Job"}', ("ok", "the API server keeps topology constraints of Jobs", "")),
+        ('{"reason":"gates are off"}', ("warning", "no placement is left to Kubernetes: gates are off", _GATES)),
+        ("", ("warning", "no placement is left to Kubernetes: manage has not found out yet", _GATES)),
+    ],
+)
+def test_what_kubernetes_schedules_itself(annotation: str, expected: tuple[str, str, str]) -> None:
+    """What manage found out by dry runs is shown, with the reason where nothing comes of the setting."""
+    chosen = settings(topology={"workloadScheduling": "on"}, manage={"apart": True})
+    own = {"metadata": {"annotations": {"cks-admission.dev/workload-scheduling": annotation}}}
+
+    ((level, where, found, remedy),) = told(check_scheduling(chosen, own))
+
+    assert ((level, found, remedy), where) == (expected, "topology.workloadScheduling")
+    assert told(check_scheduling(settings(manage={"apart": True}), own)) == []

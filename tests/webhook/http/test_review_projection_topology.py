@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import asdict, replace
 from support.builders import Json, merged, pod_spec, resource
+from support.choices import Chooser
 from support.service.reviews import TODAY, body
 from support.service.servers import default_rules
 
@@ -142,14 +143,69 @@ def test_what_a_placement_depends_on_is_decoded(case: _Case) -> None:
 _JOB = resource("batch/v1", "Job", {"spec": {"template": {"spec": pod_spec({"nvidia.com/gpu": 8})}}})
 
 
-@pytest.mark.parametrize("field", ["parallelism", "completions"])
-def test_what_makes_a_job_a_distributed_one_is_decoded(field: str) -> None:
+@pytest.mark.parametrize("spec", [{"parallelism": 2}, {"completions": 2}], ids=["parallelism", "completions"])
+def test_what_makes_a_job_a_distributed_one_is_decoded(spec: Json) -> None:
     """How many Pods a Job has decides whether it gets a default placement."""
-    job: Json = merged(_JOB, {"status": {}, "spec": {field: 2}})
+    job: Json = merged(_JOB, {"status": {}, "spec": spec})
     part, whole = _decoded(_WITH_DEFAULT, job)
+    alone = replace(whole, object=_JOB)
 
-    assert _answers(_WITH_DEFAULT, part) == _answers(_WITH_DEFAULT, whole)
-    assert _answers(_WITH_DEFAULT, whole) != _answers(_WITH_DEFAULT, replace(whole, object=_JOB))
+    asked = []
+    for request in (part, whole, alone):
+        chooser = Chooser()
+        mutate(request, _WITH_DEFAULT, chooser.facts, "topology")
+        asked.append(chooser.asked)
+    assert asked[0] == asked[1] != asked[2]
+
+
+# What decides beside the placement where the Pods of a template fit, by its path.
+_DEMANDED: dict[str, Json] = {
+    "spec.nodeName": {"spec": {"nodeName": "n1"}},
+    "spec.overhead": {"spec": {"overhead": {"cpu": "1"}}},
+    "spec.preemptionPolicy": {"spec": {"preemptionPolicy": "Never"}},
+    "spec.priority": {"spec": {"priority": 7}},
+    "spec.priorityClassName": {"spec": {"priorityClassName": "system-node-critical"}},
+    "spec.resources": {"spec": {"resources": {"requests": {"cpu": "9"}}}},
+    "spec.schedulingGroup": {"spec": {"schedulingGroup": {"podGroupName": "a"}}},
+    "spec.tolerations": {"spec": {"tolerations": [{"operator": "Exists"}]}},
+    "spec.initContainers[*].restartPolicy": {
+        "spec": {"initContainers": [{"name": "first", "restartPolicy": "Always", **_GPU}]}
+    },
+}
+_COUNTS = (
+    *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
+    *("parallelism", "replicas", "size", "suspend"),
+)
+
+
+def _counted() -> Iterator[str]:
+    """The paths beside and above templates that may say how many Pods there are."""
+    for row in _ROWS:
+        for pattern in row.templates:
+            for depth in range(1, len(pattern)):
+                if isinstance(pattern[depth], str):
+                    yield from (f"{render(pattern[:depth])}.{field}" for field in _COUNTS)
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.kind}.{row.group}") for row in _ROWS])
+@pytest.mark.parametrize("path", _DEMANDED)
+def test_what_a_gang_asks_for_is_decoded(row: Workload, path: str) -> None:
+    """The gangs of objects of every kind are the same as for the whole object, numbers of Pods included."""
+    bare = {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}}}
+    obj = resource(f"{row.group}/v1" if row.group else "v1", row.kind, {"status": {"phase": "x"}, **bare})
+    template = merged({"spec": pod_spec({"nvidia.com/gpu": 8})}, _DEMANDED[path])
+    for pattern in row.templates:
+        obj = _put(obj, _at(pattern), template)
+        for depth in range(1, len(pattern)):
+            if isinstance(pattern[depth], str):
+                obj = _put(obj, _at(pattern[:depth]), {"replicas": 2, "parallelism": 3, "completions": 4, "size": 5})
+    asked = []
+    for request in _decoded(_RULES, obj):
+        chooser = Chooser()
+        mutate(request, _RULES, chooser.facts, _group(row.kind))
+        asked.append(chooser.asked)
+
+    assert asked[0] == asked[1]
 
 
 def test_what_lets_a_job_be_changed_is_decoded() -> None:
@@ -164,7 +220,9 @@ def test_what_lets_a_job_be_changed_is_decoded() -> None:
 
 def test_every_path_that_the_rule_reads_is_tried() -> None:
     """The tests above leave out no path that the rule reads, but accelerators where a kind has one template only."""
-    jobs = {"spec.parallelism", "spec.completions", "spec.suspend"}
+    jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"}
+    jobs.add("spec.schedulingConstraints")
+    demanded = {_below(pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
     alone = {
         _below(pattern, path)
         for row in _ROWS
@@ -173,4 +231,8 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
         for path in _ACCELERATED
     }
 
-    assert _RULES.route("validate", "topology").reads == {case.path for case in _cases()} | alone | jobs
+    assert _RULES.route("validate", "topology").reads == {
+        *(case.path for case in _cases()),
+        *(alone | jobs | demanded),
+        *_counted(),
+    }

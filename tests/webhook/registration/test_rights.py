@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from policies.objects.workload import BUILT_IN, HISTORIES
+from webhook.configuration import inventory
 from webhook.configuration.settings import Settings
 from webhook.registration.rights import needed
 
@@ -28,11 +29,19 @@ _LEAST = {
 _NODES = {"list nodes", "watch nodes"}
 _TOPOLOGIES = {
     f"{verb} topologies.{group}" for verb in ("list", "watch") for group in ("kai.scheduler", "kueue.x-k8s.io")
-}
+} | {"list resourceflavors.kueue.x-k8s.io"}
 _WORKLOADS = {
     f"list {row.resource}.{row.group}".rstrip(".")
     for row in BUILT_IN
     if row.templates and row.group_kind not in HISTORIES
+}
+# Of kinds whose placement is on record: all but Pods, what is made from templates of others, and what no domain holds.
+_PLACED = {
+    f"{verb} {resource}" for verb in ("list", "watch") for resource in ("pods", "priorityclasses.scheduling.k8s.io")
+} | {
+    f"{verb} {row.resource}.{row.group}".rstrip(".")
+    for row in inventory.workloads(Settings())
+    for verb in ("list", "watch")
 }
 _CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")]
 _WAITING = {"list pods", "create events"}
@@ -73,14 +82,15 @@ def _needed(**sections: Any) -> list[str]:
         pytest.param({}, set(), id="nothing"),
         pytest.param({"sunk": {}}, _NODES, id="sunk"),
         pytest.param({"sunk": {"daemonSets": "off"}}, set(), id="sunk without DaemonSets"),
-        pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="topology"),
-        pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES, id="topology without deletion"),
+        pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED, id="topology"),
+        pytest.param({"topology": {"inventory": "off"}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="without inventory"),
+        pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES | _PLACED, id="topology without deletion"),
         pytest.param(
             {
                 "topology": {},
                 "workloads": [{"group": "example.org", "kind": "Train", "templates": ["spec.template"]}],
             },
-            _NODES | _TOPOLOGIES | _WORKLOADS | {"list trains.example.org"},
+            _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED | {"list trains.example.org", "watch trains.example.org"},
             id="a workload of the settings",
         ),
         pytest.param(
@@ -170,5 +180,5 @@ def test_what_is_only_told_is_not_vital() -> None:
     found = needed(Settings())
     telling = {f"{right.verb} {right.resource}" for right in found if not right.vital}
 
-    assert {"create events", "patch configmaps", "list deployments"} <= telling
+    assert {"create events", "patch configmaps", "list daemonsets"} <= telling
     assert not {"list nodes", "list configmaps", "get namespaces"} & telling

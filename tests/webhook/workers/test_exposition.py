@@ -72,6 +72,18 @@ def test_counters_and_histograms_are_added_by_their_labels() -> None:
     }
 
 
+class _Kept:
+    """The inventory of a supervisor."""
+
+    def age(self) -> float:
+        """Some seconds."""
+        return 9
+
+    def sizes(self) -> dict[str, int]:
+        """Some Nodes."""
+        return {"node": 3}
+
+
 def test_gauges_are_combined_each_in_its_way() -> None:
     """What is under way is added; of faults and of what there is, the most counts; of known dates, the next."""
     one, other, starting = Metrics(), Metrics(), Metrics()
@@ -87,9 +99,11 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     other.certificate_expiry.set(1000)
     other.leader.set(1)
     other.label_writers.labels("CustomResourceDefinition", "possible").set(2)
+    other.placing.lost.set(6)
     one.configuration_refused.set(1)
     one.silence.set(7)
     starting.workers.set(2)
+    starting.placing.inventory = _Kept()
 
     samples = _samples(total([metrics.expose() for metrics in (one, other, starting)]))
 
@@ -108,6 +122,9 @@ def test_gauges_are_combined_each_in_its_way() -> None:
         "cks_admission_registration_entries_withheld": 0,
         "cks_admission_configuration_refused": 1,
         "cks_admission_api_server_silence_seconds": 7,
+        "cks_admission_gangs_without_domain": 6,
+        "cks_admission_inventory_age_seconds": 9,
+        "cks_admission_inventory_objects node": 3,
         "cks_admission_workers": 2,
     }
     assert [value for name, value in samples.items() if "build_info" in name] == [1]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from policies.engine.match import EVERYTHING
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import domain, path, suits
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
-from webhook.cli.output import write
+from webhook.cli.output import table, write
 from webhook.cli.topology import inventory, requirement
 from webhook.cli.topology.inventory import ClusterOptions
 
@@ -31,10 +31,12 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
       cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
     """
     settings = options.settings(config, {})
-    topologies = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes=False).catalog.by_name.values()
+    topologies = inventory.read(
+        settings, ClusterOptions(kubeconfig, in_cluster), asked="topologies"
+    ).catalog.by_name.values()
     if output == "text":
         rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
-        click.echo("\n".join(_table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
+        click.echo("\n".join(table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
         return
     write(
         [{**_head(topology), "levels": list(map(topology.called, topology.levels))} for topology in topologies], output
@@ -43,7 +45,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
 
 @click.command("show", short_help="Show the levels of a topology, and how many Nodes have them.")
 @click.argument("name")
-@inventory.nodes
+@options.nodes
 @inventory.cluster
 @options.config
 @options.output
@@ -76,7 +78,7 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
         counts = ("", "") if machines is None else map(str, _counts(level, topology, machines))
         short = level.short if topology.find(level.short) is level else ""
         rows.append((short, level.name, further, level.alias, *counts))
-    yield from _table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
+    yield from table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
     yield ""
     for union in topology.unions:
         yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
@@ -115,16 +117,3 @@ def _json(topology: Topology, machines: Sequence[Machine] | None) -> dict[str, A
 
 def _head(topology: Topology) -> dict[str, Any]:
     return {"name": topology.name, "source": topology.source, "inCluster": topology.in_cluster}
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Lines of columns, those with the indexes in `right` to the right; a column without anything is left out."""
-    lines_of = [list(row) for row in rows]
-    shown = [index for index in range(len(head)) if any(row[index] for row in lines_of)]
-    widths = {index: max(len(row[index]) for row in (head, *lines_of)) for index in shown}
-    to_right = frozenset(right)
-    lines = []
-    for row in (head, *lines_of):
-        cells = [row[i].rjust(widths[i]) if i in to_right else row[i].ljust(widths[i]) for i in shown]
-        lines.append("  ".join(cells).rstrip())
-    return [click.style(lines[0], bold=True), *lines[1:]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,8 +14,8 @@ from policies.objects.nodeaffinity import allows
 from policies.topology.affinity import NOTHING, RecordEntry, node_affinity
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
-from policies.topology.nodes.inventory import Machine
-from policies.topology.nodes.tree import Path, natural, path
+from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.tree import Count, Path, Reservation, count, natural, path
 from policies.topology.placement import Placement
 from policies.topology.term import old_names, required_terms
 from policies.topology.topology import IB_FABRIC, Level, Topology
@@ -44,7 +43,7 @@ class Landing(Struct, frozen=True):
     nodes: int
     all: int
     level: Level | None = None
-    domains: tuple[tuple[Path, int], ...] = ()
+    domains: tuple[tuple[Path, Count], ...] = ()
 
 
 class Explanation(Struct, frozen=True):
@@ -64,8 +63,13 @@ class Explanation(Struct, frozen=True):
     landing: Landing | None
 
 
-def explain(constraint: Constraint, translation: Translation, machines: Sequence[Machine] | None) -> Explanation:
-    """The explanation of a template. machines: None where Nodes are not known."""
+def explain(
+    constraint: Constraint,
+    translation: Translation,
+    machines: Sequence[Machine] | None,
+    reservations: Sequence[Reservation] = (),
+) -> Explanation:
+    """The explanation of a template. machines: None where Nodes are not known. reservations: on them."""
     entry = translation.entry
     nothing = "" if entry != NOTHING else _why_nothing(constraint, translation)
     placements = [("required", constraint.required), ("preferred", constraint.preferred)]
@@ -78,7 +82,7 @@ def explain(constraint: Constraint, translation: Translation, machines: Sequence
         tuple(PreferredTerm(preference["weight"], _joined(preference["preference"])) for preference in entry.preferred),
         nothing,
         () if nothing else tuple(_reasons(constraint, translation)),
-        None if machines is None else _landing(constraint, translation, machines),
+        None if machines is None else _landing(constraint, translation, machines, reservations),
     )
 
 
@@ -126,7 +130,10 @@ def _reasons(constraint: Constraint, translation: Translation) -> Iterator[str]:
         yield "it stands there already: an earlier translation is on record"
     if topology.requirement != EVERYTHING:
         yield f'the topology "{topology.name}" is for Nodes with {requirement.selector(topology.requirement)} only'
-    yield from _why_alternatives(constraint, topology)
+    if translation.entry.domain:
+        yield "this domain was chosen for all Pods of the gang; topology place says what else was considered"
+    else:
+        yield from _why_alternatives(constraint, topology)
     yield from _why_combined(translation)
     yield from _why_weights(constraint, translation)
 
@@ -168,13 +175,18 @@ def _why_weights(constraint: Constraint, translation: Translation) -> Iterator[s
         yield "an older label counts only where the newer one is absent, so that no Node counts twice"
 
 
-def _landing(constraint: Constraint, translation: Translation, machines: Sequence[Machine]) -> Landing:
+def _landing(
+    constraint: Constraint, translation: Translation, machines: Sequence[Machine], reservations: Sequence[Reservation]
+) -> Landing:
     spec = {**constraint.template.spec, "affinity": translation.affinity}
     allowed = [machine for machine in machines if allows(spec, machine.node)]
     placement = constraint.required or constraint.preferred
     if placement is None or constraint.topology is None or constraint.obstacle or not constraint.is_usable:
         return Landing(len(allowed), len(machines))
     levels = (*constraint.topology.above(placement.level), placement.level)
-    counts = Counter(path(levels, machine.node.labels) for machine in allowed)
-    ordered = sorted(counts.items(), key=lambda item: [natural(value) for _, value in item[0]])
-    return Landing(len(allowed), len(machines), placement.level, tuple(ordered))
+    inside: dict[Path, list[Machine]] = {}
+    for machine in allowed:
+        inside.setdefault(path(levels, machine.node.labels), []).append(machine)
+    ordered = sorted(inside.items(), key=lambda item: [natural(value) for _, value in item[0]])
+    counts = tuple((around, count(those, reservations)) for around, those in ordered)
+    return Landing(len(allowed), len(machines), placement.level, counts)

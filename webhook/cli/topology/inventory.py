@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 import click
 
+from policies.engine.facts import Node
 from policies.kubernetes.spelling import closest, closest_first
 from policies.topology.catalog import Catalog
-from policies.topology.nodes.inventory import Machine
-from policies.topology.nodes.inventory import machines as machines_of
+from policies.topology.nodes.machine import Machine, machines
+from policies.topology.nodes.tree import Reservation, reservations
 from policies.topology.topology import Topology
 from webhook.cli import options
-from webhook.cli.exits import InputError, ToolError
-from webhook.cli.topology import nodefiles
+from webhook.cli.exits import InputError, ToolError, reading
+from webhook.cli.topology import nodefiles, stock
+from webhook.cli.topology.nodefiles import Objects
+from webhook.cli.topology.stock import Records
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
+
+Extent = Literal["topologies", "nodes", "everything"]
+"""How much is read of a cluster; each contains those before it. Everything: with Pods and workloads."""
 
 
 class ClusterOptions(NamedTuple):
@@ -27,12 +37,38 @@ class ClusterOptions(NamedTuple):
     in_cluster: bool = False
 
 
-class Inventory(NamedTuple):
-    """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too. machines: None without Nodes."""
+@dataclass(frozen=True)
+class Inventory:
+    """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too.
+
+    records: what they have on record. accelerators: globs of resource names. objects: what Nodes, Pods and workloads
+    say; None without Nodes.
+    """
 
     catalog: Catalog
-    own: tuple[Topology, ...] = ()
-    machines: tuple[Machine, ...] | None = None
+    own: tuple[Topology, ...]
+    records: Records
+    accelerators: tuple[str, ...]
+    objects: Objects | None = None
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The Nodes, sorted by name."""
+        nodes = () if self.objects is None else self.objects.nodes
+        return tuple(sorted((manifest.node for manifest in nodes), key=attrgetter("name")))
+
+    @cached_property
+    def machines(self) -> tuple[Machine, ...] | None:
+        """The Nodes with their accelerators; None without Nodes. Raises InputError."""
+        if self.objects is None:
+            return None
+        with reading(ValueError):
+            return machines(self.objects.nodes, self.objects.pods, self.accelerators)
+
+    @cached_property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What is promised on these Nodes."""
+        return reservations(self.machines or (), self.records.promises)
 
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,36 +78,25 @@ def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     return kubeconfig(in_cluster(command))
 
 
-nodes = click.option(
-    "--nodes",
-    "nodes",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    help="Nodes, as kubectl get nodes -o json prints them; repeatable.",
-)
-
-
-def read(
-    settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), *, nodes: bool = True, pods: bool = False
-) -> Inventory:
+def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), asked: Extent = "nodes") -> Inventory:
     """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
 
-    nodes, pods: whether to look at those of a cluster. Raises InputError and ToolError.
+    asked: what is read of a cluster. Raises InputError and ToolError.
     """
-    accelerators = settings.tolerations.accelerators.resources
     try:
         catalog = rules.topologies(settings)
     except SettingsError as error:
         raise InputError(str(error)) from None
-    machines = nodefiles.read(paths, accelerators, options.stdin(paths)) if paths else None
+    objects = nodefiles.read(paths, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
-        own, there = _look(where, accelerators, nodes=nodes and not paths, pods=pods)
+        own, there = _look(where, "topologies" if paths else asked)
         catalog = catalog.joined(own)
-        machines = there if machines is None else machines
+        objects = objects or there
     for clash in catalog.clashes:
         click.echo(str(clash), err=True)
-    return Inventory(catalog, own, machines)
+    records, accelerators = stock.records(objects, settings), settings.tolerations.accelerators.resources
+    return Inventory(catalog, own, records, accelerators, objects)
 
 
 def find(catalog: Catalog, name: str) -> Topology:
@@ -84,21 +109,17 @@ def find(catalog: Catalog, name: str) -> Topology:
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 
-def _look(
-    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
-) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
+def _look(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
     """Topologies and Nodes of a cluster. Raises ToolError."""
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
 
     try:
-        return asyncio.run(_ask(where, accelerators, nodes=nodes, pods=pods))
+        return asyncio.run(_ask(where, asked))
     except ClusterError as error:
         raise ToolError(str(error)) from None
 
 
-async def _ask(
-    where: ClusterOptions, accelerators: Sequence[str], *, nodes: bool, pods: bool
-) -> tuple[tuple[Topology, ...], tuple[Machine, ...] | None]:
+async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above
 
@@ -107,10 +128,16 @@ async def _ask(
         known = await inventory.topologies(api)
         for problem in known.problems:
             click.echo(problem, err=True)
-        if not nodes:
+        if asked == "topologies":
             return known.found, None
-        objects = await inventory.nodes(api)
-        bound = await inventory.pods(api) if pods else None
+        nodes = await inventory.nodes(api)
+        if asked == "nodes":
+            return known.found, Objects(tuple(nodes))
+        pods = await inventory.pods(api)
+        workloads = await inventory.workloads(api)
     finally:
         await api.close()
-    return known.found, machines_of(objects, bound, accelerators)
+    for problem in workloads.problems:
+        click.echo(problem, err=True)
+    manifests, contents = zip(*pods, strict=True) if pods else ((), ())
+    return known.found, Objects(tuple(nodes), manifests, contents, workloads.found, time.time())

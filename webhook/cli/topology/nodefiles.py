@@ -1,15 +1,24 @@
-"""Nodes and Pods in files, as `kubectl get nodes,pods -A -o json` prints them."""
+"""Nodes, Pods and workloads in files, as `kubectl get nodes,pods -A -o json` prints them."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from policies.topology.nodes.inventory import Machine, NodeManifest, PodManifest, held, machines
+from policies.engine.request import JsonObject
+from policies.topology.affinity import RECORD
+from policies.topology.gang.account import counts
+from policies.topology.gang.gang import GangKey
+from policies.topology.gang.membership import LEADER_WORKER_SET, identity
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.requests import allocatable
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -21,6 +30,20 @@ HOW = "kubectl get nodes,pods -A -o json"
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
+class Objects(NamedTuple):
+    """What the Nodes of a cluster are and hold. pods: None if not known.
+
+    contents: the same Pods as JSON; empty if nothing has a record. workloads: those that something may be promised to.
+    seconds: when it was so, since the epoch; None if not known.
+    """
+
+    nodes: tuple[NodeManifest, ...]
+    pods: tuple[PodManifest, ...] | None = None
+    contents: tuple[Content, ...] = ()
+    workloads: tuple[JsonObject, ...] = ()
+    seconds: float | None = None
+
+
 class _Head(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
@@ -30,33 +53,60 @@ class _List(_Head, rename="camel"):
     items: list[msgspec.Raw] | None = None
 
 
+Content = msgspec.Raw | JsonObject
+_Read = tuple[NodeManifest | PodManifest | None, Content]
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
+# What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
+_PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
+_RECORD = RECORD.encode()
+_MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1]))
 
 
-def read(paths: Sequence[str], accelerators: Sequence[str], stdin: bytes = b"") -> tuple[Machine, ...]:
-    """The Nodes in files, in directories and, for `-`, in the text of standard input; Pods where there are any.
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector, which looks through hundreds of thousands of new objects again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
-    Other objects are passed over. Raises InputError.
+
+@uncollected()
+def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
+    """The objects in files, in directories and, for `-`, in the text of standard input.
+
+    Objects of other kinds are passed over unless something may be promised to them. Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
-    pods: dict[tuple[str, str], PodManifest] = {}
+    pods: dict[tuple[str, str], tuple[PodManifest, Content]] = {}
+    workloads: dict[GangKey, JsonObject] = {}
+    has_record = False
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
-            for item in _quickly(text, accelerators) or _carefully(name, text, accelerators):
+            has_record = has_record or _RECORD in text
+            for item, content in _quickly(text) or _carefully(name, text):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
-                else:
-                    pods[item.metadata.namespace, item.metadata.name] = item
+                elif isinstance(item, PodManifest):
+                    pods[item.key] = item, content
+                elif isinstance(content, dict):
+                    workloads[identity(content)] = content
     if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
-    return machines(nodes.values(), pods.values() or None, accelerators)
+    for node in nodes.values():
+        node.status.allocatable = _PLENTY | (node.status.allocatable or {})
+    manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
+    return Objects(tuple(nodes.values()), manifests, contents if has_record else (), tuple(workloads.values()))
 
 
-def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | PodManifest] | None:
+def _quickly(text: bytes) -> list[_Read] | None:
     """What is in JSON; None for anything else, and where something is wrong with it.
 
     A cluster's Pods come to some hundred megabytes, for which YAML would take minutes.
@@ -65,36 +115,53 @@ def _quickly(text: bytes, accelerators: Sequence[str]) -> list[NodeManifest | Po
         whole = _LIST.decode(text)
         is_list = whole.kind.endswith("List")
         items = (whole.items or []) if is_list else [msgspec.Raw(text)]
-        objects = []
+        objects: list[_Read] = []
         for item in items:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
             if kind is not None:
-                objects.append(_checked(msgspec.json.decode(item, type=kind), accelerators))
+                objects.append((_checked(msgspec.json.decode(item, type=kind)), item))
+            elif any(mark in bytes(item) for mark in _MARKS):
+                objects += _promised(msgspec.json.decode(item))
     except _UNREADABLE:
         return None
     return objects
 
 
-def _carefully(name: str, text: bytes, accelerators: Sequence[str]) -> Iterator[NodeManifest | PodManifest]:
+def _carefully(name: str, text: bytes) -> Iterator[_Read]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
         if kind is None:
+            yield from _promised(written.object)
             continue
         try:
-            yield _checked(msgspec.convert(written.object, kind), accelerators)
+            yield _checked(msgspec.convert(written.object, kind)), written.object
         except _UNREADABLE as error:
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
 
-def _checked(item: NodeManifest | PodManifest, accelerators: Sequence[str]) -> NodeManifest | PodManifest:
-    """Raises ValueError for a quantity that is no number of devices."""
+def _promised(obj: JsonObject) -> list[_Read]:
+    """The object, if something may be promised to it."""
+    return [(None, obj)] if counts(obj) else []
+
+
+def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:
+    """Raises ValueError for an amount that is malformed."""
     if isinstance(item, NodeManifest):
-        machines([item], None, accelerators)
-    else:
-        held(item, accelerators)
+        _check(tuple((item.status.allocatable or {}).items()))
+        return item
+    for container in (*(item.spec.containers or ()), *(item.spec.init_containers or ())):
+        if container.resources is not None:
+            _check(tuple((container.resources.limits or {}).items()))
+            _check(tuple((container.resources.requests or {}).items()))
     return item
+
+
+@lru_cache
+def _check(quantities: tuple[tuple[str, str | int | float], ...]) -> None:
+    """Raises ValueError for an amount that is malformed. Most Nodes and Pods of a cluster have the same ones."""
+    allocatable(dict(quantities))
 
 
 def _called(obj: dict[str, Any]) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import click
 from msgspec import structs
 
-from policies.topology.nodes.tree import Path
+from policies.topology.nodes.tree import Count, Path
 from policies.topology.topology import Level, Topology
 from webhook.cli.topology.explanation import Explanation, Landing
 from webhook.cli.topology.requirement import counted
+from webhook.cli.topology.treetext import closed
 
 # A placement in a large cluster leaves some hundred racks.
 _SHOWN = 12
@@ -71,10 +72,18 @@ def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
         for placed, value in path:
             values.setdefault(placed, set()).add(value)
     telling = {placed for placed, several in values.items() if len(several) > 1} | {level}
-    for path, nodes in landing.domains[:_SHOWN]:
-        yield f"  {_path(path, level, telling, topology)}: {counted(nodes, 'Node')}"
+    for path, count in landing.domains[:_SHOWN]:
+        yield f"  {_path(path, level, telling, topology)}: {_room(count)}"
     if len(landing.domains) > _SHOWN:
         yield f"  and {counted(len(landing.domains) - _SHOWN, 'domain')} more"
+
+
+def _room(count: Count) -> str:
+    """`3 Nodes, 16 of 24 GPUs free, 1 cordoned`."""
+    gpus = counted(count.total, "GPU") if count.total else "no GPUs"
+    free = gpus if count.free is None or not count.total else f"{count.free:,} of {gpus} free"
+    promised = f"{count.promised:,} promised" if count.promised else ""
+    return ", ".join(part for part in (counted(count.nodes, "Node"), free, promised, closed(count)) if part)
 
 
 def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topology) -> str:
@@ -109,8 +118,15 @@ def data(explanation: Explanation) -> dict[str, Any]:
 
 def _landing_data(landing: Landing, topology: Topology | None) -> dict[str, Any]:
     domains = [
-        {"path": {topology.called(level): value for level, value in path}, "nodes": nodes}
-        for path, nodes in landing.domains
+        {
+            "path": {topology.called(level): value for level, value in path},
+            "nodes": count.nodes,
+            "gpus": count.total,
+            "free": count.free,
+            "promised": count.promised,
+            "obstacles": dict(count.obstacles),
+        }
+        for path, count in landing.domains
         if topology is not None
     ]
     return {"allowed": landing.nodes, "all": landing.all, "domains": domains}

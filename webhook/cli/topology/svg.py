@@ -9,12 +9,12 @@ from html import escape
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
 from webhook.cli.topology.layout import Box, Cell, Layout, counts, heading, plan, shortened, text_width
 from webhook.cli.topology.requirement import counted
-from webhook.cli.topology.treetext import state
+from webhook.cli.topology.treetext import closed, state
 
 _MARGIN = 24.0
 _TITLE, _SUBTITLE, _LEGEND = 22.0, 13.0, 12.0
@@ -44,7 +44,7 @@ _HATCH = (
 )
 _FILLS = ("#ffffff", "#f5f7fa", "#ffffff", "#eef2f6")
 _MEANINGS = (("used", "held by Pods"), ("free", "free"))
-_CLOSED = (("unavailable", "not used, and not to be had"), ("closed", "Node that is cordoned or not ready"))
+_CLOSED = (("unavailable", "not used, and not to be had"), ("closed", "Node that takes no Pods"))
 
 
 class _Entry(Struct, frozen=True):
@@ -88,7 +88,7 @@ def _summary(count: Count) -> str:
     else:
         parts.append(f"{counted(count.total, 'GPU')}, of which it is not known how many are free")
     if count.closed:
-        parts.append(f"{counted(count.closed, 'Node')} cordoned or not ready")
+        parts.append(closed(count))
     return " · ".join(parts)
 
 

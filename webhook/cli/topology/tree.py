@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology
@@ -53,7 +54,7 @@ def command(
         raise click.UsageError(
             f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"
         )
-    known = inventory.read(options.settings(config, {}), where, paths, pods=True)
+    known = inventory.read(options.settings(config, {}), where, paths, "everything")
     machines = known.machines or ()
     if not machines:
         raise InputError("the cluster has no Nodes")
@@ -62,7 +63,7 @@ def command(
     )
     lowest = _level(level, topology) if level else None
     _notes(machines, topology, lowest)
-    root = grow(machines, topology, lowest)
+    root = grow(machines, topology, lowest, known.reservations)
     if output == "svg":
         click.echo(svg.draw(root, topology), nl=False)
     elif output == "text":
@@ -111,9 +112,11 @@ def _count(count: Count) -> dict[str, Any]:
     return {
         "nodes": count.nodes,
         "closedNodes": count.closed,
+        "obstacles": dict(count.obstacles),
         "gpus": count.total,
         "used": count.used,
         "free": count.free,
+        "promised": count.promised,
         "unavailable": None if count.free is None else count.unavailable,
     }
 
@@ -126,4 +129,5 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "free": machine.free,
         "ready": machine.ready,
         "cordoned": machine.cordoned,
+        "obstacles": list(reasons(machine.obstacles)),
     }

@@ -8,7 +8,8 @@ import click
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.nodes.inventory import Machine
+from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import Branch, Count, count, line
 from policies.topology.topology import Topology
 from webhook.cli.topology.requirement import counted
@@ -35,9 +36,13 @@ class _Row(Struct, frozen=True):
 def draw(root: Branch, topology: Topology) -> Iterator[str]:
     """The lines: one for each domain and each Node, under a head, and what the bars mean."""
     rows = [_Row("", f"topology {topology.name}", root.count), *_below(root, topology, "")]
-    known = root.count.free is not None
-    heads = ("NODES", "FREE", "GPUS") if known else ("NODES", "GPUS")
-    cells = [_cells(row, known=known) for row in rows]
+    known, reserved = root.count.free is not None, root.count.promised > 0
+    heads = [
+        head
+        for head, is_shown in (("NODES", True), ("FREE", known), ("PROMISED", reserved), ("GPUS", True))
+        if is_shown
+    ]
+    cells = [_cells(row, known=known, reserved=reserved) for row in rows]
     wide = max(len(row.drawing) + len(row.label) for row in rows)
     widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
     yield click.style(_line(" " * wide, heads, widths).rstrip(), bold=True)
@@ -48,7 +53,7 @@ def draw(root: Branch, topology: Topology) -> Iterator[str]:
         tail = "  ".join(part for part in (_bar(row.count) if known else "", note) if part)
         yield f"{_line(row.drawing + label + gap, numbers, widths)}  {tail}".rstrip()
     if known and root.count.total:
-        told = ((USED, "used"), (FREE, "free"), (UNAVAILABLE, "on Nodes that are cordoned or not ready"))
+        told = ((USED, "used"), (FREE, "free"), (UNAVAILABLE, "on Nodes that take no Pods"))
         yield ""
         yield "   ".join(f"{click.style(sign, fg=_COLOURS[sign])} {meaning}" for sign, meaning in told)
 
@@ -57,11 +62,12 @@ def _line(label: str, numbers: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join((label, *(number.rjust(width) for number, width in zip(numbers, widths, strict=True))))
 
 
-def _cells(row: _Row, *, known: bool) -> tuple[str, ...]:
+def _cells(row: _Row, *, known: bool, reserved: bool) -> list[str]:
     counts = row.count
     nodes = "" if row.is_machine and counts.nodes == 1 else str(counts.nodes)
-    gpus = str(counts.total) if counts.total else "-"
-    return (nodes, str(counts.free) if counts.total else "-", gpus) if known else (nodes, gpus)
+    gpus, free = (str(counts.total), str(counts.free)) if counts.total else ("-", "-")
+    promised = str(counts.promised) if counts.promised else ""
+    return [cell for cell, is_shown in ((nodes, True), (free, known), (promised, reserved), (gpus, True)) if is_shown]
 
 
 def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
@@ -70,8 +76,12 @@ def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
         joint, under = ("└─ ", "   ") if position == len(inside) - 1 else ("├─ ", "│  ")
         if isinstance(child, Branch):
             *_, lowest = chain = line(child)
-            closed = f"{child.count.closed} cordoned or not ready" if child.count.closed else ""
-            yield _Row(drawing + joint, ", ".join(title(domain, topology) for domain in chain), child.count, closed)
+            yield _Row(
+                drawing + joint,
+                ", ".join(title(domain, topology) for domain in chain),
+                child.count,
+                closed(child.count),
+            )
             yield from _below(lowest, topology, drawing + under)
         else:
             yield _Row(drawing + joint, _names(child), count(child), state(child[0]), is_machine=True)
@@ -83,20 +93,23 @@ def title(branch: Branch, topology: Topology) -> str:
     return f"(no {name})" if branch.value is None else f"{name} {printable(branch.value)}"
 
 
+def closed(count: Count) -> str:
+    """How many Nodes take no Pods, and why."""
+    return ", ".join(f"{nodes} {reason}" for reason, nodes in count.obstacles)
+
+
 def state(machine: Machine) -> str:
     """What keeps Pods from a Node."""
-    return ", ".join(
-        word for word, holds in (("cordoned", machine.cordoned), ("not ready", not machine.ready)) if holds
-    )
+    return ", ".join(reasons(machine.obstacles))
 
 
 def _groups(machines: Sequence[Machine]) -> list[tuple[Machine, ...]]:
     """The Nodes, each for itself, or where they are many those that are alike together."""
     if len(machines) <= _APART:
         return [(machine,) for machine in machines]
-    alike: dict[tuple[int, int | None, bool, bool], list[Machine]] = {}
+    alike: dict[tuple[int, int | None, str], list[Machine]] = {}
     for machine in machines:
-        alike.setdefault((machine.total, machine.used, machine.cordoned, machine.ready), []).append(machine)
+        alike.setdefault((machine.total, machine.used, state(machine)), []).append(machine)
     groups: list[tuple[Machine, ...]] = []
     for group in alike.values():
         groups += [tuple(group)] if len(group) >= _ALIKE else [(machine,) for machine in group]

@@ -5,7 +5,7 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#unaggregated-discov
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -84,6 +84,16 @@ async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
         if "/" not in resource.name:  # with a slash, it is a subresource
             scope: KindScope = "Namespaced" if resource.namespaced else "Cluster"
             served.setdefault(resource.kind, ServedKind(root, resource.name, scope))
+    return served
+
+
+async def places(api: ApiClient, group: str, names: Iterable[str]) -> dict[str, ServedKind]:
+    """The served kinds of a group, each in the first version that has it. Raises ClusterError."""
+    served: dict[str, ServedKind] = {}
+    for version in await versions(api, group):
+        if missing := set(names) - served.keys():
+            there = await kinds(api, f"{group}/{version}" if group else version)
+            served |= {kind: there[kind] for kind in missing & there.keys()}
     return served
 
 

@@ -151,6 +151,13 @@ class DeviceClassObject(Object):
     spec: _ClassSpec = field(default_factory=_ClassSpec)
 
 
+class PriorityClassObject(Object, rename="camel"):
+    """A PriorityClass."""
+
+    value: int = 0
+    global_default: bool = False
+
+
 class FollowedResource(Struct, Generic[T], frozen=True):
     """A kind of object to follow.
 
@@ -173,6 +180,8 @@ NODES = FollowedResource("nodes", msgspec.json.Decoder(WatchedNode).decode, page
 CLAIMS = FollowedResource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
 CLAIM_TEMPLATES = FollowedResource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
 DEVICE_CLASSES = FollowedResource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode, cached=True)
+
+PRIORITY_CLASSES = FollowedResource("priorityclasses", msgspec.json.Decoder(PriorityClassObject).decode, cached=True)
 
 _OBJECT = msgspec.json.Decoder(Object)
 _CONTENT = msgspec.json.Decoder(dict[str, Any])

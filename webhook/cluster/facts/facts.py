@@ -12,13 +12,28 @@ from policies.cel.library.kubernetes.authorizer import Check
 from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.topology.choice.choice import Choice, ChoiceKey
+from policies.topology.scheduling.kueue import FlavorsKey
+from policies.topology.scheduling.podgroup import RecordKey
+from policies.topology.scheduling.support import SupportKey
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.objects import NAMESPACES, NODES, NamespaceObject, WatchedNode, name_of, namespace_of, node_of
-from webhook.cluster.facts import references
+from webhook.cluster.api.objects import (
+    NAMESPACES,
+    NODES,
+    PRIORITY_CLASSES,
+    NamespaceObject,
+    PriorityClassObject,
+    WatchedNode,
+    name_of,
+    namespace_of,
+    node_of,
+)
+from webhook.cluster.facts import references, scheduling
 from webhook.cluster.facts.access import AccessReviews
 from webhook.cluster.facts.namespaces import PATH, NamespaceReads
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
+from webhook.cluster.facts.scheduling import Ask, SchedulingSupport
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.devices import Devices
 from webhook.cluster.watches.parameters import ClusterParameters
@@ -30,7 +45,11 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
 
 T = TypeVar("T")
+_PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NO_CLASSES: frozenset[str] = frozenset()
+
+Choices = Callable[[ChoiceKey, float], Awaitable[tuple[Choice, ...]]]
+"""Returns the choices for a key within some seconds; unknown ones where nothing can be chosen. It raises nothing."""
 
 
 class KnownFacts(Facts, frozen=True):
@@ -42,21 +61,32 @@ class KnownFacts(Facts, frozen=True):
     devices: Devices
     watched_topologies: Topologies
     parameters: ClusterParameters
+    support: SchedulingSupport
+    classes: Cache[PriorityClassObject, str, PriorityClassObject]
     clock: Clock
 
     def known(self, key: Key[Any]) -> Any:
-        """A Namespace or parameters from memory. All other keys are looked up for each review. Raises Missing."""
+        """What is in memory. All other keys are looked up for each review. Raises Missing."""
         if isinstance(key, NamespaceKey) and (
             namespace := self.namespaces.by_key.get(key.name) or self.reads.get(key.name)
         ):
             return namespace
         if isinstance(key, ParametersKey):
             return self.parameters.known(key)
+        if isinstance(key, SupportKey):
+            return self.support.current
         raise Missing(key)
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes; none if they are not watched."""
         return self.watched_nodes.values
+
+    def priorities(self) -> Mapping[str, int] | None:
+        """The values of PriorityClasses by name; None before they are known, for there are always some."""
+        classes = self.classes.values
+        names = ((item.metadata.name, item.value) for item in classes)
+        default = (("", item.value) for item in classes if item.global_default)
+        return dict((*names, *default)) or None
 
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
         """The device classes that a claim, or a claim from a template, requests; none if it is unknown."""
@@ -81,8 +111,11 @@ class ClusterFacts:
 
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
     watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
-    workloads: the kinds that may name a topology; to be replaced when they change. parameters: the followed parameters
-    of admission policies. known: the facts for rules.
+    watch_priorities: whether PriorityClasses matter.
+    workloads: the kinds that may name a topology; to be replaced when they change. choices: answers where gangs belong;
+    to be replaced if there is an inventory. support: asks what the cluster does about topology constraints of
+    workloads; None if nobody needs to know. parameters: the followed parameters of admission policies. known: the facts
+    for rules.
     """
 
     def __init__(
@@ -92,15 +125,18 @@ class ClusterFacts:
         watch_nodes: bool,
         watch_topologies: bool = False,
         watch_devices: bool = True,
+        watch_priorities: bool = False,
         workloads: Iterable[GroupKind] = WORKLOADS,
+        support: Ask | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.api = api
         self.workloads = tuple(workloads)
+        self.choices: Choices = _no_inventory
         clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
-        self._reads = NamespaceReads(api, clock)
-        self._access = AccessReviews(api, clock)
+        self._reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
+        self._support = SchedulingSupport(support, clock)
         self._devices = Devices(api, clock)
         self._watch_devices = watch_devices
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
@@ -109,16 +145,30 @@ class ClusterFacts:
         nodes = Cache[WatchedNode, str, Node](name_of, node_of)
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
+        classes = Cache[PriorityClassObject, str, PriorityClassObject](name_of, lambda item: item)
+        # Rules do without them, so nothing waits for their first list.
+        priorities = Reflector(api, PRIORITY_CLASSES, _PRIORITY_CLASSES, classes, clock)
+        self._optional: list[Reflector[Any]] = [priorities] if watch_priorities else []
         self.known: Facts = KnownFacts(
-            self._namespaces, self._reads, nodes, self._devices, self._topologies, self.parameters, clock
+            self._namespaces,
+            self._reads,
+            nodes,
+            self._devices,
+            self._topologies,
+            self.parameters,
+            self._support,
+            classes,
+            clock,
         )
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
         """Begin to follow the cluster; `unsynced` lists what has not arrived yet."""
-        running = {reflector.resource.name: reflector.run() for reflector in self._reflectors}
+        running = {follower.resource.name: follower.run() for follower in (*self._reflectors, *self._optional)}
         if self._watch_devices:
             running["devices"] = self._devices.run()
+        if self._support.asks:
+            running["workload scheduling"] = self._support.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
@@ -133,7 +183,8 @@ class ClusterFacts:
     def reflectors(self) -> list[Reflector[Any]]:
         """What is followed now."""
         sources = (self._devices, self._topologies, self.parameters)
-        return [*self._reflectors, *(reflector for source in sources for reflector in source.reflectors())]
+        own = (*self._reflectors, *self._optional)
+        return [*own, *(reflector for source in sources for reflector in source.reflectors())]
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""
@@ -146,22 +197,28 @@ class ClusterFacts:
     def problems(self) -> list[str]:
         """What is not up to date, with reasons."""
         problems = [
-            f"{follower.resource.name}: {follower.problem}" for follower in self._reflectors if follower.problem
+            f"{follower.resource.name}: {follower.problem}"
+            for follower in (*self._reflectors, *self._optional)
+            if follower.problem
         ]
-        return [*problems, *self._devices.problems(), *self._topologies.problems()]
+        support = [f"workload scheduling: {self._support.problem}"] if self._support.problem else []
+        return [*problems, *self._devices.problems(), *self._topologies.problems(), *support]
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key that is missing in `known`. Raises FactUnavailable, and Missing if reading found nothing.
 
         A Namespace is read and cached for some seconds; one that does not exist has only its name and name label.
         Parameters are awaited. References contain the kinds that could not be searched in time. A check without an
-        answer in time becomes an errored one.
+        answer in time becomes an errored one. A domain that cannot be chosen is unknown, with the reason.
         """
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
             NamespaceKey: self._read_namespace,
             ParametersKey: self.parameters.read,
             ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
+            ChoiceKey: self.choices,
+            FlavorsKey: lambda key, seconds: scheduling.flavors(self.api, key, seconds),
+            RecordKey: lambda key, seconds: scheduling.record(self.api, key, seconds),
         }
         value: T = await readers[type(key)](key, seconds)
         return value
@@ -178,3 +235,7 @@ class ClusterFacts:
             if namespace.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE
         )
         return tuple(sorted(names))
+
+
+async def _no_inventory(key: ChoiceKey, _seconds: float) -> tuple[Choice, ...]:
+    return key.failure("no inventory is kept (topology.inventory)")

@@ -12,7 +12,7 @@ import structlog
 from policies.engine.facts import References
 from policies.objects.workload import BUILT_IN, HISTORIES
 from policies.topology.annotation import TOPOLOGY
-from webhook.cluster.api.discovery import ServedKind, kinds, versions
+from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import UNREADABLE, Page
@@ -105,24 +105,15 @@ class _Search:
         """Start a task for each installed kind of a group, which searches its objects."""
         of_group = [group_kind for group_kind in self.left if group_kind[0] == group]
         try:
-            places = await self._places(group, {kind for _, kind in of_group})
+            served = await places(self._api, group, {kind for _, kind in of_group})
         except ClusterError as error:
             self._failed(of_group, error)
             return
         for group_kind in of_group:
-            if group_kind[1] not in places:
+            if group_kind[1] not in served:
                 del self.left[group_kind]
-        for kind, place in places.items():
+        for kind, place in served.items():
             tasks.create_task(self._kind(group, kind, place))
-
-    async def _places(self, group: str, names: set[str]) -> dict[str, ServedKind]:
-        """The served kinds of a group, each in the first version that has it. Raises ClusterError."""
-        places: dict[str, ServedKind] = {}
-        for version in await versions(self._api, group):
-            if missing := names - places.keys():
-                served = await kinds(self._api, f"{group}/{version}" if group else version)
-                places |= {kind: served[kind] for kind in missing & served.keys()}
-        return places
 
     async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
         """Search all objects of a kind."""

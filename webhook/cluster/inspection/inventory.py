@@ -1,19 +1,25 @@
-"""Reads the Nodes of a cluster, the Pods that are bound to them, and the Topology objects, once."""
+"""Reads the Nodes of a cluster, the Pods that are bound to them, workloads with a record, and topologies, once."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from policies.engine.request import JsonObject
 from policies.topology import document
 from policies.topology.document import GROUPS, KIND, TopologyError
-from policies.topology.nodes.inventory import NodeManifest, PodManifest
+from policies.topology.gang.account import POD, counts
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.topology import Topology
+from webhook.cluster.api.discovery import places
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import UNREADABLE
+from webhook.cluster.facts.references import WORKLOADS
 from webhook.cluster.watches.topologies import VERSIONS
 from webhook.doctor.observation import TopologyObjects
 
@@ -23,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # A Node lists up to 50 images and has at least 20 KB.
-_NODES_PAGE, _PODS_PAGE = 100, 500
-_BOUND = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+_NODES_PAGE, _PODS_PAGE, _WORKLOADS_PAGE = 100, 500, 100
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _NODE = msgspec.json.Decoder(NodeManifest)
 _POD = msgspec.json.Decoder(PodManifest)
 _CONTENT = msgspec.json.Decoder(dict[str, Any])
@@ -32,13 +38,46 @@ _CONTENT = msgspec.json.Decoder(dict[str, Any])
 
 async def nodes(api: ApiClient) -> list[NodeManifest]:
     """All Nodes. Raises ClusterError."""
-    return [item async for item in _listed(api, "/api/v1/nodes", _NODE, _NODES_PAGE)]
+    return [item async for item in _listed(api, "/api/v1/nodes", _NODE.decode, _NODES_PAGE)]
 
 
-async def pods(api: ApiClient) -> list[PodManifest]:
-    """The Pods of all Namespaces that are bound to a Node and have not ended. Raises ClusterError."""
-    query = (("fieldSelector", _BOUND),)
-    return [item async for item in _listed(api, "/api/v1/pods", _POD, _PODS_PAGE, query)]
+async def pods(api: ApiClient) -> list[tuple[PodManifest, msgspec.Raw]]:
+    """The Pods of all Namespaces that have not ended, each with its JSON. Raises ClusterError."""
+    query = (("fieldSelector", _UNFINISHED),)
+    return [pod async for pod in _listed(api, "/api/v1/pods", _pod, _PODS_PAGE, query)]
+
+
+def _pod(raw: msgspec.Raw) -> tuple[PodManifest, msgspec.Raw]:
+    return _POD.decode(raw), raw
+
+
+class WorkloadObjects(NamedTuple):
+    """Workloads, other than Pods, that something may be promised to. problems: a line for each kind not to be read."""
+
+    found: tuple[JsonObject, ...]
+    problems: tuple[str, ...]
+
+
+async def workloads(api: ApiClient) -> WorkloadObjects:
+    """The workloads that something may be promised to, of all kinds that are served. Raises ClusterError.
+
+    A missing right is reported as a problem: what is free is known without them.
+    """
+    promised: list[JsonObject] = []
+    problems: list[str] = []
+    for group, rows in groupby(sorted({*WORKLOADS} - {POD}), key=itemgetter(0)):
+        served = await places(api, group, [kind for _, kind in rows])
+        for kind, place in sorted(served.items()):
+            head = {"apiVersion": place.root.removeprefix("/apis/").removeprefix("/api/"), "kind": kind}
+            try:
+                objects = [item async for item in _listed(api, place.path(""), _CONTENT.decode, _WORKLOADS_PAGE)]
+            except ApiError as error:
+                if error.status not in (403, 404):
+                    raise
+                problems.append(f"what a {kind} is promised is not known: {error}")
+            else:
+                promised += [named for item in objects if counts(named := {**item, **head})]
+    return WorkloadObjects(tuple(promised), tuple(problems))
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:
@@ -69,7 +108,7 @@ async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> li
     """The objects in the newest version that is served, with the kind, which the items of a list do not have."""
     for version in versions:
         try:
-            objects = _listed(api, f"/apis/{group}/{version}/topologies", _CONTENT, _PODS_PAGE)
+            objects = _listed(api, f"/apis/{group}/{version}/topologies", _CONTENT.decode, _PODS_PAGE)
             return [{**item, "apiVersion": f"{group}/{version}", "kind": KIND} async for item in objects]
         except ApiError as error:
             if error.status != 404:
@@ -78,13 +117,17 @@ async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> li
 
 
 async def _listed(
-    api: ApiClient, path: str, decoder: msgspec.json.Decoder[T], size: int, query: tuple[tuple[str, str], ...] = ()
+    api: ApiClient,
+    path: str,
+    decode: Callable[[msgspec.Raw], T],
+    size: int,
+    query: tuple[tuple[str, str], ...] = (),
 ) -> AsyncIterator[T]:
     """The objects of a list, page by page. Raises ClusterError."""
     async for page in pages(api, path, query, size):
         for raw in page.items or ():
             try:
-                item = decoder.decode(raw)
+                item = decode(raw)
             except UNREADABLE as error:
                 raise ClusterError(f"an object in the answer to GET {path} cannot be read: {error}") from error
             yield item

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -21,6 +21,48 @@ class Sink(Protocol[T_contra]):
 
     def changed(self, change: Change, item: T_contra) -> None:
         """Handle an object that was added, modified or deleted."""
+
+
+@runtime_checkable
+class PageSink(Protocol[T_contra]):
+    """Receives the objects of a reflector page by page, where there are too many to be held twice at a time."""
+
+    def begin(self) -> None:
+        """Begin a list. The one before it may not have come to its end."""
+
+    def page(self, objects: Sequence[T_contra]) -> None:
+        """Take a part of the list."""
+
+    def complete(self) -> None:
+        """Forget the objects that were not in the list."""
+
+    def changed(self, change: Change, item: T_contra) -> None:
+        """Handle an object that was added, modified or deleted."""
+
+
+class Pages(Generic[T]):
+    """Gives a sink a whole list, once its last page has come."""
+
+    def __init__(self, sink: Sink[T]) -> None:
+        self._sink = sink
+        self._objects: list[T] = []
+
+    def begin(self) -> None:
+        """Begin a list."""
+        self._objects = []
+
+    def page(self, objects: Sequence[T]) -> None:
+        """Keep a part of the list."""
+        self._objects += objects
+
+    def complete(self) -> None:
+        """Replace all objects of the sink."""
+        objects, self._objects = self._objects, []
+        self._sink.replace(objects)
+
+    def changed(self, change: Change, item: T) -> None:
+        """Hand on an event."""
+        self._sink.changed(change, item)
 
 
 class Cache(Generic[T, K, V]):

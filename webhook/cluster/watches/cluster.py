@@ -11,6 +11,7 @@ import structlog
 
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
+from webhook.cluster.facts.scheduling import Ask
 from webhook.cluster.watches.nativepolicies import NativePolicies
 from webhook.cluster.watches.policymaps import PolicyMaps
 from webhook.cluster.watches.reflector import Reflector
@@ -53,15 +54,26 @@ async def follow(
     natives: bool,
     workloads: Iterable[GroupKind] = WORKLOADS,
     devices: bool = True,
+    priorities: bool = False,
+    support: Ask | None = None,
 ) -> AsyncIterator[Followed]:
     """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
 
-    nodes, topologies, natives, devices: whether to follow Nodes, Topology objects, native policies, device claims.
+    nodes, topologies, natives, devices, priorities: whether to follow Nodes, Topology objects, native policies, device
+    claims, PriorityClasses.
     maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a
-    topology.
+    topology. support: asks what the cluster does about topology constraints of workloads; None if nobody needs to know.
     """
     followed = Followed(
-        ClusterFacts(api, watch_nodes=nodes, watch_topologies=topologies, watch_devices=devices, workloads=workloads),
+        ClusterFacts(
+            api,
+            watch_nodes=nodes,
+            watch_topologies=topologies,
+            watch_devices=devices,
+            watch_priorities=priorities,
+            workloads=workloads,
+            support=support,
+        ),
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,
     )

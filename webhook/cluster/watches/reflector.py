@@ -19,7 +19,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.objects import FollowedResource, Object
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import EVENT, UNREADABLE, Lines
-from webhook.cluster.watches.cache import Sink
+from webhook.cluster.watches.cache import Pages, PageSink, Sink
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -58,7 +58,7 @@ class Reflector(Generic[T]):
         api: Connection,
         resource: FollowedResource[T],
         path: str,
-        sink: Sink[T],
+        sink: Sink[T] | PageSink[T],
         clock: Clock,
         *,
         silence: float = SILENCE_SECONDS,
@@ -71,7 +71,7 @@ class Reflector(Generic[T]):
         self.status = 0
         self.fresh = self.heard = clock.monotonic()
         self._api = api.watches
-        self._sink = sink
+        self._sink = sink if isinstance(sink, PageSink) else Pages(sink)
         self._clock = clock
         self._silence = silence
         self._noticed = noticed
@@ -112,22 +112,24 @@ class Reflector(Generic[T]):
             self._backoff.reset()
 
     async def _list(self) -> None:
-        objects: list[T] = []
-        version = ""
+        objects, version = 0, ""
         cached = self._cached()
         query, size = (*self.resource.query, *cached), 0 if cached else self.resource.page
+        self._sink.begin()
         try:
             async for page in pages(self._api, self.path, query, size):
-                objects += [item for raw in page.items or () if (item := self._read(raw)) is not None]
+                items = [item for raw in page.items or () if (item := self._read(raw)) is not None]
+                self._sink.page(items)
+                objects += len(items)
                 version = page.metadata.resource_version
         except ClusterError as error:
             self._from_cache = error.status not in _NOT_IN_CACHE
             raise
-        self._sink.replace(objects)
+        self._sink.complete()
         self._version = self._newest = version
         self._from_cache = True
         self._recovered()
-        self._log.info("listed", resource=self.resource.name, objects=len(objects))
+        self._log.info("listed", resource=self.resource.name, objects=objects)
         self.synced.set()
         self._noticed()
 

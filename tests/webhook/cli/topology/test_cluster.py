@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
+import jsonpatch
 import pytest
 import yaml
 from click.testing import Result
@@ -57,9 +60,7 @@ async def test_the_tree_of_a_cluster_is_that_of_its_objects_in_a_file(server: Fa
     assert (result.stderr, result.exit_code) == ("", 0)
     assert result.stdout == run("topology", "tree", "-f", "all.json").stdout
     assert server.lists(NODES) == [{"limit": "100"}]
-    assert server.lists(_PODS) == [
-        {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", "limit": "500"}
-    ]
+    assert server.lists(_PODS) == [{"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed", "limit": "500"}]
 
 
 async def test_show_reads_no_pods(server: FakeApi) -> None:
@@ -181,3 +182,51 @@ async def test_a_placement_is_explained_by_the_cluster(server: FakeApi) -> None:
         ),
         "    By their labels 6 of 6 Nodes may take the Pods.",
     ]
+
+
+def _job(name: str, pods: int = 1) -> Json:
+    """A Job of Pods that take a Node each, all in one superpod."""
+    annotations = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-required-placement": "superpod"}
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"parallelism": pods, "template": {"spec": {"containers": [container]}}},
+    }
+
+
+async def test_gangs_are_placed_by_the_cluster(server: FakeApi) -> None:
+    """Nodes, Pods and workloads are read once; what a workload is promised that has no Pods yet is not free."""
+    write(Path("all.json"), *SMALL, *HELD)
+    checked = run("check", "-f", write(Path("earlier.json"), _job("earlier")), "--nodes", "all.json", "-o", "json")
+    recorded = jsonpatch.apply_patch(_job("earlier"), json.loads(checked.stdout)[0]["patch"])
+    recorded["metadata"]["creationTimestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
+    server.install("batch", {"v1": {"jobs": "Job", "cronjobs": "CronJob"}})
+    for job in (recorded, _job("other")):
+        server.put("/apis/batch/v1/jobs", {key: value for key, value in job.items() if key in ("metadata", "spec")})
+
+    first = await _run("place", "-f", write(Path("job.json"), _job("train")), "-o", "json")
+    again = await _run("place", "-f", "earlier.json", "-o", "json")
+
+    told = [json.loads(result.stdout)[0] for result in (first, again)]
+    assert [(one["outcome"], one["domain"], one.get("missing")) for one in told] == [
+        ("full", {"ib.coreweave.cloud/fabric": "f1", "ib.coreweave.cloud/superpod": "2"}, 8),
+        ("fits", {"backend.coreweave.cloud/fabric": "f1", "backend.coreweave.cloud/superpod": "1"}, None),
+    ]
+    assert [result.stderr for result in (first, again)] == ["", ""]
+    assert server.lists("/apis/batch/v1/jobs") == [{"limit": "100"}] * 2
+
+
+async def test_who_may_not_list_workloads_gets_the_rest(server: FakeApi) -> None:
+    """A kind that may not be listed is told, and the gang is placed by what is known."""
+    server.install("batch", {"v1": {"jobs": "Job"}})
+    server.fail("/apis/batch/v1/jobs", 403, status(403, "jobs is forbidden"))
+
+    result = await _run("place", "-f", write(Path("job.json"), _job("train")), "-o", "json")
+
+    assert (json.loads(result.stdout)[0]["outcome"], result.exit_code) == ("fits", 0)
+    assert result.stderr == (
+        "what a Job is promised is not known: the API server refused GET /apis/batch/v1/jobs "
+        f"at {server.url} (403: jobs is forbidden)\n"
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from support.service.commands import run
-from support.service.nodefiles import SMALL, Json, write
+from support.service.nodefiles import HELD, SMALL, Json, write
 
 _KAI = "kai.scheduler"
 _GPU = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
@@ -82,8 +82,8 @@ def test_a_placement_is_explained() -> None:
         "        - each alternative is combined with 1 term of your own: a Node must meet both",
         "        - an older label counts only where the newer one is absent, so that no Node counts twice",
         "    By their labels 2 of 6 Nodes may take the Pods:",
-        "      superpod 1: 1 Node",
-        "      superpod 2: 1 Node",
+        "      superpod 1: 1 Node, 8 GPUs, 1 cordoned",
+        "      superpod 2: 1 Node, 8 GPUs",
     ]
 
 
@@ -254,20 +254,25 @@ def test_what_is_left_alone_is_told(obj: Json, why: str) -> None:
 def test_a_refusal_is_that_of_check() -> None:
     """Refusals and warnings are word for word those of `check`, and refused is exit code 1."""
     refused = _pod(_asks("coreweave", "rack", "fabric"), "refused")
-    warned = _pod(_asks("coreweave", "superpod"), "warned")
+    spec = {"parallelism": 2, "template": {"spec": {"containers": [_GPU]}}}
+    metadata = {"name": "warned", "annotations": _asks("coreweave", "superpod")}
+    warned = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
     lines = _explained(refused, warned, code=1)
 
     checked = run("check", "-f", "w.yaml")
 
     told = [line for line in checked.stdout.splitlines() if not line.startswith("  Warning: spec.tolerations")]
     annotation = f"metadata.annotations[{_KAI}/topology-preferred-placement]"
-    advice = "keeps Pods on Nodes that have a superpod, not in one; name the domain or use a gang scheduler"
+    unchosen = (
+        "no domain was chosen (there is no cluster to ask); Pod affinity keeps its Pods together, "
+        "which are placed one by one and may wait for ever"
+    )
     assert [line for line in lines if line in told and "default/" not in line] == [
         "  The preferred placement must be more specific than the required one.",
         f'    {annotation}: "fabric" is farther than the required "rack".',
         f'    Levels of topology "coreweave", farthest first: {_COREWEAVE}.',
         "  Prefer hostname, or require a level above fabric: region or zone.",
-        f'  Warning: required "superpod" {advice}',
+        f'  Warning: required "superpod": {unchosen}',
     ]
     assert (lines[0], checked.exit_code) == ("w.yaml:1: Pod default/refused: refused", 1)
 
@@ -326,7 +331,16 @@ def test_an_explanation_as_data() -> None:
                 "nodes": {
                     "allowed": 6,
                     "all": 6,
-                    "domains": [{"path": {"region": "east", "zone": "east-1"}, "nodes": 6}],
+                    "domains": [
+                        {
+                            "path": {"region": "east", "zone": "east-1"},
+                            "nodes": 6,
+                            "gpus": 40,
+                            "free": None,
+                            "promised": 0,
+                            "obstacles": {"cordoned": 1, "not ready": 1},
+                        }
+                    ],
                 },
             }
         ],
@@ -394,3 +408,19 @@ def test_what_cannot_be_used_is_told(arguments: tuple[str, ...], error: str) -> 
     result = run("topology", "explain", *arguments)
 
     assert (result.stdout, result.stderr, result.exit_code) == ("", f"Error: {error}\n", 2)
+
+
+def test_a_chosen_domain_is_explained() -> None:
+    """With Nodes the domain that is chosen is what is added, and it is said for whom."""
+    annotations = _asks("coreweave", "superpod")
+    write(Path("nodes.json"), *SMALL, *HELD)
+
+    assert _explained(_pod(annotations), arguments=("--nodes", "nodes.json"))[5:12] == [
+        "    Added to the node affinity:",
+        "      required:",
+        "        - backend.coreweave.cloud/fabric=f1 and backend.coreweave.cloud/superpod=1",
+        "      why:",
+        "        - this domain was chosen for all Pods of the gang; topology place says what else was considered",
+        "    By their labels 3 of 6 Nodes may take the Pods:",
+        "      superpod 1: 3 Nodes, 8 of 24 GPUs free, 1 cordoned",
+    ]

@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
+from support.service.nodefiles import HELD, SMALL, write
 
 from webhook.cli.main import main
 
 DOCS = Path(__file__).parents[4] / "docs" / "guides"
 GUIDE = (DOCS / "topology.md").read_text(encoding="utf-8")
+REFERENCE = (DOCS.parent / "reference" / "cli.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -21,16 +24,32 @@ def _beside_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param(["tree", "-f", "nodes.yaml", "--level", "rack"], id="tree"),
         pytest.param(["explain", "-f", "train.yaml", "--nodes", "nodes.yaml"], id="explain"),
+        pytest.param(["place", "-f", "gang.yaml", "--nodes", "nodes.yaml"], id="place"),
     ],
 )
 def test_the_texts_are_what_is_printed(arguments: list[str]) -> None:
-    """The guide shows the tree and the explanation to the letter."""
+    """The guide shows the tree, the explanation and the choice to the letter."""
     result = CliRunner().invoke(main, ["topology", *arguments])
     assert result.exit_code == 0
-    assert f"\n{result.stdout.rstrip()}\n```\n" in GUIDE
+    assert f"\n{result.stdout}```\n" in GUIDE
 
 
 def test_the_picture_is_what_is_drawn() -> None:
     """The picture in the guide is the one that is drawn of its Nodes."""
     result = CliRunner().invoke(main, ["topology", "tree", "-f", "nodes.yaml", "-o", "svg"])
     assert result.stdout == Path("tree.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_reference_shows_what_is_placed(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference shows a gang that is full to the letter, for people and for machines."""
+    job = yaml.safe_load(Path("gang.yaml").read_text(encoding="utf-8"))
+    del job["metadata"]["annotations"]["kai.scheduler/topology-preferred-placement"]
+    monkeypatch.chdir(tmp_path)
+    nodes = write(Path("nodes.json"), *SMALL, *HELD)
+    Path("gang.yaml").write_text(yaml.safe_dump(job), encoding="utf-8")
+
+    result = CliRunner().invoke(main, ["topology", "place", "-f", "gang.yaml", "--nodes", nodes, "-o", form])
+
+    assert result.exit_code == 1
+    assert f"\n{result.stdout}" in REFERENCE

@@ -120,8 +120,8 @@ def test_each_domain_has_its_name_and_numbers() -> None:
         ("(no fabric)", "no GPUs"),
     ]
     assert [_title(domain) for domain in domains][2:4] == [
-        "superpod 1: 3 Nodes · 8 of 24 GPUs free · 1 Node cordoned or not ready",
-        "rack 9: 1 Node · 0 of 8 GPUs free · 1 Node cordoned or not ready",
+        "superpod 1: 3 Nodes · 8 of 24 GPUs free · 1 cordoned",
+        "rack 9: 1 Node · 0 of 8 GPUs free · 1 cordoned",
     ]
 
 
@@ -154,9 +154,9 @@ def test_without_pods_no_square_is_free_or_used() -> None:
     }
     assert [text.text for text in _own(picture, "text")] == [
         "Topology coreweave",
-        "6 Nodes · 40 GPUs, of which it is not known how many are free · 2 Nodes cordoned or not ready",
+        "6 Nodes · 40 GPUs, of which it is not known how many are free · 1 cordoned, 1 not ready",
         "a GPU; free or not is not known",
-        "Node that is cordoned or not ready",
+        "Node that takes no Pods",
         "numbers: all GPUs",
     ]
 

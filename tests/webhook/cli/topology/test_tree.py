@@ -12,7 +12,7 @@ from support.service.nodefiles import HELD, SMALL, Json, listed, node, place, po
 from webhook.cli.main import main
 from webhook.cli.topology.treetext import shares
 
-_LEGEND = ["", "█ used   ░ free   x on Nodes that are cordoned or not ready"]
+_LEGEND = ["", "█ used   ░ free   x on Nodes that take no Pods"]
 
 
 @pytest.fixture(autouse=True)
@@ -33,17 +33,17 @@ def test_nodes_stand_in_their_domains() -> None:
     assert _tree(*SMALL, *HELD) == [
         "                                 NODES  FREE  GPUS",
         "topology coreweave                   6    14    40  ███░░░xx",
-        "└─ region east, zone east-1          6    14    40  ███░░░xx  2 cordoned or not ready",
-        "   ├─ fabric f1                      5    14    40  ███░░░xx  2 cordoned or not ready",
-        "   │  ├─ superpod 1                  3     8    24  ████░░xx  1 cordoned or not ready",
-        "   │  │  ├─ rack 9                   1     0     8  ███xxxxx  1 cordoned or not ready",
+        "└─ region east, zone east-1          6    14    40  ███░░░xx  1 cordoned, 1 not ready",
+        "   ├─ fabric f1                      5    14    40  ███░░░xx  1 cordoned, 1 not ready",
+        "   │  ├─ superpod 1                  3     8    24  ████░░xx  1 cordoned",
+        "   │  │  ├─ rack 9                   1     0     8  ███xxxxx  1 cordoned",
         "   │  │  │  └─ g3                          0     8  ███xxxxx  cordoned",
         "   │  │  └─ rack 10                  2     8    16  ████░░░░",
         "   │  │     ├─ g1                          0     8  ████████",
         "   │  │     └─ g2                          8     8  ░░░░░░░░",
         "   │  ├─ superpod 2, rack 11         1     6     8  ██░░░░░░",
         "   │  │  └─ g10                            6     8  ██░░░░░░",
-        "   │  └─ (no superpod), rack 11      1     0     8  xxxxxxxx  1 cordoned or not ready",
+        "   │  └─ (no superpod), rack 11      1     0     8  xxxxxxxx  1 not ready",
         "   │     └─ g11                            0     8  xxxxxxxx  not ready",
         "   └─ (no fabric)                    1     -     -",
         "      └─ cpu                               -     -",
@@ -56,11 +56,11 @@ def test_a_tree_ends_at_a_level() -> None:
     assert _tree(*SMALL, *HELD, arguments=("--level", "superpod")) == [
         "                             NODES  FREE  GPUS",
         "topology coreweave               6    14    40  ███░░░xx",
-        "└─ region east, zone east-1      6    14    40  ███░░░xx  2 cordoned or not ready",
-        "   ├─ fabric f1                  5    14    40  ███░░░xx  2 cordoned or not ready",
-        "   │  ├─ superpod 1              3     8    24  ████░░xx  1 cordoned or not ready",
+        "└─ region east, zone east-1      6    14    40  ███░░░xx  1 cordoned, 1 not ready",
+        "   ├─ fabric f1                  5    14    40  ███░░░xx  1 cordoned, 1 not ready",
+        "   │  ├─ superpod 1              3     8    24  ████░░xx  1 cordoned",
         "   │  ├─ superpod 2              1     6     8  ██░░░░░░",
-        "   │  └─ (no superpod)           1     0     8  xxxxxxxx  1 cordoned or not ready",
+        "   │  └─ (no superpod)           1     0     8  xxxxxxxx  1 not ready",
         "   └─ (no fabric)                1     -     -",
         *_LEGEND,
     ]
@@ -101,7 +101,8 @@ def test_a_tree_as_data() -> None:
     zone = found.pop("domains")[0].pop("domains")[0]
     fabric, no_fabric = zone.pop("domains")
 
-    counts = {"nodes": 6, "closedNodes": 2, "gpus": 40, "used": 13, "free": 14, "unavailable": 13}
+    closed = {"closedNodes": 2, "obstacles": {"cordoned": 1, "not ready": 1}}
+    counts = {"nodes": 6, **closed, "gpus": 40, "used": 13, "free": 14, "promised": 0, "unavailable": 13}
     assert found == {"topology": "coreweave", **counts}
     assert zone == {"level": "zone", "name": "east-1", **counts}
     assert [(each["level"], each["name"], each["free"]) for each in fabric["domains"]] == [
@@ -110,15 +111,16 @@ def test_a_tree_as_data() -> None:
         ("superpod", None, 0),
     ]
     assert fabric["domains"][0]["domains"][0]["members"] == [
-        {"name": "g3", "gpus": 8, "used": 3, "free": 0, "ready": True, "cordoned": True}
+        {"name": "g3", "gpus": 8, "used": 3, "free": 0, "ready": True, "cordoned": True, "obstacles": ["cordoned"]}
     ]
-    counts = {"gpus": 0, "used": 0, "free": 0, "unavailable": 0}
-    member = {"name": "cpu", "gpus": 0, "used": 0, "free": 0, "ready": True, "cordoned": False}
+    counts = {"gpus": 0, "used": 0, "free": 0, "promised": 0, "unavailable": 0}
+    member = {"name": "cpu", "gpus": 0, "used": 0, "free": 0, "ready": True, "cordoned": False, "obstacles": []}
     assert no_fabric == {
         "level": "fabric",
         "name": None,
         "nodes": 1,
         "closedNodes": 0,
+        "obstacles": {},
         **counts,
         "members": [member],
     }
@@ -146,7 +148,7 @@ def test_the_parts_of_a_node_list_need_no_kind() -> None:
 
     assert result.stdout.splitlines()[1:] == [
         "topology coreweave      6    40",
-        "└─ region east          6    40  2 cordoned or not ready",
+        "└─ region east          6    40  1 cordoned, 1 not ready",
     ]
 
 

@@ -305,3 +305,18 @@ def test_today_is_the_date_in_utc(api: Connection, times: Times, now: timedelta,
     times.date = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(now))
 
     assert ClusterFacts(api, watch_nodes=False, clock=times.clock).known.today() == today
+
+
+async def test_priorities(server: FakeApi, api: Connection, times: Times) -> None:
+    """PriorityClasses are known by name, the default one also without a name."""
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    server.put(NAMESPACES, named("team"))
+    server.put(path, named("high", value=1000))
+    server.put(path, named("usual", value=10, globalDefault=True))
+    facts = ClusterFacts(api, watch_nodes=False, watch_priorities=True, clock=times.clock)
+    before = facts.known.priorities()
+    await facts.start()
+    await until(facts.known.priorities)
+    await facts.stop()
+
+    assert (before, facts.known.priorities()) == (None, {"high": 1000, "usual": 10, "": 10})

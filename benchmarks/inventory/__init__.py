@@ -1,0 +1,1 @@
+"""What the inventory of a large cluster costs."""

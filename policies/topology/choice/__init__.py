@@ -1,0 +1,1 @@
+"""The choice of a domain for a gang: pure, deterministic, explained."""

@@ -1,0 +1,1 @@
+"""The packing of Pods into Nodes."""

@@ -1,0 +1,88 @@
+"""Nodes with their accelerators: the total, those that Pods hold, and those that are free.
+
+Source: CoreWeave's pages about SUNK for its second name for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from policies.engine.facts import Node
+from policies.glob import matches
+from policies.topology.gang.gang import Amounts
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.obstacle import Obstacle, obstacles
+from policies.topology.nodes.requests import allocatable, requests
+
+# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
+_SECOND_NAMES = "sunk.coreweave.com/"
+
+
+class Machine(Struct, frozen=True):
+    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known."""
+
+    node: Node
+    total: int = 0
+    used: int | None = None
+    cordoned: bool = False
+    ready: bool = True
+
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """What keeps new Pods from the Node for now."""
+        return obstacles(self.node, cordoned=self.cordoned, ready=self.ready)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the Node accepts new Pods."""
+        return not self.obstacles
+
+    @property
+    def free(self) -> int | None:
+        """The accelerators that new Pods can get; None if Pods are not known."""
+        if self.used is None:
+            return None
+        return max(0, self.total - self.used) if self.is_open else 0
+
+
+def machines(
+    nodes: Iterable[NodeManifest], pods: Iterable[PodManifest] | None, accelerators: Sequence[str]
+) -> tuple[Machine, ...]:
+    """The Nodes sorted by name, with the accelerators that Pods hold. accelerators: globs of resource names.
+
+    pods: None if not known. A Node without a Ready condition counts as ready. Raises ValueError for a malformed amount.
+    """
+    used: Counter[str] | None = None
+    if pods is not None:
+        used = Counter()
+        for pod in pods:
+            if pod.holds:
+                used[pod.spec.node_name] += held(pod, accelerators)
+    built = (_machine(node, accelerators, used) for node in nodes)
+    return tuple(sorted(built, key=lambda machine: machine.node.name))
+
+
+def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
+    """The accelerators that a Pod holds: see `requests`. Raises ValueError for a malformed amount."""
+    return _devices(requests(pod), accelerators)
+
+
+def _machine(node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
+    return Machine(
+        node.node,
+        _devices(allocatable(node.status.allocatable), accelerators),
+        None if used is None else used[node.metadata.name],
+        node.spec.unschedulable,
+        node.ready,
+    )
+
+
+def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:
+    """How many accelerators these are."""
+    # Names without a prefix, which nearly all are, belong to Kubernetes itself.
+    counts = {name: amount for name, amount in amounts if "/" in name and matches(name, accelerators)}
+    second = sum(count for name, count in counts.items() if name.startswith(_SECOND_NAMES))
+    return max(second, sum(counts.values()) - second)

@@ -1,0 +1,223 @@
+"""Demand: a template as kube-scheduler reads its Pods, and the gangs of a workload."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.builders import FACTS, TODAY
+
+from policies.engine.facts import StaticFacts
+from policies.engine.match import SelectorRequirement
+from policies.topology.affinity import with_terms
+from policies.topology.catalog import BUILT_IN
+from policies.topology.gang.demand import Assignment, Cluster, NoDemand, gangs, member, tiers
+from policies.topology.gang.gang import Gang, GangKey, Member, Requirement, Tier, Toleration
+from policies.topology.topology import Topology
+
+_CLUSTER = Cluster(FACTS)
+_KEY = GangKey("ns", "batch", "Job", "a")
+_GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
+_KEYLESS = {"matchExpressions": [{"operator": "Exists"}]}
+_AMOUNTLESS = {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}
+_RACK = (SelectorRequirement("rack", "In", ("12",)),)
+
+
+def _topology(name: str) -> Topology:
+    return next(topology for topology in BUILT_IN if topology.name == name)
+
+
+def _affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _expressions(key: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+
+
+def _member(spec: Any, cluster: Cluster = _CLUSTER, **options: Any) -> Member | NoDemand:
+    return member({"spec": spec}, "spec.template", 2, cluster, **options)
+
+
+def test_everything() -> None:
+    """All that decides where a Pod fits is in its member."""
+    spec = {
+        **_GPUS,
+        "nodeSelector": {"b": "2", "a": "1"},
+        "tolerations": [
+            {"key": "is_gpu", "operator": "Exists"},
+            {"operator": "Exists", "effect": "NoSchedule"},
+            {"key": "k", "value": "v"},
+        ],
+        "priorityClassName": "high",
+        "preemptionPolicy": "Never",
+        "nodeName": "n1",
+        "affinity": _affinity(
+            _expressions("pool", "a", "b"),
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
+        ),
+    }
+
+    assert _member(spec, Cluster(replace(FACTS, classes={"high": 7})), terms=[_RACK]) == Member(
+        "spec.template",
+        2,
+        (("cpu", 4000), ("nvidia.com/gpu", 8), ("pods", 1)),
+        8,
+        (("a", "1"), ("b", "2")),
+        (
+            (
+                Requirement("pool", "In", ("a", "b")),
+                Requirement("rack", "In", ("12",)),
+                Requirement("", "In", ("n1",)),
+            ),
+            (
+                Requirement("rack", "In", ("12",)),
+                Requirement("", "In", ("n1",)),
+                Requirement("", "In", ("n1",)),
+            ),
+        ),
+        (
+            Toleration("is_gpu", "Exists"),
+            Toleration("", "Exists", "", "NoSchedule"),
+            Toleration("k", "Equal", "v"),
+        ),
+        priority=7,
+        preempts=False,
+    )
+
+
+def test_what_was_written_before_is_no_demand() -> None:
+    """Recorded terms are left out, so that a gang may be placed again elsewhere."""
+    own = _affinity(_expressions("pool", "a"))
+    written, entry = with_terms(own, [_RACK], [])
+
+    assert _member({**_GPUS, "affinity": written}, entry=entry) == _member({**_GPUS, "affinity": own})
+
+
+@pytest.mark.parametrize(
+    ("spec", "priorities", "expected"),
+    [
+        ({"priority": 5, "priorityClassName": "x"}, None, 5),
+        ({"priorityClassName": "system-node-critical"}, None, 2_000_001_000),
+        ({"priorityClassName": "x"}, {}, None),
+        ({"priorityClassName": "x"}, None, None),
+        ({}, {"": 3}, 3),
+        ({}, {}, 0),
+        ({}, None, None),
+    ],
+    ids=["number", "system", "unknown", "no classes", "default", "none", "not known"],
+)
+def test_priority(spec: dict[str, Any], priorities: dict[str, int] | None, expected: int | None) -> None:
+    """A Pod has the priority of its class, as far as the classes are known."""
+    demand = _member(spec, Cluster(replace(FACTS, classes=priorities)))
+
+    assert isinstance(demand, Member)
+    assert demand.priority == expected
+
+
+def test_claims() -> None:
+    """A claim for accelerators and one that is not known cannot be counted; one for something else is no obstacle."""
+    facts = StaticFacts(
+        TODAY,
+        claims={("ns", "gpus"): frozenset({"gpu.nvidia.com"}), ("ns", "nics"): frozenset({"nic"})},
+        claim_templates={("ns", "nics"): frozenset({"nic"})},
+    )
+    named = [{"name": name, "resourceClaimName": name} for name in ("gpus", "nics", "lost")]
+    spec = {
+        "resourceClaims": [*named, {"name": "t", "resourceClaimTemplateName": "nics"}],
+        "containers": [{"resources": {"limits": {"deviceclass.resource.kubernetes.io/mig.nvidia.com": 1}}}],
+    }
+    demand = _member(spec, Cluster(facts), namespace="ns")
+
+    assert isinstance(demand, Member)
+    assert demand.claims == ("deviceclass.resource.kubernetes.io/mig.nvidia.com", "gpus", "lost")
+
+
+def test_second_names() -> None:
+    """A GPU that SUNK lists under a second name is one accelerator."""
+    both = {"nvidia.com/gpu": 8, "sunk.coreweave.com/accelerator": 8}
+    demand = _member({"containers": [{"resources": {"limits": both}}]})
+
+    assert isinstance(demand, Member)
+    assert demand.accelerators == 8
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"nodeSelector": []}, "its nodeSelector is no map"),
+        ({"nodeSelector": {"a": 1}}, "a value of its nodeSelector is no text"),
+        ({"affinity": {"nodeAffinity": 1}}, "its nodeAffinity is no map"),
+        ({"affinity": _affinity()}, "its nodeAffinity matches no Node"),
+        ({"affinity": _affinity({})}, "its nodeAffinity matches no Node"),
+        ({"affinity": _affinity(_KEYLESS)}, "a requirement of its nodeAffinity is malformed"),
+        ({"tolerations": [1]}, "a toleration is no map"),
+        ({"nodeName": 1}, "Expected `str`, got `int` - at `$.spec.nodeName`"),
+        (_AMOUNTLESS, "cpu is 'x'; an amount such as 8, 500m or 1.5Gi was expected"),
+    ],
+    ids=["selector", "label", "affinity", "no terms", "empty term", "requirement", "toleration", "name", "amount"],
+)
+def test_malformed(spec: dict[str, Any], reason: str) -> None:
+    """A template that nobody can place has no demand, and the reason is told."""
+    assert _member(spec) == NoDemand(f"it cannot be read: {reason}")
+
+
+_FIELDS = (
+    *("spec", "containers", "resources", "limits", "affinity", "nodeAffinity", "nodeSelectorTerms", "tolerations"),
+    *("requiredDuringSchedulingIgnoredDuringExecution", "matchExpressions", "key", "values", "resourceClaims", "cpu"),
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(_FIELDS), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(spec=_JSON, affinity=_JSON)
+def test_nothing_raises(spec: Any, affinity: Any) -> None:
+    """Whatever a template is, there is a demand or a reason."""
+    whole = {**spec, "affinity": {"nodeAffinity": affinity}} if isinstance(spec, dict) else spec
+
+    assert isinstance(_member(whole, terms=[_RACK]), Member | NoDemand)
+
+
+def test_tiers() -> None:
+    """Tiers are the levels in their order; a union takes the place of its first key's level."""
+    topology = _topology("topograph-nvlink")
+    union = topology.find("nvlink")
+    plain, united = tiers(topology), tiers(topology, None, union)
+
+    assert [tier.keys[0].rpartition("/")[2] for tier in plain] == [
+        *("core", "spine", "leaf", "accelerator", "gpu.clique", "hostname")
+    ]
+    assert united == (
+        *plain[:4],
+        Tier("nvlink", ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"), distinct=True),
+        plain[5],
+    )
+
+
+def test_gangs() -> None:
+    """There is a gang for each topology and required level, wider ones first; members without Pods are in none."""
+    levels = tiers(_topology("kubernetes"))
+    a, b, c, d, none = (Member(name, count, ()) for name, count in [*((name, 1) for name in "abcd"), ("none", 0)])
+    made = gangs(
+        _KEY,
+        [
+            Assignment(a, "kubernetes", levels, None, 2),
+            Assignment(b, "kubernetes", levels, 1, None),
+            Assignment(c, "kubernetes", levels, 0),
+            Assignment(d, "kubernetes", levels, 1, 2),
+            Assignment(none, "kubernetes", levels, 2),
+        ],
+    )
+
+    assert made == (
+        Gang(_KEY, "kubernetes", levels, (c,), 0),
+        Gang(_KEY, "kubernetes", levels, (b, d), 1, 2),
+        Gang(_KEY, "kubernetes", levels, (a,), None, 2),
+    )

@@ -1,0 +1,151 @@
+"""Membership: the gang and the role of a Pod, from the labels and the owner that controllers give it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.topology.gang.gang import GangKey
+from policies.topology.gang.membership import Membership, identity, membership, owner, role
+
+_LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
+_KUBEFLOW, _RAY, _VOLCANO = "training.kubeflow.org/", "ray.io/", "volcano.sh/"
+
+
+def _pod(name: str, version: str = "", kind: str = "", controller: str = "", **labels: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "ns", "labels": labels.get("labels", labels)}
+    if kind:
+        metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Other", "name": "other"},
+            {"apiVersion": version, "kind": kind, "name": controller, "controller": True},
+        ]
+    return {"metadata": metadata}
+
+
+_TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
+    "Pod": (_pod("a"), Membership(GangKey("ns", "", "Pod", "a"))),
+    "Job": (_pod("a-x", "batch/v1", "Job", "a"), Membership(GangKey("ns", "batch", "Job", "a"))),
+    "DaemonSet": (_pod("a-x", "apps/v1", "DaemonSet", "a"), None),
+    "static": (_pod("a-x", "v1", "Node", "a"), None),
+    "StatefulSet": (_pod("a-0", "apps/v1", "StatefulSet", "a"), Membership(GangKey("ns", "apps", "StatefulSet", "a"))),
+    "Deployment": (
+        _pod("a-77-x", "apps/v1", "ReplicaSet", "a-77", labels={"pod-template-hash": "77"}),
+        Membership(GangKey("ns", "apps", "Deployment", "a")),
+    ),
+    "Rollout": (
+        _pod("a-77-x", "apps/v1", "ReplicaSet", "a-77", labels={"rollouts-pod-template-hash": "77"}),
+        Membership(GangKey("ns", "argoproj.io", "Rollout", "a")),
+    ),
+    "ReplicaSet": (_pod("a-x", "apps/v1", "ReplicaSet", "a"), Membership(GangKey("ns", "apps", "ReplicaSet", "a"))),
+    "ReplicationController": (
+        _pod("a-x", "v1", "ReplicationController", "a"),
+        Membership(GangKey("ns", "", "ReplicationController", "a")),
+    ),
+    "Notebook": (
+        _pod("a-0", "apps/v1", "StatefulSet", "a", labels={"notebook-name": "a"}),
+        Membership(GangKey("ns", "kubeflow.org", "Notebook", "a")),
+    ),
+    "JobSet": (
+        _pod(
+            *("a-w-0-x", "batch/v1", "Job", "a-w-0"),
+            labels={f"{_JOBSET}jobset-name": "a", f"{_JOBSET}replicatedjob-name": "w"},
+        ),
+        Membership(GangKey("ns", "jobset.x-k8s.io", "JobSet", "a"), "w"),
+    ),
+    "PyTorchJob": (
+        _pod(
+            *("a-worker-0", "kubeflow.org/v1", "PyTorchJob", "a"),
+            labels={f"{_KUBEFLOW}job-name": "a", f"{_KUBEFLOW}replica-type": "worker"},
+        ),
+        Membership(GangKey("ns", "kubeflow.org", "PyTorchJob", "a"), "worker"),
+    ),
+    "MPIJob launcher": (
+        _pod(
+            *("a-launcher-x", "batch/v1", "Job", "a-launcher"),
+            labels={f"{_KUBEFLOW}job-name": "a", f"{_KUBEFLOW}job-role": "launcher"},
+        ),
+        Membership(GangKey("ns", "kubeflow.org", "MPIJob", "a"), "launcher"),
+    ),
+    "RayCluster": (
+        _pod(*("a-x", "ray.io/v1", "RayCluster", "a"), labels={f"{_RAY}cluster": "a", f"{_RAY}group": "gpus"}),
+        Membership(GangKey("ns", "ray.io", "RayCluster", "a"), "gpus"),
+    ),
+    "Volcano": (
+        _pod(
+            *("a-t-0", "batch.volcano.sh/v1alpha1", "Job", "a"),
+            labels={f"{_VOLCANO}job-name": "a", f"{_VOLCANO}task-spec": "t"},
+        ),
+        Membership(GangKey("ns", "batch.volcano.sh", "Job", "a"), "t"),
+    ),
+    "leader at its creation": (
+        _pod("a-3", "apps/v1", "StatefulSet", "a", labels={f"{_LWS}name": "a", f"{_LWS}worker-index": "0"}),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "leader"),
+    ),
+    "forged leader": (
+        _pod("x-3", "apps/v1", "StatefulSet", "a", labels={f"{_LWS}name": "a", f"{_LWS}worker-index": "0"}),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a"), "worker"),
+    ),
+    "worker": (
+        _pod("a-3-1", "apps/v1", "StatefulSet", "a-3", labels={f"{_LWS}name": "a", f"{_LWS}group-index": "3"}),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "worker"),
+    ),
+    "another kind": (_pod("a-x", "example.org/v1", "Run", "a"), Membership(GangKey("ns", "example.org", "Run", "a"))),
+    "malformed": (
+        {"metadata": {"labels": 1, "ownerReferences": [1], "name": 2}},
+        Membership(GangKey("d", "", "Pod", "")),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _TABLE)
+def test_membership(case: str) -> None:
+    """A Pod belongs to the workload that a person created, in the role of its template."""
+    pod, expected = _TABLE[case]
+
+    assert membership(pod, "d") == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "obj", "expected"),
+    [
+        (("batch", "Job"), ("spec", "template"), {}, ""),
+        (
+            ("jobset.x-k8s.io", "JobSet"),
+            ("spec", "replicatedJobs", 0, "template", "spec", "template"),
+            {"spec": {"replicatedJobs": [{"name": "w"}]}},
+            "w",
+        ),
+        (("kubeflow.org", "TFJob"), ("spec", "tfReplicaSpecs", "PS", "template"), {}, "ps"),
+        (("ray.io", "RayJob"), ("spec", "rayClusterSpec", "headGroupSpec", "template"), {}, "headgroup"),
+        (
+            ("ray.io", "RayCluster"),
+            ("spec", "workerGroupSpecs", 0, "template"),
+            {"spec": {"workerGroupSpecs": [{"groupName": "gpus"}]}},
+            "gpus",
+        ),
+        (("batch.volcano.sh", "Job"), ("spec", "tasks", 0, "template"), {"spec": {"tasks": [{"name": "t"}]}}, "t"),
+        (("batch.volcano.sh", "Job"), ("spec", "tasks", 0, "template"), {"spec": {"tasks": [{}]}}, "default"),
+        (
+            ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+            ("spec", "leaderWorkerTemplate", "workerTemplate"),
+            {},
+            "worker",
+        ),
+    ],
+    ids=["Job", "JobSet", "TFJob", "head", "group", "task", "unnamed task", "worker"],
+)
+def test_role(kind: tuple[str, str], path: tuple[str | int, ...], obj: dict[str, Any], expected: str) -> None:
+    """The role of a template is what its Pods' labels say."""
+    assert role(kind, obj, path) == expected
+
+
+def test_identity_and_owner() -> None:
+    """A workload and its controller are named by group, kind, namespace and name."""
+    obj = {"apiVersion": "ray.io/v1", "kind": "RayCluster", **_pod("a", "ray.io/v1", "RayJob", "b")}
+
+    assert (identity(obj), owner(obj), owner({})) == (
+        GangKey("ns", "ray.io", "RayCluster", "a"),
+        GangKey("ns", "ray.io", "RayJob", "b"),
+        None,
+    )

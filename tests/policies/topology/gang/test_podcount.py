@@ -1,0 +1,232 @@
+"""Podcounts: how many Pods of each template work together at once, per kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.builders import WORKLOADS
+
+from policies.objects.fieldpath import Location, locate, parse, render
+from policies.topology.gang.podcount import completions, podcount, successes
+from policies.topology.gang.size import MOST_PODS
+
+_T: dict[str, Any] = {"spec": {}}
+_STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+
+
+def _counts(group: str, kind: str, obj: dict[str, Any]) -> dict[str, int | None]:
+    """The podcount of each template of an object by path."""
+    return {
+        render(location): podcount((group, kind), obj, location)
+        for pattern in WORKLOADS[group, kind].templates
+        for location, _ in locate(obj, pattern)
+    }
+
+
+def _job(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"template": _T, **fields}}
+
+
+def _replicated(*jobs: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"template": {"spec": {"template": _T}}, **job} for job in jobs]
+
+
+def _leader(size: str, index: str = "0") -> dict[str, Any]:
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    labels = {f"{prefix}name": "l", f"{prefix}worker-index": index}
+    return {**_T, "metadata": {"labels": labels, "annotations": {f"{prefix}size": size}}}
+
+
+def _ray(**group: Any) -> dict[str, Any]:
+    return {"headGroupSpec": {"template": _T}, "workerGroupSpecs": [{"template": _T, **group}]}
+
+
+_JOBS = "spec.replicatedJobs[{}].template.spec.template"
+_TRAINING = f"spec.template.{_JOBS}"
+_LWS = "spec.leaderWorkerTemplate"
+
+_TABLE: list[tuple[str, str, dict[str, Any], dict[str, int | None]]] = [
+    ("", "Pod", _T, {"": 1}),
+    ("", "Pod", _leader("4"), {"": 4}),
+    ("", "Pod", _leader("four"), {"": 1}),
+    ("", "Pod", _leader("4", "1"), {"": 1}),
+    ("", "PodTemplate", {"template": _T}, {"template": None}),
+    ("", "ReplicationController", _job(replicas=3), {"spec.template": 3}),
+    ("apps", "Deployment", _job(), {"spec.template": 1}),
+    ("apps", "ReplicaSet", _job(replicas=0), {"spec.template": 0}),
+    ("apps", "StatefulSet", _job(replicas=4), {"spec.template": 4}),
+    ("apps", "DaemonSet", _job(), {"spec.template": None}),
+    ("argoproj.io", "Rollout", _job(replicas=2), {"spec.template": 2}),
+    ("batch", "Job", _job(), {"spec.template": 1}),
+    ("batch", "Job", _job(parallelism=8), {"spec.template": 8}),
+    ("batch", "Job", _job(parallelism=8, completions=3), {"spec.template": 3}),
+    ("batch", "Job", _job(parallelism=8, completions=None), {"spec.template": 8}),
+    ("batch", "Job", _job(completions=3), {"spec.template": 1}),
+    ("batch", "Job", _job(parallelism="8"), {"spec.template": None}),
+    ("batch", "Job", _job(parallelism=True), {"spec.template": None}),
+    ("batch", "Job", _job(parallelism=-1), {"spec.template": None}),
+    ("batch", "Job", _job(parallelism=2**31 - 1), {"spec.template": MOST_PODS}),
+    ("batch", "CronJob", {"spec": {"jobTemplate": _job(parallelism=2)}}, {"spec.jobTemplate.spec.template": 2}),
+    (
+        *("jobset.x-k8s.io", "JobSet"),
+        {
+            "spec": {
+                "replicatedJobs": [
+                    {"replicas": 2, "template": _job(parallelism=4, completions=4)},
+                    {"template": _job()},
+                ]
+            }
+        },
+        {_JOBS.format(0): 8, _JOBS.format(1): 1},
+    ),
+    (
+        *("kubeflow.org", "MPIJob"),
+        {"spec": {"mpiReplicaSpecs": {"Launcher": {"template": _T}, "Worker": {"replicas": 8, "template": _T}}}},
+        {"spec.mpiReplicaSpecs.Launcher.template": 1, "spec.mpiReplicaSpecs.Worker.template": 8},
+    ),
+    (
+        *("kubeflow.org", "MPIJob"),
+        {"spec": {"mpiReplicaSpecs": {"Worker": {"template": _T}}}},
+        {"spec.mpiReplicaSpecs.Worker.template": 0},
+    ),
+    (
+        *("kubeflow.org", "PyTorchJob"),
+        {
+            "spec": {
+                "elasticPolicy": {"maxReplicas": 9},
+                "pytorchReplicaSpecs": {"Master": {"template": _T}, "Worker": {"replicas": 7, "template": _T}},
+            }
+        },
+        {"spec.pytorchReplicaSpecs.Master.template": 1, "spec.pytorchReplicaSpecs.Worker.template": 7},
+    ),
+    ("kubeflow.org", "Notebook", _job(), {"spec.template": 1}),
+    (
+        *("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        {"spec": {"replicas": 5, "leaderWorkerTemplate": {"size": 4, "leaderTemplate": _T, "workerTemplate": _T}}},
+        {f"{_LWS}.leaderTemplate": 1, f"{_LWS}.workerTemplate": 3},
+    ),
+    (
+        *("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        {"spec": {"leaderWorkerTemplate": {"size": 4, "workerTemplate": _T}}},
+        {f"{_LWS}.workerTemplate": 4},
+    ),
+    (
+        *("ray.io", "RayCluster"),
+        {"spec": _ray(replicas=3, numOfHosts=2, minReplicas=0, maxReplicas=2)},
+        {"spec.headGroupSpec.template": 1, "spec.workerGroupSpecs[0].template": 4},
+    ),
+    (
+        *("ray.io", "RayJob"),
+        {"spec": {"rayClusterSpec": _ray(minReplicas=2), "submitterPodTemplate": _T}},
+        {
+            "spec.rayClusterSpec.headGroupSpec.template": 1,
+            "spec.rayClusterSpec.workerGroupSpecs[0].template": 2,
+            "spec.submitterPodTemplate": 1,
+        },
+    ),
+    (
+        *("ray.io", "RayService"),
+        {"spec": {"rayClusterConfig": _ray(replicas=3, suspend=True)}},
+        {
+            "spec.rayClusterConfig.headGroupSpec.template": 1,
+            "spec.rayClusterConfig.workerGroupSpecs[0].template": 0,
+        },
+    ),
+    (
+        *("batch.volcano.sh", "Job"),
+        {"spec": {"tasks": [{"replicas": 6, "template": _T}, {"template": _T}]}},
+        {"spec.tasks[0].template": 6, "spec.tasks[1].template": 0},
+    ),
+    ("sunk.coreweave.com", "NodeSet", _job(replicas=9), {"spec.template": 9}),
+    ("sunk.coreweave.com", "NodeSet", _job(), {"spec.template": None}),
+    (
+        *("trainer.kubeflow.org", "TrainingRuntime"),
+        {
+            "spec": {
+                "mlPolicy": {"numNodes": 4},
+                "template": {
+                    "spec": {
+                        "replicatedJobs": [
+                            {"name": "initializer", "template": _job()},
+                            {"name": "any", "template": {**_job(), "metadata": {"labels": _STEP}}},
+                            {"name": "node", "template": _job()},
+                        ]
+                    }
+                },
+            }
+        },
+        {_TRAINING.format(0): 1, _TRAINING.format(1): 4, _TRAINING.format(2): 4},
+    ),
+    ("serving.knative.dev", "Service", _job(), {"spec.template": None}),
+]
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "obj", "counts"), _TABLE, ids=[f"{row[1]}-{number}" for number, row in enumerate(_TABLE)]
+)
+def test_templates(group: str, kind: str, obj: dict[str, Any], counts: dict[str, int | None]) -> None:
+    """Each template of a kind has the count that its controller makes of it."""
+    assert _counts(group, kind, obj) == counts
+
+
+@pytest.mark.parametrize(
+    ("obj", "count"),
+    [
+        ({"spec": {"workers": [{"template": _T, "replicas": 3}]}}, 3),
+        ({"spec": {"replicas": 2, "workers": [{"template": _T}]}}, 2),
+        ({"spec": {"parallelism": 5, "workers": [{"template": _T}]}}, 5),
+        ({"spec": {"workers": [{"template": _T, "replicas": "3"}]}}, None),
+        ({"spec": {"workers": [{"template": _T}]}}, None),
+    ],
+    ids=["beside", "above", "parallelism", "malformed", "unknown"],
+)
+def test_configured_kinds(obj: dict[str, Any], count: int | None) -> None:
+    """A kind of the configuration has the count nearest to the template, or none is known."""
+    (location, _), *_ = locate(obj, parse("spec.workers[*].template"))
+
+    assert podcount(("example.org", "TrainingRun"), obj, location) == count
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "total"),
+    [
+        (("batch", "Job"), _job(parallelism=2, completions=9), 9),
+        (("batch", "Job"), _job(parallelism=2), 2),
+        (("apps", "StatefulSet"), _job(replicas=2), None),
+        (("kubeflow.org", "PyTorchJob"), _job(replicas=2), 2),
+    ],
+    ids=["Job", "queue", "StatefulSet", "PyTorchJob"],
+)
+def test_completions(kind: tuple[str, str], obj: dict[str, Any], total: int | None) -> None:
+    """What ends by success has a total, what is replaced has none."""
+    assert completions(kind, obj, ("spec", "template")) == total
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "location", "done"),
+    [
+        (("batch", "Job"), {"status": {"succeeded": 3}}, ("spec", "template"), 3),
+        (("batch", "Job"), {"status": {"succeeded": "3"}}, ("spec", "template"), 0),
+        (("apps", "Deployment"), {"status": {"succeeded": 3}}, ("spec", "template"), 0),
+        (
+            ("jobset.x-k8s.io", "JobSet"),
+            {
+                "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": _job(parallelism=4)}]},
+                "status": {"replicatedJobsStatus": [{"name": "d", "succeeded": 9}, {"name": "w", "succeeded": 1}]},
+            },
+            ("spec", "replicatedJobs", 0, "template", "spec", "template"),
+            4,
+        ),
+        (
+            ("kubeflow.org", "MPIJob"),
+            {"status": {"replicaStatuses": {"Worker": {"succeeded": 2}}}},
+            ("spec", "mpiReplicaSpecs", "Worker", "template"),
+            2,
+        ),
+    ],
+    ids=["Job", "malformed", "Deployment", "JobSet", "MPIJob"],
+)
+def test_successes(kind: tuple[str, str], obj: dict[str, Any], location: Location, done: int) -> None:
+    """The status tells how many Pods of a template have succeeded, where they are counted."""
+    assert successes(kind, obj, location) == done

@@ -1,0 +1,435 @@
+"""The inventory: what is free, which Nodes are eligible, which domains there are, after any changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.topology.choice.stock import Stock
+from policies.topology.gang.gang import GangKey, Member, Requirement, Toleration
+from policies.topology.nodes.inventory import Inventory
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
+
+GPU = "nvidia.com/gpu"
+Json = dict[str, Any]
+_TRAIN = GangKey("team", "batch", "Job", "train")
+
+
+def _gang_of(pod: PodManifest) -> GangKey | None:
+    job = (pod.metadata.labels or {}).get("job")
+    return None if job is None else GangKey(pod.metadata.namespace, "batch", "Job", job)
+
+
+def _node(name: str, labels: Mapping[str, str] | None = None, *taints: Json, **more: Any) -> NodeManifest:
+    """A Node. more: amounts by resource, `ready` and `unschedulable`."""
+    ready, cordoned = more.pop("ready", True), more.pop("unschedulable", False)
+    whole = {
+        "metadata": {"name": name, "labels": dict(labels or {})},
+        "spec": {"unschedulable": cordoned, "taints": list(taints)},
+        "status": {
+            "allocatable": {"pods": 10, GPU: 8, **more},
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        },
+    }
+    return msgspec.convert(whole, NodeManifest)
+
+
+def _pod(
+    name: str, node: str, gpus: int = 1, priority: int | None = None, phase: str = "Running", **labels: str
+) -> PodManifest:
+    whole = {
+        "metadata": {"name": name, "namespace": "team", "labels": labels},
+        "spec": {
+            "nodeName": node,
+            "priority": priority,
+            "containers": [{"resources": {"requests": {GPU: gpus}}}],
+        },
+        "status": {"phase": phase},
+    }
+    return msgspec.convert(whole, PodManifest)
+
+
+def _inventory(*objects: NodeManifest | PodManifest) -> Inventory:
+    inventory = Inventory(_gang_of)
+    for item in objects:
+        if isinstance(item, NodeManifest):
+            inventory.put_node(item)
+        else:
+            inventory.put_pod(item)
+    return inventory
+
+
+def _by_name(inventory: Inventory, column: Any) -> dict[str, Any]:
+    return {name: value for name, value in zip(inventory.names(), column.tolist(), strict=True) if name}
+
+
+def _free(inventory: Inventory, *which: Any, resource: str = GPU) -> dict[str, int]:
+    return _by_name(inventory, inventory.free(resource, *which))
+
+
+def test_the_inventory_is_a_stock() -> None:
+    """What the choice reads is there."""
+    stock: Stock = Inventory(_gang_of)
+
+    assert (stock.size, stock.names(), stock.free(GPU).tolist()) == (0, [], [])
+
+
+def test_bound_pods_take_room() -> None:
+    """A bound Pod takes of its Node what it asks for, until it has finished or is gone; nothing is free below 0."""
+    inventory = _inventory(
+        _node("a"), _node("b"), _pod("p", "a", 3), _pod("q", "a", 2), _pod("r", "", 4), _pod("s", "b", 9)
+    )
+    seen = [_free(inventory), _free(inventory, resource="pods"), _free(inventory, resource="x/y")]
+
+    inventory.put_pod(_pod("p", "a", 3, phase="Succeeded"))
+    inventory.remove_pod("team", "q")
+    inventory.remove_pod("team", "q")
+
+    assert [*seen, _free(inventory)] == [{"a": 3, "b": 0}, {"a": 8, "b": 9}, {"a": 0, "b": 0}, {"a": 8, "b": 0}]
+
+
+def test_a_pod_may_come_before_its_node() -> None:
+    """A Pod whose Node is not known takes its room as soon as there is a Node of that name, and again later."""
+    inventory = _inventory(_pod("p", "late", 3))
+    before = (inventory.names(), inventory.eligible(Member("", 1, ()))[1].tolist())
+
+    inventory.put_node(_node("late"))
+    there = _free(inventory)
+    inventory.remove_node("late")
+    gone = inventory.names()
+    inventory.put_node(_node("late"))
+
+    assert (before, there, gone, _free(inventory)) == (([""], [False]), {"late": 5}, [""], {"late": 5})
+
+
+def test_resources_that_nobody_offers() -> None:
+    """A Pod that names its Node itself and asks for thousands of made-up resources takes no memory for each of them."""
+    made_up = {f"example.org/r{number}": 1 for number in range(1000)}
+    container = {"resources": {"requests": {**made_up, GPU: 3}}}
+    spec = {"nodeName": "a", "containers": [container]}
+    hostile = msgspec.convert({"metadata": {"name": "h", "namespace": "team"}, "spec": spec}, PodManifest)
+    before, after = _inventory(hostile, _node("a")), _inventory(_node("a"), hostile)
+    two: dict[str, Any] = {"example.org/r1": 2}
+    new = _inventory(hostile, _node("a"), _node("a", **two))
+
+    assert {*before._usage._used} == {*after._usage._used} == {"pods", GPU}
+    assert [_free(before), _free(after), _free(new, resource="example.org/r1")] == [{"a": 5}, {"a": 5}, {"a": 1}]
+
+
+def test_rows_are_used_again() -> None:
+    """A cluster that comes and goes takes no more rows than it had Nodes at once."""
+    inventory = _inventory()
+    for number in range(100):
+        inventory.put_node(_node(f"n{number}", {"x/a": str(number)}))
+        inventory.put_pod(_pod("p", f"n{number}", 2))
+        inventory.remove_node(f"n{number - 1}")
+
+    assert (inventory.size, _free(inventory), list(inventory.nodes), list(inventory.pods)) == (
+        2, {"n99": 6}, ["n99"], [("team", "p")],
+    )  # fmt: skip
+
+
+def test_lower_priorities_could_be_preempted() -> None:
+    """With a priority only Pods of at least that priority count; a Pod without one has priority 0."""
+    inventory = _inventory(_node("a"), _pod("p", "a", 1), _pod("q", "a", 2, 10), _pod("r", "a", 4, 20))
+
+    assert [_free(inventory, priority) for priority in (None, 0, 10, 11, 21)] == [
+        {"a": 1}, {"a": 1}, {"a": 2}, {"a": 4}, {"a": 8},
+    ]  # fmt: skip
+
+
+def test_a_gang_does_not_stand_in_its_own_way() -> None:
+    """Without a gang, its own Pods count nothing, and what counts nothing anyway is not left out twice."""
+    leader, worker = _pod("p", "a", 1, 5, job="train"), _pod("q", "a", 2, job="train")
+    inventory = _inventory(_node("a"), leader, worker, _pod("r", "a", 4, job="b"))
+    seen = [_free(inventory, priority, _TRAIN) for priority in (None, 1, 6)]
+    inventory.put_pod(_pod("q", "a", 2))
+
+    assert [*seen, _free(inventory, None, _TRAIN)] == [{"a": 4}, {"a": 8}, {"a": 8}, {"a": 2}]
+
+
+def test_a_list_replaces_what_was_known() -> None:
+    """After a list, what is not on it is gone, and what is on it counts once."""
+    inventory = _inventory(_node("a"), _node("b"), _pod("p", "a", 3), _pod("q", "b", 2))
+
+    inventory.replace_nodes([_node("b"), _node("c")])
+    inventory.replace_pods([_pod("q", "b", 2), _pod("r", "c", 1)])
+
+    assert (_free(inventory), sorted(inventory.pods)) == ({"b": 6, "c": 7}, [("team", "q"), ("team", "r")])
+
+
+_TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+_LOCK = {"key": "sunk.coreweave.com/lock", "value": "true", "effect": "NoExecute"}
+_NODES = (
+    _node("plain", {"rack": "1", "n": "5"}),
+    _node("other", {"rack": "2", "n": "x"}),
+    _node("bare"),
+    _node("apart", {"rack": "1"}, _TAINT),
+    _node("locked", {"rack": "1"}, _LOCK, {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}),
+    _node("cordoned", {"rack": "1"}, unschedulable=True),
+    _node("unready", {"rack": "1"}, ready=False),
+    _node("triage", {"rack": "1", "node.coreweave.cloud/state": "triage"}),
+)
+
+
+def _member(*terms: tuple[Requirement, ...], tolerations: tuple[Toleration, ...] = (), **selector: str) -> Member:
+    return Member("", 1, (), node_selector=tuple(selector.items()), terms=terms, tolerations=tolerations)
+
+
+@pytest.mark.parametrize(
+    ("member", "now", "later"),
+    [
+        pytest.param(_member(), "plain other bare", "locked cordoned unready triage", id="anywhere"),
+        pytest.param(_member(rack="1"), "plain", "locked cordoned unready triage", id="selector"),
+        pytest.param(_member(rack="3"), "", "", id="unknown-value"),
+        pytest.param(_member(()), "", "", id="term-without-requirements"),
+        pytest.param(_member((Requirement("rack", "In", ("2", "3")),)), "other", "", id="in"),
+        pytest.param(_member((Requirement("rack", "NotIn", ("1",)),)), "other bare", "", id="not-in"),
+        pytest.param(_member((Requirement("rack", "DoesNotExist"),)), "bare", "", id="does-not-exist"),
+        pytest.param(
+            _member((Requirement("rack", "Exists"),)), "plain other", "locked cordoned unready triage", id="exists"
+        ),
+        pytest.param(_member((Requirement("n", "Gt", ("4",)),)), "plain", "", id="greater"),
+        pytest.param(_member((Requirement("n", "Lt", ("4",)),)), "", "", id="less"),
+        pytest.param(_member((Requirement("n", "Gt", ("4", "3")),)), "", "", id="two-limits"),
+        pytest.param(_member((Requirement("", "In", ("bare", "apart")),)), "bare", "", id="name"),
+        pytest.param(
+            _member((Requirement("rack", "In", ("2",)),), (Requirement("", "In", ("bare",)),)),
+            "other bare",
+            "",
+            id="one-of-two-terms",
+        ),
+        pytest.param(
+            _member((Requirement("rack", "In", ("1",)), Requirement("n", "Exists"))), "plain", "", id="and"
+        ),
+        pytest.param(
+            _member(tolerations=(Toleration("dedicated", "Equal", "x"),)),
+            "plain other bare apart",
+            "locked cordoned unready triage",
+            id="tolerated",
+        ),
+        pytest.param(
+            _member(tolerations=(Toleration("sunk.coreweave.com/lock", "Exists", effect="NoSchedule"),)),
+            "plain other bare",
+            "locked cordoned unready triage",
+            id="another-effect-tolerated",
+        ),
+        pytest.param(
+            _member(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"), Toleration("", "Gt", "1"))),
+            "plain other bare cordoned",
+            "locked unready triage",
+            id="cordon-tolerated",
+        ),
+        pytest.param(
+            _member(tolerations=(Toleration("", "Exists"),)),
+            "plain other bare apart locked cordoned unready triage",
+            "",
+            id="everything-tolerated",
+        ),
+    ],
+)  # fmt: skip
+def test_eligible_nodes(member: Member, now: str, later: str) -> None:
+    """A Node is eligible now, or once it is well, by selector, affinity and the taints that are not tolerated."""
+    inventory = _inventory(*_NODES)
+    at_once, possible = inventory.eligible(member)
+
+    found = _by_name(inventory, at_once), _by_name(inventory, possible)
+
+    assert [{name for name, holds in mask.items() if holds} for mask in found] == [
+        set(now.split()), {*now.split(), *later.split()},
+    ]  # fmt: skip
+
+
+def test_eligibility_follows_the_nodes() -> None:
+    """After changes of Nodes the answer is that of an inventory that never knew anything else, old answers aside."""
+    inventory = _inventory(*_NODES)
+    old, _ = inventory.eligible(_member(rack="1"))
+    kept = old.tolist()
+
+    inventory.put_node(_node("cordoned", {"rack": "1"}))
+    inventory.remove_node("plain")
+    inventory.put_node(_node("new", {"rack": "1"}))
+    inventory.put_node(_node("newer", {"rack": "1"}))
+
+    mask = _by_name(inventory, inventory.eligible(_member(rack="1"))[0])
+    assert {name for name, holds in mask.items() if holds} == {"cordoned", "new", "newer"}
+    assert old.tolist() == kept
+
+
+def _values(inventory: Inventory, keys: tuple[str, ...], *, distinct: bool = False) -> dict[str, str | None]:
+    codes = _by_name(inventory, inventory.domains(keys, distinct=distinct))
+    return {name: None if code < 0 else inventory.value(keys, code, distinct=distinct) for name, code in codes.items()}
+
+
+def test_domains_are_those_of_the_first_key() -> None:
+    """A Node is in the domain of the first key that it carries; under distinct keys the same value is another one."""
+    keys = ("new", "old")
+    inventory = _inventory(
+        _node("a", {"new": "1"}), _node("b", {"old": "1"}), _node("c", {"new": "2", "old": "1"}), _node("d")
+    )
+
+    def together(**distinct: bool) -> set[frozenset[str]]:
+        codes = _by_name(inventory, inventory.domains(keys, **distinct))
+        return {frozenset(n for n, other in codes.items() if other == code) for code in codes.values() if code >= 0}
+
+    assert _values(inventory, keys) == {"a": "1", "b": "1", "c": "2", "d": None}
+    assert _values(inventory, keys, distinct=True) == _values(inventory, keys)
+    assert together() == {frozenset("ab"), frozenset("c")}
+    assert together(distinct=True) == {frozenset("a"), frozenset("b"), frozenset("c")}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param([{"new": "1", "old": "1"}, {"new": "1"}], ("new",), id="first-key"),
+        pytest.param([{"new": "1", "old": "1"}, {"old": "1"}], ("old",), id="common-to-all"),
+        pytest.param([{"new": "1"}, {"old": "1"}], ("new", "old"), id="each-needed"),
+        pytest.param([{"new": "1", "old": "2"}, {"new": "1", "old": "2"}], ("new",), id="another-value-under-the-old"),
+        pytest.param([{"new": "1", "old": "2"}, {"old": "1"}], ("new", "old"), id="both-carried-but-not-alike"),
+        pytest.param([], (), id="no-node"),
+    ],
+)
+def test_the_keys_that_nodes_carry(nodes: list[dict[str, str]], expected: tuple[str, ...]) -> None:
+    """One key is told if all Nodes of a domain have its value under it, else those that are needed."""
+    inventory = _inventory(
+        _node("far", {"new": "7"}), *(_node(f"n{number}", each) for number, each in enumerate(nodes))
+    )
+
+    rows = inventory.domains(("new", "old")) == max(inventory.domains(("new", "old"))[1:], default=-1)
+
+    assert inventory.carried(("new", "old"), rows if nodes else rows & False) == expected
+
+
+def test_values_of_lost_nodes_are_forgotten() -> None:
+    """Nodes that come and go under ever new names do not pile up."""
+    inventory = _inventory(_node("n", {"host": "0"}))
+    codes = set()
+    for number in range(5000):
+        inventory.put_node(_node("n", {"host": str(number)}))
+        codes.add(int(inventory.domains(("host",))[0]))
+
+    assert (_values(inventory, ("host",)), max(codes) < 1100) == ({"n": "4999"}, True)
+
+
+_NAMES = ("a", "b", "c", "d")
+_STATES = st.sampled_from(["", "triage"])
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> NodeManifest:
+    labels = draw(st.dictionaries(st.sampled_from(["new", "old"]), st.sampled_from("12")))
+    taints = draw(st.lists(st.sampled_from([_TAINT, _LOCK]), unique_by=lambda taint: taint["key"]))
+    state = draw(_STATES)
+    more = {"node.coreweave.cloud/state": state} if state else {}
+    gpus: Json = draw(st.sampled_from([{}, {GPU: 4}, {"cpu": "1"}]))
+    name, cordoned, ready = draw(st.sampled_from(_NAMES)), draw(st.booleans()), draw(st.booleans())
+    return _node(name, labels | more, *taints, unschedulable=cordoned, ready=ready, **gpus)
+
+
+@st.composite
+def _pods(draw: st.DrawFn) -> PodManifest:
+    labels: dict[str, str] = draw(st.sampled_from([{}, {"job": "train"}, {"job": "other"}]))
+    return _pod(
+        draw(st.sampled_from("pqrs")),
+        draw(st.sampled_from(["", *_NAMES])),
+        draw(st.integers(0, 3)),
+        draw(st.sampled_from([None, 0, 10])),
+        draw(st.sampled_from(["Running", "Pending", "Failed"])),
+        **labels,
+    )
+
+
+_STEPS = st.lists(
+    st.one_of(
+        _nodes(),
+        _pods(),
+        st.sampled_from([*_NAMES, *((("team", name)) for name in "pqrs"), "?"]),
+        st.lists(_nodes(), max_size=3, unique_by=lambda node: node.metadata.name),
+        st.lists(_pods(), max_size=3, unique_by=lambda pod: pod.key),
+    ),
+    max_size=30,
+)
+_MEMBERS = (
+    _member(),
+    _member(new="1"),
+    _member((Requirement("new", "NotIn", ("1",)), Requirement("", "NotIn", ("a",))), (Requirement("old", "Exists"),)),
+    _member(tolerations=(Toleration("sunk.coreweave.com/lock", "Exists"), Toleration("dedicated", "Exists"))),
+)
+
+
+def _all(inventory: Inventory) -> Any:
+    """Everything that can be asked, by the names of Nodes."""
+    return (
+        {
+            (resource, priority, gang): _free(inventory, priority, gang, resource=resource)
+            for resource in (GPU, "cpu", "pods")
+            for priority in (None, 0, 5, 11)
+            for gang in (None, _TRAIN)
+        },
+        [_by_name(inventory, mask) for member in _MEMBERS for mask in inventory.eligible(member)],
+        [_values(inventory, keys) for keys in (("new",), ("new", "old"), ("old",))],
+        (sorted(inventory.nodes), sorted(inventory.pods)),
+    )
+
+
+def _take(
+    inventory: Inventory, step: Any, nodes: dict[str, NodeManifest], pods: dict[tuple[str, str], PodManifest]
+) -> None:
+    """Tell the inventory of a change, and keep what there is after it."""
+    match step:
+        case NodeManifest():
+            inventory.put_node(step)
+            nodes[step.metadata.name] = step
+        case PodManifest():
+            inventory.put_pod(step)
+            pods[step.key] = step
+        case str():
+            inventory.remove_node(step)
+            nodes.pop(step, None)
+        case tuple():
+            inventory.remove_pod(*step)
+            pods.pop(step, None)
+        case [PodManifest(), *_]:
+            inventory.replace_pods(step)
+            pods.clear()
+            pods.update({pod.key: pod for pod in step})
+        case _:
+            inventory.replace_nodes(step)
+            nodes.clear()
+            nodes.update({node.metadata.name: node for node in step})
+
+
+@given(_STEPS, st.randoms(use_true_random=False), st.integers(1, 7))
+def test_changes_lead_where_the_state_leads(steps: list[Any], random: Any, every: int) -> None:
+    """After any changes, asked at any time, the inventory is that of the Nodes and Pods there are, in any order."""
+    inventory = _inventory()
+    nodes: dict[str, NodeManifest] = {}
+    pods: dict[tuple[str, str], PodManifest] = {}
+    for number, step in enumerate(steps):
+        _take(inventory, step, nodes, pods)
+        if number % every == 0:
+            _all(inventory)  # the answers are kept, and followed from here on
+    left: list[NodeManifest | PodManifest] = [*nodes.values(), *pods.values()]
+    random.shuffle(left)
+
+    assert _all(inventory) == _all(_inventory(*left))
+
+
+@given(st.lists(_nodes(), unique_by=lambda node: node.metadata.name), st.lists(_pods(), unique_by=lambda pod: pod.key))
+def test_no_pod_counts_twice(nodes: list[NodeManifest], pods: list[PodManifest]) -> None:
+    """What is free is what a Node has without the sum of the unfinished Pods on it, each put three times."""
+    inventory = _inventory(*nodes, *pods, *reversed(pods), *nodes, *pods)
+    bound = [pod for pod in pods if pod.spec.node_name and pod.status.phase != "Failed"]
+
+    expected = {}
+    for node in nodes:
+        name = node.metadata.name
+        asked = [(pod.spec.containers or [])[0] for pod in bound if pod.spec.node_name == name]
+        used = sum(int(((each.resources and each.resources.requests) or {})[GPU]) for each in asked)
+        expected[name] = max(0, int((node.status.allocatable or {})[GPU]) - used)
+    assert _free(inventory) == expected

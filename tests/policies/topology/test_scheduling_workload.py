@@ -1,0 +1,173 @@
+"""Workload scheduling: which Jobs get Kubernetes' own constraint, on which label key, and why others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request
+
+from policies.engine.facts import Node
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Constraint, Options, read
+from policies.topology.scheduling.support import Form, Support, SupportKey
+from policies.topology.scheduling.workload import JOB, Offer, constraints, offer, restored, scheduling
+
+_TOPOLOGY = "kai.scheduler/topology"
+_REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
+_BACKEND, _IB, _RACK = "backend.coreweave.cloud", "ib.coreweave.cloud", "node.coreweave.cloud/rack"
+_SUPERPOD = f"{_BACKEND}/superpod"
+
+
+def _node(name: str, **values: str) -> Node:
+    keys = {"rack": _RACK, "ib": f"{_IB}/superpod", "flavor": f"{_BACKEND}/flavor"}
+    return Node(name, {keys.get(level, f"{_BACKEND}/{level}"): value for level, value in values.items()})
+
+
+# Racks are numbered through, superpods anew in each fabric.
+_NODES = [
+    _node("a", fabric="f1", superpod="1", rack="1"),
+    _node("b", fabric="f1", superpod="1", rack="2"),
+    _node("c", fabric="f2", superpod="1", rack="3"),
+    Node("cpu", {"kubernetes.io/hostname": "cpu"}),
+]
+
+
+def _job(required: str = "rack", **spec: Any) -> Json:
+    indexed = {"parallelism": 8, "completions": 8, "completionMode": "Indexed"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": {_TOPOLOGY: "coreweave", _REQUIRED: required}},
+        "spec": {**indexed, "template": {"metadata": {}, "spec": pod_spec()}, **spec},
+    }
+
+
+def _constraint(obj: Json) -> Constraint:
+    submission = read(request(obj), Catalog(BUILT_IN), Options(WORKLOADS), FACTS)
+    assert submission is not None
+    return submission.constraints[0]
+
+
+def _offer(obj: Json, nodes: Sequence[Node] = _NODES, form: Form = "Job") -> Offer:
+    group = str(obj["apiVersion"]).rpartition("/")[0]
+    return offer(_constraint(obj), (group, obj["kind"]), obj, Support(form), nodes)
+
+
+def test_a_level_with_one_key_and_unique_values_is_a_constraint() -> None:
+    """A required rack, where racks are numbered through, becomes the constraint on the key of racks in both forms."""
+    assert _offer(_job()) == _offer(_job(), form="PodGroup") == Offer(_RACK)
+    assert scheduling(_RACK) == {
+        "schedulingPolicy": {"gang": {}},
+        "schedulingConstraints": {"topology": [{"key": _RACK}]},
+    }
+
+
+def test_a_value_in_two_places_is_no_domain() -> None:
+    """Superpod 1 of two fabrics would be one domain: no constraint, unless the placement or the template names one."""
+    obstacle = Offer(obstacle="superpod 1 is in several places; name the one around it")
+    pinned = merged(_job("superpod"), {"spec": {"template": {"spec": {"nodeSelector": {f"{_BACKEND}/fabric": "f1"}}}}})
+
+    assert _offer(_job("superpod")) == obstacle
+    assert _offer(_job("fabric=f1,superpod")) == _offer(pinned) == Offer(_SUPERPOD)
+
+
+def test_nodes_with_an_older_key_only_are_another_domain() -> None:
+    """Kubernetes knows one key: where some Nodes have the older one alone, there is no constraint."""
+    old = _node("d", fabric="f3", ib="9")
+    one = [_node("e", superpod="1"), Node("f", {_SUPERPOD: "2", f"{_IB}/superpod": "2"})]
+
+    assert _offer(_job("superpod"), [_NODES[0], old]) == Offer(
+        obstacle=f"not all Nodes have the same label for superpod: {_SUPERPOD}, {_IB}/superpod"
+    )
+    assert _offer(_job("superpod"), [old]) == Offer(f"{_IB}/superpod")
+    assert _offer(_job("superpod"), one) == Offer(_SUPERPOD)
+
+
+def test_the_requirement_of_a_topology_counts() -> None:
+    """Nodes that a topology rules out cannot make the values ambiguous."""
+    nodes = [
+        _node("a", fabric="f1", superpod="1", flavor="infiniband"),
+        _node("b", fabric="f2", superpod="1", flavor="roce"),
+    ]
+    job = merged(_job("superpod"), {"metadata": {"annotations": {_TOPOLOGY: "coreweave-infiniband"}}})
+
+    assert _offer(job, nodes) == Offer(_SUPERPOD)
+
+
+def test_without_a_node_of_the_level_there_is_no_key() -> None:
+    """No Node of the level: another way tells more about that."""
+    assert _offer(_job(), [_NODES[-1]]) == Offer(obstacle="no Node that the Pods may run on has a rack")
+
+
+@pytest.mark.parametrize(
+    ("change", "form", "obstacle"),
+    [
+        ({"metadata": {"annotations": {_PREFERRED: "kubernetes.io/hostname"}}}, "Job", "a preferred level is no part"),
+        ({"spec": {"template": {"spec": {"schedulerName": "mine"}}}}, "Job", "its scheduler is mine"),
+        ({"spec": {"scheduling": {"schedulingPolicy": {"basic": {}}}}}, "Job", "it says itself how it is scheduled"),
+        ({"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "a"}}}}}, "Job", "it says itself how"),
+        ({"spec": {"parallelism": 1}}, "Job", "it has one Pod at a time"),
+        ({"spec": {"completionMode": "NonIndexed"}}, "Job", ""),
+        ({"spec": {"completionMode": "NonIndexed"}}, "PodGroup", "Kubernetes 1.36 makes gangs only of Indexed Jobs"),
+        ({"spec": {"completions": 9}}, "PodGroup", "Kubernetes 1.36 makes gangs only of Indexed Jobs"),
+        ({"spec": {"suspend": True}}, "PodGroup", ""),
+    ],
+)
+def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacle: str) -> None:
+    """A Job of which Kubernetes makes no gang, or not with this constraint, gets none, with the reason."""
+    made = _offer(merged(_job(), change), form=form)
+
+    assert made.obstacle.startswith(obstacle)
+    assert bool(made.key) is not bool(obstacle)
+
+
+def test_other_kinds_get_none() -> None:
+    """Kubernetes makes gangs of Jobs only."""
+    stateful = {**_job(), "apiVersion": "apps/v1", "kind": "StatefulSet"}
+
+    assert _offer(stateful) == Offer(obstacle="Kubernetes makes no gang of a StatefulSet")
+
+
+def test_without_support_there_is_only_the_reason() -> None:
+    """A cluster that keeps no constraints, or could not be asked, gets none, and the reason is handed on."""
+    unsupported = SupportKey().without_cluster()
+    assert isinstance(unsupported, Support)
+
+    assert offer(_constraint(_job()), JOB, _job(), unsupported, _NODES) == Offer(obstacle=unsupported.reason)
+    assert unsupported.reason.endswith(": there is no cluster to ask")
+
+
+def test_an_update_that_lacks_the_field_gets_the_old_value_back() -> None:
+    """What was written comes back as it is in the cluster; what the user wrote, or another value, is the user's."""
+    stored = {**scheduling(_RACK), "schedulingPolicy": {"gang": {"minCount": 8}}}
+    old, foreign = _job(scheduling=stored), _job(scheduling={"schedulingPolicy": {"basic": {}}})
+
+    assert restored(_job(), old, _RACK) == stored
+    assert restored(old, old, _RACK) is None
+    assert restored(_job(), foreign, _RACK) is None
+    assert restored(_job(), old, "") is None
+    assert restored(_job(), None, _RACK) is None
+
+
+_PLACES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.sampled_from("xy")), min_size=1)
+
+
+@given(_PLACES, st.sampled_from(["fabric", "superpod"]), st.randoms(use_true_random=False))
+def test_a_constraint_means_the_domain_of_the_placement(places: Any, level: str, random: Any) -> None:
+    """Where there is a key, Nodes share its value if and only if they share the domain; the order does not matter."""
+    nodes = [
+        _node(str(index), fabric=fabric, superpod=superpod, leafgroup=leaf)
+        for index, (fabric, superpod, leaf) in enumerate(places)
+    ]
+    depth = 1 if level == "fabric" else 2
+    domains, values = {place[:depth] for place in places}, {place[depth - 1] for place in places}
+    made = _offer(_job(level), nodes)
+    random.shuffle(nodes)
+
+    assert bool(made.key) is (len(domains) == len(values))
+    assert _offer(_job(level), nodes).key == made.key
+    assert constraints(made.key) == {"topology": [{"key": made.key}]}

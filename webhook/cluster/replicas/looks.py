@@ -1,0 +1,31 @@
+"""The looks around the cluster of the process that leads, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, NoReturn
+
+from webhook.cluster.replicas.labelwriters import LabelWriters
+from webhook.cluster.replicas.lostdomains import LostDomains
+from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
+from webhook.configuration.settings import Settings
+from webhook.metrics import Metrics
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+
+def looks(
+    api: ApiClient,
+    settings: Callable[[], Settings],
+    judgement: Callable[[], Judgement],
+    leading: Callable[[], bool],
+    measures: Metrics,
+) -> dict[str, Coroutine[None, None, NoReturn]]:
+    """What is to run until it is cancelled. settings, judgement: the current ones, the latter with the facts."""
+    lost = LostDomains(api, settings, lambda: judgement()[1], leading, measures.placing)
+    return {
+        "waiting Pods": WaitingPods(api, judgement, leading).run(),
+        "label writers": LabelWriters(api, settings, leading, measures).run(),
+        "lost domains": lost.run(),
+    }

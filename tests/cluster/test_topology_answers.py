@@ -141,7 +141,9 @@ WARNED = {
         ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',), "fabric=f1,superpod=99"
     ),
     "preferred unknown domain": Said(
-        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',), "fabric=f1,superpod=1", "rack=r77"
+        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',),
+        "fabric=f1,superpod=1",
+        "rack=r77",
     ),
     "level that no Node has": Said(
         (

@@ -307,9 +307,7 @@ def revisions(control_plane: ControlPlane, namespace: str, count: int) -> None:
 
 def test_domain_is_written_as_documented(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """The terms of a domain, and the record of them, to the letter: what the other proofs compare with."""
-    manifest = annotated(
-        placements.deployment(place, "letter", affinity=required([one_of("a", "b")])), "superpod=1"
-    )
+    manifest = annotated(placements.deployment(place, "letter", affinity=required([one_of("a", "b")])), "superpod=1")
 
     run(control_plane, "apply", manifest)
 

@@ -11,12 +11,13 @@ from policies.topology.gang.promise import Promise
 
 
 class Entry(NamedTuple):
-    """What a promise takes. rows: of the stock. is_open: by member and row of these.
+    """What a promise takes. members: those whose Pods count. rows: of the stock. is_open: by member and row of these.
 
     free, amounts: what was left for it, and what it takes, by resource and row of these.
     """
 
     promise: Promise
+    members: tuple[Member, ...]
     rows: Integers
     is_open: Mask
     resources: tuple[str, ...]

@@ -93,7 +93,7 @@ class Replay:
         resources = tuple(dict.fromkeys(name for member in members for name, _ in member.requests))
         is_open = np.array([self._stock.eligible(member)[0][rows] for member in members], bool)
         none = np.zeros((len(resources), len(rows)), np.int64)
-        return Entry(promise, rows, is_open, resources, none, none)
+        return Entry(promise, members, rows, is_open, resources, none, none)
 
     def _free(self, entries: Iterable[Entry]) -> dict[str, Integers]:
         resources = {name for resources in {entry.resources for entry in entries} for name in resources}
@@ -118,7 +118,7 @@ class Replay:
 
     def _anew(self, entry: Entry, left: dict[str, Integers], *, is_known: bool) -> Entry:
         """The entry with what its Pods take of what is left: the same as before, if the same is left."""
-        rows, members = entry.rows, self._members(entry.promise)
+        rows, members = entry.rows, entry.members
         free = np.array([left[resource][rows] for resource in entry.resources], np.int64)
         if is_known and np.array_equal(free, entry.free):
             return entry

@@ -309,8 +309,8 @@ def test_kinds_whose_affinity_is_fixed(
 
     assert _outcome(again) == _outcome(live)
     same = list(_affinities(_admitted(other))) == list(_affinities(live))
-    assert list(_affinities(changed)) == list(_affinities(live if same else sent))
     told = [summary for summary in refused if summary != _CONTRADICTION]
-    assert told == [fixed] * len(told[:1])  # another level may come to the same terms, and is another placement still
+    assert told == [fixed] * len(told[:1])  # another placement may come to the same terms, and is refused still
+    assert list(_affinities(changed)) == list(_affinities(live if same else sent)) or (told and same)
     assert told or same or annotations == wish.annotations
     assert not told or annotations != wish.annotations

@@ -12,6 +12,7 @@ VERBS = {
     "check": "Show what kubectl apply would do to objects, without a cluster.",
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
+    "fmt": "Format the CEL expressions of policies, in their files.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",

@@ -174,7 +174,7 @@ class Arguments(Items):
             return
         expansion = Expansion(self.function, self.target, self.items, self.position, self.start, end)
         try:
-            node = expand(expansion)
+            node = expand(expansion) if parser.expands else None
         except MacroError as error:
             node = parser.failed(error.issue)
         if node is None:

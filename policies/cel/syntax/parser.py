@@ -59,13 +59,16 @@ _RESERVED = "as break const continue else for function if import let loop namesp
 RESERVED = frozenset(_RESERVED.split())
 
 
-def parse(source: Source) -> Node:
-    """The tree of an expression, with expanded macros. Raises CompileError with all issues."""
+def parse(source: Source, *, expand: bool = True) -> Node:
+    """The tree of an expression. Raises CompileError with all issues.
+
+    expand: whether macros are expanded. Without, they are calls as they were written, and their rules are not checked.
+    """
     length = len(source.text)
     if length > MAX_LENGTH:
         message = f"expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"
         raise CompileError(source, [Issue(NOWHERE, message)])
-    parser = Parser(tokenize(source.text))
+    parser = Parser(tokenize(source.text), expands=expand)
     try:
         node = parser.run()
     except TooLargeError as error:
@@ -84,8 +87,8 @@ class Parser(ParseState):
 
     __slots__ = ("_messages",)
 
-    def __init__(self, tokens: Tokens) -> None:
-        super().__init__(tokens, Whole(0, 0))
+    def __init__(self, tokens: Tokens, *, expands: bool = True) -> None:
+        super().__init__(tokens, Whole(0, 0), expands=expands)
         self._messages = "{" in self.kinds
 
     def run(self) -> Node:

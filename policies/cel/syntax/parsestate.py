@@ -73,7 +73,7 @@ class ParseState:
     """The state of a parser. `stack`: open operators and frames. `nodes`: complete operands. `at`: the current token.
 
     `expressions`, `relations` and `sums` count the depth of the reference in its grammar rules of these names (`sums`
-    for calc). It limits each of them.
+    for calc). It limits each of them. `expands`: whether macros are expanded.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class ParseState:
         "_too_deep",
         "at",
         "done",
+        "expands",
         "expressions",
         "issues",
         "kinds",
@@ -93,11 +94,12 @@ class ParseState:
         "tokens",
     )
 
-    def __init__(self, tokens: Tokens, whole: Frame) -> None:
+    def __init__(self, tokens: Tokens, whole: Frame, *, expands: bool) -> None:
         self.tokens = tokens
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
         self.at = 0
         self.done = False
+        self.expands = expands
         self.nodes: list[Node] = []
         self.stack: list[OpenOperator] = [whole]
         self.issues: list[Issue] = []

@@ -17,6 +17,7 @@ _COMMANDS = [
     ("check",),
     ("test",),
     ("lint",),
+    ("fmt",),
     ("review",),
     ("eval",),
     ("topology", "list"),

@@ -1,0 +1,254 @@
+"""Turns a tree with unexpanded macros into text again, with the fewest parentheses that give the same tree.
+
+`parse(Source(unparse(tree)), expand=False)` is the same tree. Operators of a balanced chain (`a && b && c`, see
+frames.py) are written as the chain that gives this balance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from policies.cel.syntax.layout import Group, Line, Part, laid_out
+from policies.cel.syntax.parsestate import AND, OR, PRODUCT, RELATION, SUM, TERNARY, UNARY
+from policies.cel.values import Uint
+
+ONE_LINE = 10**9
+"""A width that breaks nothing."""
+_PRIMARY = UNARY + 1
+_OPERATORS: Mapping[str, tuple[int, str]] = {
+    **{f"_{sign}_": (RELATION, sign) for sign in ("<", "<=", ">=", ">", "==", "!=")},
+    "@in": (RELATION, "in"),
+    **{f"_{sign}_": (SUM, sign) for sign in "+-"},
+    **{f"_{sign}_": (PRODUCT, sign) for sign in "*/%"},
+}
+_LOGIC: Mapping[str, tuple[int, str]] = {"_&&_": (AND, "&&"), "_||_": (OR, "||")}
+_SUMS = ("_+_", "_-_")
+_SIGNS = {"!_": "!", "-_": "-"}
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ASCII = range(0x20, 0x7F)
+
+Spelling = Mapping[int, str]
+"""How literals are written, by their positions, where it matters to the author: `0x1f`, `r'\\d'`."""
+
+
+class ExpandedError(TypeError):
+    """The tree has expanded macros, whose text is gone."""
+
+
+def unparse(tree: Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
+    """The text of a tree with lines of at most `width` columns, as far as possible. Raises ExpandedError."""
+    return laid_out(_Unparser(spelling or {}).group(tree), width)
+
+
+def literal(value: Any) -> str:
+    """The text of a constant. Strings are in single quotes, unless only double quotes avoid an escape."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Uint():
+            return f"{int(value)}u"
+        case str():
+            return _quoted(value)
+        case bytes():
+            return "b'" + "".join(_octet(octet) for octet in value) + "'"
+        case _:
+            return repr(value)
+
+
+def _quoted(text: str) -> str:
+    quote = '"' if "'" in text and '"' not in text else "'"
+    return quote + "".join(_escaped(character, quote) for character in text) + quote
+
+
+def _escaped(character: str, quote: str) -> str:
+    if character == quote:
+        return f"\\{quote}"
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
+
+
+def _octet(octet: int) -> str:
+    return _escaped(chr(octet), "'") if octet in _ASCII else f"\\x{octet:02x}"
+
+
+def _level(node: Node, text: str) -> int:
+    """How tightly a node binds."""
+    if isinstance(node, Literal):
+        return UNARY if text.startswith("-") else _PRIMARY
+    if not isinstance(node, Call) or node.target is not None:
+        return _PRIMARY
+    if node.function == "_?_:_":
+        return TERNARY
+    if node.function in _SIGNS:
+        return UNARY
+    operator = _LOGIC.get(node.function) or _OPERATORS.get(node.function)
+    return operator[0] if operator else _PRIMARY
+
+
+class _Unparser:
+    """Makes groups of nodes, from the inside out."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._spelling = spelling
+
+    def group(self, node: Node) -> Group:  # noqa: PLR0911 - a return for each kind of node
+        """The text of a node."""
+        match node:
+            case Literal():
+                return Group(self._spelling.get(node.position) or literal(node.value))
+            case Ident():
+                return Group(node.name)
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                marks = ("?" if index in node.optional else "" for index in range(len(node.elements)))
+                return _enclosed("[", zip(marks, map(self.group, node.elements), strict=True), "]")
+            case MapLiteral():
+                entries = ((_marked(e.optional), self.group(e.key), ": ", self.group(e.value)) for e in node.entries)
+                return _enclosed("{", entries, "}")
+            case StructLiteral():
+                fields = ((f"{_marked(f.optional)}{f.name}: ", self.group(f.value)) for f in node.fields)
+                return _enclosed(f"{node.type_name}{{", fields, "}")
+            case Comprehension():
+                raise ExpandedError(node.macro)
+            case _:
+                raise TypeError(node)
+
+    def _select(self, node: Select) -> Group:
+        if node.test_only:
+            raise ExpandedError("has")
+        return Group(self._at_least(_PRIMARY, node.operand), f".{node.field}")
+
+    def _call(self, node: Call) -> Group:
+        if node.target is not None:
+            return Group(self._at_least(_PRIMARY, node.target), f".{node.function}", self._arguments(node))
+        special = _SPECIAL.get(node.function)
+        return special(self, node) if special else Group(node.function, self._arguments(node))
+
+    def _arguments(self, node: Call) -> Group:
+        """The arguments; names that a macro declares stay with the parenthesis."""
+        names = 0
+        while node.target is not None and names < len(node.args) - 1 and isinstance(node.args[names], Ident):
+            names += 1
+        declared = "".join(f"{self.group(argument).flat}, " for argument in node.args[:names])
+        rest: list[tuple[Part, ...]] = [(self.group(argument),) for argument in node.args[names:]]
+        if len(rest) == 1 and isinstance(node.args[-1], (ListLiteral, MapLiteral, StructLiteral)):
+            return Group(f"({declared}", *rest[0], ")")  # its own brackets are enough
+        if not names:
+            return _enclosed("(", rest, ")")
+        return Group(f"({declared[:-1]}", Line(" "), *_separated(rest), Line(deeper=False), ")")
+
+    def _at_least(self, level: int, node: Node) -> Group:
+        """The text of an operand, in parentheses if it binds less tightly."""
+        group = self.group(node)
+        if _level(node, group.flat) >= level:
+            return group
+        return Group("(", Line(), group, Line(deeper=False), ")")
+
+    def _index(self, node: Call) -> Group:
+        mark = "?" if node.function == "_[?_]" else ""
+        return Group(self._at_least(_PRIMARY, node.args[0]), f"[{mark}", self.group(node.args[1]), "]")
+
+    def _optional_field(self, node: Call) -> Group:
+        field = node.args[1]
+        assert isinstance(field, Literal)  # noqa: S101 # the parser makes no other
+        return Group(self._at_least(_PRIMARY, node.args[0]), f".?{field.value}")
+
+    def _sign(self, node: Call) -> Group:
+        sign = _SIGNS[node.function]
+        operand = self._at_least(_PRIMARY, node.args[0])
+        if sign == "-" and operand.flat[:1].isdigit():  # else it would be the sign of the number
+            operand = Group("(", operand, ")")
+        return Group(sign, operand)
+
+    def _ternary(self, node: Call) -> Group:
+        condition, then, otherwise = node.args
+        parts = self._at_least(OR, condition), Line(" "), "? ", self._at_least(OR, then)
+        return Group(*parts, Line(" "), ": ", self.group(otherwise), hangs=True)
+
+    def _binary(self, node: Call) -> Group:
+        level, sign = _OPERATORS[node.function]
+        left, right = node.args
+        if level != SUM:
+            return Group(self._at_least(level, left), Line(" "), f"{sign} ", self._at_least(level + 1, right))
+        parts: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
+        while isinstance(left, Call) and left.function in _SUMS:
+            sign, (left, right) = _OPERATORS[left.function][1], left.args
+            parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
+        return Group(self._at_least(SUM, left), *parts, hangs=True)
+
+    def _logic(self, node: Call) -> Group:
+        level, sign = _LOGIC[node.function]
+        first, *others = (self._at_least(level + 1, term) for term in _terms(node))
+        more: list[Part] = [first]
+        for other in others:
+            more += [Line(" ", deeper=False), f"{sign} ", other]
+        return Group(*more, hangs=True)
+
+
+_SPECIAL: Mapping[str, Callable[[_Unparser, Call], Group]] = {
+    **dict.fromkeys(_OPERATORS, _Unparser._binary),  # noqa: SLF001 # the class's own table
+    **dict.fromkeys(_LOGIC, _Unparser._logic),  # noqa: SLF001 # as above
+    **dict.fromkeys(_SIGNS, _Unparser._sign),  # noqa: SLF001 # as above
+    **dict.fromkeys(("_[_]", "_[?_]"), _Unparser._index),  # noqa: SLF001 # as above
+    "_?_:_": _Unparser._ternary,  # noqa: SLF001 # as above
+    "_?._": _Unparser._optional_field,  # noqa: SLF001 # as above
+}
+
+
+def _marked(optional: bool) -> str:  # noqa: FBT001 # the one thing it is about
+    return "?" if optional else ""
+
+
+def _separated(items: Iterable[tuple[Part, ...]]) -> list[Part]:
+    parts: list[Part] = []
+    for item in items:
+        parts += [",", Line(" "), *item] if parts else item
+    return parts
+
+
+def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str) -> Group:
+    parts = _separated(items)
+    return Group(opening, Line(), *parts, Line(deeper=False), closing) if parts else Group(opening, closing)
+
+
+def _terms(node: Call) -> list[Node]:
+    """The terms of the chain of `&&` or of `||` that becomes this tree; only two if no longer chain does."""
+    return _leaves(node, node.function) if _is_balanced(node, node.function) else list(node.args)
+
+
+def _is_link(node: Node, function: str) -> bool:
+    return isinstance(node, Call) and node.function == function and node.target is None
+
+
+def _leaves(node: Node, function: str) -> list[Node]:
+    if not (isinstance(node, Call) and _is_link(node, function)):
+        return [node]
+    return [leaf for part in node.args for leaf in _leaves(part, function)]
+
+
+def _is_balanced(node: Node, function: str) -> bool:
+    """Whether the tree has the form that the parser gives to a chain of as many terms (Chain in frames.py)."""
+    if not (isinstance(node, Call) and _is_link(node, function)):
+        return True
+    left, right = (len(_leaves(part, function)) - 1 for part in node.args)
+    return left == (left + right + 1) // 2 and all(_is_balanced(part, function) for part in node.args)

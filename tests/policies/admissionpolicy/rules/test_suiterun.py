@@ -87,7 +87,7 @@ def _case(obj: Any, **fields: Any) -> Case:
     [
         ("Deny", Expectation(verdict="denied", messages=(_DENIAL,))),
         ("Warn", Expectation(verdict="allowed", warnings=("p: wrong (spec.template.spec)",))),
-        ("Audit", Expectation(verdict="allowed", audit=("p: wrong",))),
+        ("Audit", Expectation(verdict="allowed", audit=("p: wrong (spec.template)",))),
     ],
 )
 def test_a_template_is_judged_where_the_case_asks_for_it(action: str, expected: Expectation) -> None:

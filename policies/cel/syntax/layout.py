@@ -20,12 +20,17 @@ class Line:
 
 
 class Group:
-    """Parts that are broken at all their lines or at none. `hangs`: it is indented if it is inside of another group."""
+    """Parts that are broken at all their lines or at none.
 
-    __slots__ = ("flat", "hangs", "parts")
+    hangs: it is indented if it is inside of another group. fills: it is broken at its first and last line, and else
+    only where the next part does not fit.
+    """
 
-    def __init__(self, *parts: Part, hangs: bool = False) -> None:
+    __slots__ = ("fills", "flat", "hangs", "parts")
+
+    def __init__(self, *parts: Part, hangs: bool = False, fills: bool = False) -> None:
         self.parts = parts
+        self.fills = fills
         self.hangs = STEP if hangs else 0
         self.flat: str = "".join(part if isinstance(part, str) else part.flat for part in parts)
 
@@ -58,11 +63,18 @@ class _Page:
                 self._add(part)
             elif isinstance(part, Line):
                 here = indent + part.deeper
-                self._add("\n" + " " * here)
-                self._column = here
+                self._break(part, here, _head(group.parts[index + 1 :])[0] if group.fills and part.flat else None)
             else:
                 after = _head(group.parts[index + 1 :])
                 self.write(part, here + part.hangs, after[0] if after[1] else after[0] + rest)
+
+    def _break(self, line: Line, indent: int, following: int | None) -> None:
+        """Break a line. `following`: the width of what comes next, if it may stay on the line."""
+        if following is not None and self._column + len(line.flat) + following <= self._width:
+            self._add(line.flat)
+            return
+        self.texts.append("\n" + " " * indent)
+        self._column = indent
 
     def _add(self, text: str) -> None:
         self.texts.append(text)

@@ -121,7 +121,8 @@ class _Unparser:
                 return self._call(node)
             case ListLiteral():
                 marks = ("?" if index in node.optional else "" for index in range(len(node.elements)))
-                return _enclosed("[", zip(marks, map(self.group, node.elements), strict=True), "]")
+                constants = all(isinstance(element, Literal) for element in node.elements)
+                return _enclosed("[", zip(marks, map(self.group, node.elements), strict=True), "]", fills=constants)
             case MapLiteral():
                 entries = ((_marked(e.optional), self.group(e.key), ": ", self.group(e.value)) for e in node.entries)
                 return _enclosed("{", entries, "}")
@@ -151,8 +152,8 @@ class _Unparser:
             names += 1
         declared = "".join(f"{self.group(argument).flat}, " for argument in node.args[:names])
         rest: list[tuple[Part, ...]] = [(self.group(argument),) for argument in node.args[names:]]
-        if len(rest) == 1 and isinstance(node.args[-1], (ListLiteral, MapLiteral, StructLiteral)):
-            return Group(f"({declared}", *rest[0], ")")  # its own brackets are enough
+        if len(rest) == 1 and isinstance(node.args[-1], (Literal, ListLiteral, MapLiteral, StructLiteral)):
+            return Group(f"({declared}", *rest[0], ")")  # its own brackets or quotes are enough
         if not names:
             return _enclosed("(", rest, ")")
         return Group(f"({declared[:-1]}", Line(" "), *_separated(rest), Line(deeper=False), ")")
@@ -226,9 +227,11 @@ def _separated(items: Iterable[tuple[Part, ...]]) -> list[Part]:
     return parts
 
 
-def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str) -> Group:
+def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str, *, fills: bool = False) -> Group:
     parts = _separated(items)
-    return Group(opening, Line(), *parts, Line(deeper=False), closing) if parts else Group(opening, closing)
+    if not parts:
+        return Group(opening, closing)
+    return Group(opening, Line(), *parts, Line(deeper=False), closing, fills=fills)
 
 
 def _terms(node: Call) -> list[Node]:

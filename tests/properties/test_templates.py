@@ -1,0 +1,66 @@
+"""A policy on Pods that was exported for templates judges workloads as the service does with the Pods it derives."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import yaml
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from support.policies import publicpolicies
+
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import Loaded, read
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.pods.derivation import templated
+from policies.admissionpolicy.rules.suiterun import SuiteRun
+from policies.admissionpolicy.templates.assembly import exported
+from policies.objects.workload import BUILT_IN, Workload, table
+from policies.suite import Case, Expectation
+from properties.templateworkloads import workloads
+
+_TABLE = table(BUILT_IN)
+_RULES = publicpolicies.rules()
+_ROWS = tuple(templated(_TABLE).values())
+_OPERATIONS = [("CREATE", "UPDATE"), ("CREATE",)]
+
+
+def _loaded(documents: list[Any]) -> Loaded:
+    loaded = read(Document(value=value, name="policies", places=lambda _: (1, 1)) for value in documents)
+    assert loaded.problems == ()
+    return loaded
+
+
+@cache
+def _runs(index: int, operations: tuple[str, ...], row: Workload) -> tuple[SuiteRun, SuiteRun]:
+    """The policy of a rule, and what is exported of it for one kind."""
+    loaded = _loaded(publicpolicies.documents(_RULES[index], operations))
+    result = exported(loaded.policies[0], loaded.bindings, {row.group_kind: row})
+    assert result.errors == ()
+    parameters = {**publicpolicies.PARAMETERS, "metadata": {"name": _RULES[index]["name"], "namespace": "default"}}
+    given_ = StaticParameters([parameters], {})
+    return SuiteRun(loaded, given_), SuiteRun(_loaded([*result.policies, *result.bindings]), given_)
+
+
+def _case(row: Workload, obj: Any, old: Any) -> Case:
+    return Case(
+        name=row.kind,
+        operation="CREATE" if old is None else "UPDATE",
+        object=obj,
+        old_object=old,
+        derived=True,
+        expect=Expectation(verdict="allowed"),
+    )
+
+
+@settings(max_examples=400, phases=[Phase.generate])
+@given(st.data(), st.sampled_from(range(len(_RULES))), st.sampled_from(_ROWS), st.sampled_from(_OPERATIONS))
+def test_templates_are_judged_as_their_pods(data: Any, index: int, row: Workload, operations: tuple[str, ...]) -> None:
+    """The API server refuses just the workloads that the service refuses, by the same rule."""
+    here, there = _runs(index, operations, row)
+    case = _case(row, data.draw(workloads(row)), data.draw(st.one_of(st.none(), workloads(row))))
+
+    ours, theirs = here.outcome(case), there.outcome(case)
+
+    assert theirs.verdict == ours.verdict, (yaml.dump(case.object), yaml.dump(case.old_object), ours, theirs)

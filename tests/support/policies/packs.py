@@ -75,6 +75,11 @@ def judged(policy: PackPolicy, case: Case) -> Expectation:
     return policy.run.outcome(case)
 
 
+def native(policy: PackPolicy, case: Case) -> Expectation:
+    """The same, as kube-apiserver alone would answer: nothing about templates, and no places."""
+    return policy.run.outcome(replace(case, derived=False))
+
+
 def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:
     """All findings of a case, including those without consequences, and those of the Pods that it would create."""
     pods = derive(suiterun.request_of(case), _WORKLOADS) if case.derived else ()

@@ -66,7 +66,6 @@ _OF_THE_WORKLOAD = frozenset(
     f"metadata.{field}" for field in ("name", "generateName", "namespace", "annotations", "ownerReferences")
 )
 _CLAIMS = ("spec.volumes", "spec.volumes[*].name", "spec.volumes[*].persistentVolumeClaim")
-_NOT_READY, _UNREACHABLE = (f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable"))
 
 FILLED_BY_ADMISSION: Final = frozenset(
     {
@@ -99,20 +98,21 @@ FILLED_BY_ADMISSION: Final = frozenset(
 """Fields that a Pod may get only at its own creation, from an admission plugin, the API server or its controller.
 
 `DerivedPod.filled` returns those that are open for a Pod. The resources of containers, which LimitRanges fill in, are
-not included: most Namespaces have no LimitRange, and most rules are about resources. Neither are the two tolerations of
-DefaultTolerationSeconds: only rules about exactly these would have another verdict.
+not included: most Namespaces have no LimitRange, and most rules are about resources. Neither are the tolerations of
+DefaultTolerationSeconds: only rules about exactly these two would have another verdict.
 """
 
 FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
-    ("apps", "DaemonSet"): frozenset({"spec.affinity", "spec.tolerations"}),
+    ("apps", "DaemonSet"): frozenset({"spec.affinity"}),
     ("apps", "StatefulSet"): frozenset({"spec.hostname", "spec.subdomain", *_CLAIMS}),
     ("batch", "Job"): frozenset({"spec.hostname"}),
     ("batch", "CronJob"): frozenset({"spec.hostname"}),
 }
 """Fields that controllers of some kinds set in the Pods that they create.
 
-Not included are the variable JOB_COMPLETION_INDEX, and what controllers of custom resources add: many rules read
-variables, but only rules about exactly these would have another verdict. Labels are in the table of controllers.
+Not included are the variable JOB_COMPLETION_INDEX, the tolerations of a DaemonSet's Pods, and what controllers of
+custom resources add: many rules read variables and tolerations, but only rules about exactly these would have another
+verdict. Labels are in the table of controllers.
 """
 
 
@@ -301,16 +301,4 @@ def _settled(spec: JsonObject) -> Iterator[str]:
     if spec.get("automountServiceAccountToken") is False or spec.get("volumes"):
         yield "spec.volumes"
     if not spec.get("runtimeClassName"):
-        yield from ("spec.nodeSelector", "spec.overhead")
-        if _tolerates(spec, _NOT_READY) and _tolerates(spec, _UNREACHABLE):
-            yield "spec.tolerations"
-
-
-def _tolerates(spec: JsonObject, taint: str) -> bool:
-    """Whether there is a toleration, so that DefaultTolerationSeconds adds none (admission.go)."""
-    tolerations = spec.get("tolerations")
-    return any(
-        toleration.get("key") in (taint, None, "") and toleration.get("effect") in ("NoExecute", None, "")
-        for toleration in (tolerations if isinstance(tolerations, list) else [])
-        if isinstance(toleration, dict)
-    )
+        yield from ("spec.nodeSelector", "spec.overhead", "spec.tolerations")

@@ -227,16 +227,17 @@ def test_places(location: Location, expected: str) -> None:
 
 ALL = Reads(whole=frozenset({""}))
 FILLED: dict[str, tuple[Json, set[str]]] = {
-    "a plain template": ({}, {"spec.nodeSelector", "spec.overhead"}),
+    "a plain template": ({}, {"spec.nodeSelector", "spec.overhead", "spec.tolerations"}),
     "a service account": (
         {"serviceAccountName": "web"},
-        {"spec.nodeSelector", "spec.overhead", "spec.serviceAccountName", "spec.serviceAccount"},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount"},
     ),
     "no token": (
         {"automountServiceAccountToken": False},
         {
             "spec.nodeSelector",
             "spec.overhead",
+            "spec.tolerations",
             "spec.volumes",
             "spec.volumes[*].name",
             "spec.volumes[*].projected",
@@ -244,19 +245,14 @@ FILLED: dict[str, tuple[Json, set[str]]] = {
             "spec.initContainers[*].volumeMounts",
         },
     ),
-    "volumes": ({"volumes": [{"name": "a"}]}, {"spec.nodeSelector", "spec.overhead", "spec.volumes"}),
+    "volumes": (
+        {"volumes": [{"name": "a"}]},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.volumes"},
+    ),
     "a runtime class": ({"runtimeClassName": "kata"}, set()),
-    "everything tolerated": (
-        {"tolerations": [{"operator": "Exists"}]},
-        {"spec.nodeSelector", "spec.overhead", "spec.tolerations"},
-    ),
-    "one taint tolerated": (
-        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
-        {"spec.nodeSelector", "spec.overhead"},
-    ),
     "a priority class": (
         {"priorityClassName": "high"},
-        {"spec.nodeSelector", "spec.overhead", "spec.priorityClassName"},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.priorityClassName"},
     ),
 }
 
@@ -271,10 +267,10 @@ def test_what_admission_would_fill(spec: Json, settled: set[str]) -> None:
 
 
 def test_what_the_controller_would_fill() -> None:
-    """A DaemonSet's Pods get tolerations and an affinity, whatever the template has."""
-    found = only(request(deployment(kind="DaemonSet", tolerations=[{"operator": "Exists"}])))
+    """A DaemonSet's Pods get an affinity, whatever the template has."""
+    found = only(request(deployment(kind="DaemonSet")))
 
-    assert {"spec.affinity", "spec.tolerations"} <= found.filled
+    assert "spec.affinity" in found.filled
 
 
 READS: dict[str, tuple[Reads, set[str]]] = {
@@ -287,7 +283,7 @@ READS: dict[str, tuple[Reads, set[str]]] = {
         set(),
     ),
     "the names of volumes": (Reads(frozenset({"spec.volumes[*].name"})), {"spec.volumes[*].name"}),
-    "tolerations": (Reads(frozenset({"spec.tolerations[*].key"})), {"spec.tolerations"}),
+    "tolerations": (Reads(frozenset({"spec.tolerations[*].key"})), set()),
 }
 
 

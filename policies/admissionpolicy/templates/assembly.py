@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.model import Binding, Expression, MatchResources, Policy, Validation
-from policies.admissionpolicy.pods.derivation import POD, PODS, templated
+from policies.admissionpolicy.pods.derivation import POD, PODS, is_derived, templated
 from policies.admissionpolicy.templates import guards, reach
 from policies.admissionpolicy.templates.controlled import typed
 from policies.admissionpolicy.templates.documents import Body, binding_document, policy_document
@@ -73,6 +73,8 @@ class _Failure(Exception):  # noqa: N818 - the error of one kind, which becomes 
 
 def exported(policy: Policy, bindings: Sequence[Binding], workloads: Mapping[tuple[str, str], Workload]) -> Exported:
     """What judges the templates of all kinds in the table as the policy judges Pods."""
+    if not is_derived(policy) or not _judges(policy.match_constraints, "CREATE"):
+        return Exported()
     if reasons := list(_unsupported(policy, bindings)):
         return Exported(errors=tuple(f"{_shown(policy)}: {reason}" for reason in reasons))
     judging = [binding for binding in bindings if _judges(binding.match_resources, "CREATE")]

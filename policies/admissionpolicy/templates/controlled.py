@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from policies.admissionpolicy.pods.controller import CONTROLLERS, INDEX, OWNERLESS, Controller
+from policies.admissionpolicy.pods.derivation import INHERITED
 from policies.admissionpolicy.templates.folding import surely
 from policies.admissionpolicy.templates.trees import (
     call,
@@ -21,11 +22,15 @@ from policies.admissionpolicy.templates.trees import (
     joined,
     literal,
     names,
+    optional,
     rebuilt,
 )
 from policies.cel.syntax.ast import Entry, Literal, MapLiteral, Node
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
+from policies.objects.workload import Workload
 
+_STABLE = ("", "apps", "batch")
+"""Groups that have one version."""
 ITEM: Final = "item"
 KEY: Final = "key"
 _BLOCKS = "blockOwnerDeletion"
@@ -70,14 +75,28 @@ def labels(controller: Controller, template: Pattern) -> Mapping[str, Node]:
     return added
 
 
+def inherited(row: Workload, template: Pattern) -> Mapping[str, Node]:
+    """The optional values of the annotations that Pods take from around their template, unless it has its own."""
+    holders = [template[: len(job)] for job in sorted(row.jobs, key=len, reverse=True)]
+    found: dict[str, Node] = {}
+    for key in INHERITED:
+        ways = [optional(_steps((*holder, "metadata", "annotations"), template), key) for holder in [*holders, ()]]
+        value = ways[0]
+        for way in ways[1:]:
+            value = call("or", way, target=value)
+        found[key] = value
+    return found
+
+
 def owners(controller: Controller, kind: tuple[str, str], template: Pattern) -> Node | None:
     """The list of owner references; None if no controller creates Pods."""
     if kind in OWNERLESS:
         return None
     group, word = kind
-    version = ident("request")
-    api_version = filled("_version.kind.version", _version=version)
-    if group:
+    api_version = filled("request.kind.version")
+    if group in _STABLE:
+        api_version = literal(f"{group}/v1".lstrip("/"))
+    elif group:
         api_version = joined("_+_", [literal(f"{group}/"), api_version])
     own = (("apiVersion", api_version), ("kind", literal(word)), ("name", filled(_NAME)))
     if controller.owner is None:
@@ -136,8 +155,8 @@ def _parts(text: str, template: Pattern) -> Iterator[Node]:
         elif part == "metadata.name":
             yield filled(_NAME)
         else:
-            optional = _steps(parse(part), template)
-            yield surely(optional) or call("orValue", literal(""), target=optional)
+            value = _steps(parse(part), template)
+            yield surely(value) or call("orValue", literal(""), target=value)
 
 
 def _steps(pattern: Pattern, template: Pattern) -> Node:

@@ -16,7 +16,7 @@ from policies.cel.syntax import unparse
 from policies.cel.syntax.ast import Node
 from policies.objects.fieldpath import Pattern, Wildcard, parse, render
 
-Fallback = Callable[[Node, Node], Node]
+Fallback = Callable[[Node, Callable[[], Node]], Node]
 """The optional value of a field that is absent, from the map that it would be in and from the template."""
 
 METADATA: Final = ("metadata",)
@@ -51,6 +51,8 @@ UNKNOWN: Final[Mapping[Pattern, str]] = {
 """Places whose value in the Pod cannot be computed from the template by a short expression, and why."""
 
 _LATEST = "^([^@]*:latest|([^@/]*/)*[^@:/]*)$"
+_OPTIONAL_MAPS = frozenset({"metadata", "resources"})
+"""Maps that a Pod always has and a template need not have; others are required in both."""
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 
 
@@ -65,12 +67,12 @@ def _constant(text: str) -> Fallback:
     return lambda *_: filled(f"optional.of({text})")
 
 
-def _host_port(holder: Node, template: Node) -> Node:
+def _host_port(holder: Node, template: Callable[[], Node]) -> Node:
     text = "_template.spec.?hostNetwork.orValue(false) ? _holder.?containerPort : optional.none()"
-    return filled(text, _template=template, _holder=holder)
+    return filled(text, _template=template(), _holder=holder)
 
 
-def _empty_dir(holder: Node, _: Node) -> Node:
+def _empty_dir(holder: Node, _: object) -> Node:
     return filled("_holder.size() <= 1 ? optional.of({}) : optional.none()", _holder=holder)
 
 
@@ -84,7 +86,7 @@ def _always_maps(type_: str, place: Pattern) -> Iterator[Pattern]:
     if known is None:
         return
     for name, value in known.always.items():
-        if value == {}:
+        if value == {} and name in _OPTIONAL_MAPS:
             yield (*place, name)
     for name, below in known.types.items():
         if below.startswith("["):
@@ -117,9 +119,9 @@ def fallbacks() -> Mapping[Pattern, Fallback]:
 
 @cache
 def empty_maps() -> frozenset[Pattern]:
-    """The places of maps that a Pod always has, and that are empty if the template has none. Templates have a spec."""
+    """The places of maps that a Pod always has, and that are empty if the template has none."""
     defaults = {("spec", *p, name) for p, fields in DEFAULTS for name, value in fields.items() if value == {}}
-    return frozenset(defaults.union(_always_maps("Pod", ()))) - {("spec",)}
+    return frozenset(defaults.union(_always_maps("Pod", ())))
 
 
 @cache

@@ -170,7 +170,22 @@ def _steps(node: Call) -> Node | None:
         return None if known is None else literal(value=key.field in known)
     if node.function in ("_[_]", "_[?_]", "_?._") and isinstance(key, Literal) and isinstance(key.value, str):
         return _optional_entry(node, key.value)
+    if node.function == "_[_]" and isinstance(key, Literal) and key.value == 0:
+        return _group(node.args[0])
     return None
+
+
+def _group(node: Node) -> Node | None:
+    """The group in `('group/' + version).split('/')[0]`."""
+    if not (isinstance(node, Call) and node.function == "split" and isinstance(node.target, Call)):
+        return None
+    whole, separator = node.target, node.args[0]
+    if whole.function != "_+_" or not isinstance(separator, Literal) or not isinstance(separator.value, str):
+        return None
+    first = whole.args[0]
+    if not (isinstance(first, Literal) and isinstance(first.value, str) and separator.value in first.value):
+        return None
+    return literal(first.value.split(separator.value)[0]) if separator.value else None
 
 
 def _optional_entry(node: Call, key: str) -> Node | None:

@@ -17,11 +17,6 @@ _SET = "_t.spec.?{field}.orValue({zero}) != {zero}"
 _ACCOUNT = "_t.spec.?serviceAccountName.orValue(_t.spec.?serviceAccount.orValue('')) != ''"
 _NO_TOKEN = "!_t.spec.?automountServiceAccountToken.orValue(true)"  # noqa: S105 - an expression
 _NO_CLASS = "_t.spec.?runtimeClassName.orValue('') == ''"
-_TOLERATES = (
-    "_t.spec.?tolerations.orValue([]).exists(t, t.?key.orValue('') in ['', 'node.kubernetes.io/{taint}'] "
-    "&& t.?effect.orValue('') in ['', 'NoExecute'])"
-)
-
 SETTLED: Final[Mapping[str, str]] = {
     "spec.imagePullSecrets": _SET.format(field="imagePullSecrets", zero="[]"),
     "spec.priority": "has(_t.spec.priority)",
@@ -39,11 +34,7 @@ SETTLED: Final[Mapping[str, str]] = {
         _NO_TOKEN,
     ),
     "spec.volumes": f"({_NO_TOKEN} || _t.spec.?volumes.orValue([]).size() > 0)",
-    "spec.nodeSelector": _NO_CLASS,
-    "spec.overhead": _NO_CLASS,
-    "spec.tolerations": " && ".join(
-        [_NO_CLASS, _TOLERATES.format(taint="not-ready"), _TOLERATES.format(taint="unreachable")]
-    ),
+    **dict.fromkeys(("spec.nodeSelector", "spec.overhead", "spec.tolerations"), _NO_CLASS),
 }
 """The condition under which a template `_t` settles a field, as `_settled` in pods/derivation.py."""
 

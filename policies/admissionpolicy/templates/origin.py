@@ -62,8 +62,10 @@ class Part:
     """A rewritten expression and where its value comes from.
 
     soft: if the Pod has an empty map where the template may have nothing, the optional value of the template.
+    whole: the expression for the value as a whole, if that is another one.
     """
 
     node: Node
     origin: Origin = field(default=COMPUTED)
     soft: Node | None = None
+    whole: Node | None = None

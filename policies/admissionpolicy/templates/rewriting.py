@@ -19,6 +19,7 @@ from policies.admissionpolicy.templates.steps import (
     UnexportableError,
     is_amount,
     place_of,
+    settled,
     sibling,
     value,
 )
@@ -48,8 +49,8 @@ Scope = Mapping[str, Origin]
 
 def rewritten(tree: Node, subject: Subject) -> Part:
     """The expression on the template, simplified. Raises UnexportableError."""
-    part = _Walk(subject).part(tree, {})
-    return Part(folded(value(part)), part.origin)
+    part = _Walk(subject).settled_part(tree, {})
+    return Part(folded(part.node), part.origin)
 
 
 class _Walk(Steps):
@@ -82,8 +83,12 @@ class _Walk(Steps):
             case _:
                 raise TypeError(node)
 
+    def settled_part(self, node: Node, scope: Scope) -> Part:
+        """The rewritten node, as a value of its own."""
+        return settled(self.part(node, scope))
+
     def _list(self, node: ListLiteral, scope: Scope) -> Part:
-        parts = [self.part(element, scope) for element in node.elements]
+        parts = [self.settled_part(element, scope) for element in node.elements]
         origin = None
         for index, part in enumerate(parts):
             own = part.origin.plain if index in node.optional else part.origin
@@ -93,9 +98,9 @@ class _Walk(Steps):
 
     def _whole(self, node: Node, scope: Scope) -> Node:
         """A value that is read with everything in it: compared, computed with, or returned."""
-        part = self.part(node, scope)
+        part = self.settled_part(node, scope)
         self.read_whole(node, part.origin)
-        return value(part)
+        return part.node
 
     # Names
 
@@ -249,7 +254,7 @@ class _Walk(Steps):
 
     def of_choice(self, node: Call, scope: Scope) -> Part:
         condition = self._whole(node.args[0], scope)
-        then, other = (self.part(argument, scope) for argument in node.args[1:])
+        then, other = (self.settled_part(argument, scope) for argument in node.args[1:])
         known = folded(condition)
         if isinstance(known, Literal) and isinstance(known.value, bool):
             return then if known.value else other
@@ -257,7 +262,7 @@ class _Walk(Steps):
         return Part(tree, then.origin | other.origin)
 
     def of_plus(self, node: Call, scope: Scope) -> Part:
-        left, right = (self.part(argument, scope) for argument in node.args)
+        left, right = (self.settled_part(argument, scope) for argument in node.args)
         tree = Call(node.function, None, [value(left), value(right)], **place_of(node))
         elements = left.origin.elements | right.origin.elements
         return Part(tree, Origin(items=elements) if elements != COMPUTED else COMPUTED)
@@ -269,7 +274,10 @@ class _Walk(Steps):
             origin = replace(held.origin.plain | other.origin.plain, texts=None)
         if node.function == "or":
             origin = origin.perhaps
-        if held.soft is not None and held.origin.optional:
+        if held.whole is not None and node.function == "orValue":
+            tree, whole = (otherwise(way, value(other)) for way in (held.node, held.whole))
+            return Part(tree, held.origin.plain, soft=held.soft, whole=whole)
+        if held.soft is not None and held.whole is None and held.origin.optional:
             # The Pod has at least an empty map, so the other value never counts.
             empty = isinstance(node.args[0], MapLiteral) and not node.args[0].entries
             pod_has = not any(self.known(place) in (("requests",), ("labels",)) for place in held.origin.at)
@@ -335,15 +343,15 @@ class _Walk(Steps):
     # Macros
 
     def _macro(self, node: Call, over: Node, scope: Scope) -> Part:
-        held = self.part(over, scope)
-        names = [argument.name for argument in node.args[:-1] if isinstance(argument, Ident)]
-        two = (
-            len(names) > 1
-            and METHODS[node.function, len(node.args)] is not METHODS["map", 3]
-            and (node.function not in ("map", "sortBy") and len(node.args) >= 3)
-        )
+        perhaps = node.function in ("optMap", "optFlatMap")
+        held = self.part(over, scope) if perhaps else self.settled_part(over, scope)
+        if held.whole is not None:
+            held = settled(held)
+        # Three arguments of `map` are a variable, a condition and a value; else the second is a variable, too.
+        two = len(node.args) > 2 and node.function not in ("map", "sortBy")
+        names = [argument.name for argument in node.args[: 2 if two else 1] if isinstance(argument, Ident)]
         inner = dict(scope)
-        if node.function in ("optMap", "optFlatMap"):
+        if perhaps:
             inner[names[0]] = held.origin.plain
         else:
             self.check_range(over, held.origin)
@@ -352,8 +360,8 @@ class _Walk(Steps):
             if two:
                 inner[names[1]] = elements
         declared = 2 if two else 1
-        parts = [self.part(argument, inner) for argument in node.args[declared:]]
-        base = held.soft if node.function in ("optMap", "optFlatMap") and held.soft is not None else value(held)
+        parts = [self.settled_part(argument, inner) for argument in node.args[declared:]]
+        base = held.soft if perhaps and held.soft is not None else value(held)
         tree = Call(node.function, base, [*node.args[:declared], *map(value, parts)], **place_of(node))
         return Part(tree, self._of_macro(node, held, parts))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from policies.admissionpolicy.templates import fields
 from policies.admissionpolicy.templates.controlled import depends_on_place, generate_name
-from policies.admissionpolicy.templates.fields import LABELS, OWNERS, shown
+from policies.admissionpolicy.templates.fields import ANNOTATIONS, LABELS, OWNERS, shown
 from policies.admissionpolicy.templates.folding import folded
 from policies.admissionpolicy.templates.origin import COMPUTED, Origin, Part
 from policies.admissionpolicy.templates.reach import Reach
@@ -26,11 +26,18 @@ from policies.admissionpolicy.templates.trees import (
     optional,
     otherwise,
     present,
+    replaced,
 )
 from policies.cel.syntax.ast import Call, Literal, Node, Select
 from policies.objects.fieldpath import Pattern, Wildcard
 
 _COPIED = frozenset({"labels", "annotations", "finalizers"})
+_REQUESTS = (
+    "_requests.hasValue() || _limits.hasValue() ? optional.of("
+    "(_limits.orValue({}).map(k, k) + _requests.orValue({}).map(k, k)).distinct()"
+    ".transformMapEntry(i, k, {k: _requests[?k].or(_limits[?k]).value()})) : optional.none()"
+)
+"""What a container requests: what it says, and what it limits."""
 _Rule = tuple[object, ...]
 """What is to be done at a place: a word, and what it is about."""
 
@@ -47,7 +54,8 @@ class UnexportableError(Exception):
 class Subject:
     """The templates that are judged.
 
-    labels: optional values of the labels that the controller adds, by key. owners: the list of owner references, None
+    labels: optional values of the labels that the controller adds, by key. annotations: of those that Pods take from
+    around their template. owners: the list of owner references, None
     without any. updates: whether the rule sees the Pod before. variables: the rewritten variables of the policy, in its
     order; those that depend on the element of a list are put in place of their names. added: the labels that the
     elements of the list have to show, filled while rewriting.
@@ -55,14 +63,15 @@ class Subject:
 
     reach: Reach
     labels: Mapping[str, Node]
+    annotations: Mapping[str, Node]
     owners: Node | None
     updates: bool
     variables: dict[str, Part] = field(default_factory=dict)
     added: dict[str, Node] = field(default_factory=dict)
 
-    def label(self, key: str) -> Node:
-        """The optional value of a label that the controller adds."""
-        made = self.labels[key]
+    def given(self, key: str) -> Node:
+        """The optional value of a label or an annotation that the Pods get."""
+        made = self.labels.get(key) or self.annotations[key]
         if not depends_on_place(made):
             return made
         self.added[key] = made
@@ -134,15 +143,21 @@ class Steps:
             return "fallback", fields.fallbacks()[here]
         if here in fields.UNKNOWN:
             return "unknown", shown(here)
+        if here[:1] == ("metadata",):
+            return self._known_metadata(here)
+        return here if here in (("apiVersion",), ("kind",), ("status",)) else ()
+
+    def _known_metadata(self, here: Pattern) -> _Rule:
+        """How a place in the metadata differs."""
         if here[:-1] == LABELS and here[2] in self.subject.labels:
             return "label", here[2]
         if here == LABELS and self.subject.labels:
             return ("labels",)
+        if here[:-1] == ANNOTATIONS and here[2] in self.subject.annotations:
+            return "annotation", here[2]
         if here == OWNERS:
             return ("owners",)
-        if here[:1] == ("metadata",) and len(here) == 2 and here[1] not in _COPIED:
-            return "metadata", here[1]
-        return here if here in (("apiVersion",), ("kind",), ("status",)) else ()
+        return ("metadata", here[1]) if len(here) == 2 and here[1] not in _COPIED else ()
 
     def _plain(self, node: Node, operand: Part, key: str, mode: str, origin: Origin) -> Part:
         """A step to a place at which the Pod has what the template has."""
@@ -163,19 +178,26 @@ class Steps:
             limits = sibling(node, holder, "requests", "limits")
             made: Node = call("or", optional(limits, key), target=raw)
         elif word == "label":
-            made = call("or", raw, target=self.subject.label(str(about)))
+            made = call("or", raw, target=self._given(str(about), origin))
+        elif word == "annotation":
+            made = call("or", self._given(str(about), origin), target=raw)
         elif word == "fallback":
             made = call("or", self._fallback(node, operand, holder, about, origin), target=raw)
         else:
             made, origin = self._replaced(node, word, str(about), origin)
         return self.taken(made, mode, origin)
 
+    def _given(self, key: str, origin: Origin) -> Node:
+        made = self.subject.given(key)
+        roots = {place[0] for place in origin.at}
+        return replaced(made, {"object": ident("oldObject")}) if roots == {"oldObject"} else made
+
     def _fallback(self, node: Node, operand: Part, holder: Node, rule: object, origin: Origin) -> Node:
         """The optional value of a field that is absent in the template."""
         if not callable(rule):
             raise TypeError(rule)
         perhaps = operand.origin.optional and operand.soft is None
-        made: Node = rule(call("value", target=holder) if perhaps else holder, self._template_of(node, origin))
+        made: Node = rule(call("value", target=holder) if perhaps else holder, lambda: self._template_of(node, origin))
         if not operand.origin.optional:
             return made
         return filled("_h.hasValue() ? _m : optional.none()", _h=holder, _m=made)
@@ -203,9 +225,13 @@ class Steps:
                 either = has_value(raw), has_value(optional(holder, "limits"))
                 return Part(call("_||_", *either))
             return Part(literal(value=True)) if rule == "map" or self._surely_labelled() else Part(has_value(raw))
-        if mode == "optional":
-            return Part(raw, origin, soft=raw)
-        return Part(same_step(node, operand.node), origin, soft=raw)
+        tree = raw if mode == "optional" else same_step(node, operand.node)
+        whole = None
+        if rule == "requests":
+            whole = filled(_REQUESTS, _requests=raw, _limits=optional(holder, "limits"))
+            if mode == "select" and not origin.optional:
+                whole = call("value", target=whole)
+        return Part(tree, origin, soft=raw, whole=whole)
 
     def _surely_labelled(self) -> bool:
         return any(not isinstance(value, Call) or value.function == "of" for value in self.subject.labels.values())
@@ -252,8 +278,17 @@ class Steps:
                 )
 
 
+def settled(part: Part) -> Part:
+    """The part as a value of its own, whose fields are no longer those of the template."""
+    if part.whole is None:
+        return Part(value(part), part.origin)
+    return Part(part.whole, Origin(optional=part.origin.optional))
+
+
 def value(part: Part) -> Node:
     """The expression itself; an empty map where the template may have nothing."""
+    if part.whole is not None:
+        return part.whole
     if part.soft is None:
         return part.node
     if part.origin.optional:

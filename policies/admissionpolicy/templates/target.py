@@ -48,26 +48,32 @@ class Target:
 
     def subject(self, *, updates: bool, named: bool) -> Subject:
         """The templates for the rewriting of expressions. named: whether owner references have their names."""
-        return Subject(reach=self.reach, labels=self._labels(), owners=self._owners(named=named), updates=updates)
+        return Subject(
+            reach=self.reach,
+            labels=self._uniform([self._labels_at(pattern) for pattern in self.row.templates]),
+            annotations=self._uniform([controlled.inherited(self.row, p) for p in self.row.templates]),
+            owners=self._owners(named=named),
+            updates=updates,
+        )
 
     def lists(self, shown: Mapping[str, Node], *, owners: bool, old: bool) -> list[Node]:
         """The lists of templates. `shown`: the labels that are read. owners: whether the owners are read."""
         made = []
         for pattern in self.row.templates:
-            added = {key: value for key, value in self._labels_at(pattern).items() if key in shown}
+            known = {**controlled.inherited(self.row, pattern), **self._labels_at(pattern)}
+            added = {key: value for key, value in known.items() if key in shown}
             own = self._owners_at(pattern) if owners else None
             made.append(reach.elements(pattern, added, own, old=old))
         return made
 
-    def _labels(self) -> dict[str, Node]:
-        """The labels that are added; a placeholder where templates get different ones."""
-        found = [self._labels_at(pattern) for pattern in self.row.templates]
-        labels: dict[str, Node] = {}
+    def _uniform(self, found: list[Mapping[str, Node]]) -> dict[str, Node]:
+        """What is added at each pattern; a placeholder where templates get different values."""
+        together: dict[str, Node] = {}
         for key in dict.fromkeys(key for known in found for key in known):
             texts = {unparse(known[key]) if key in known else "" for known in found}
             value = next(known[key] for known in found if key in known)
-            labels[key] = value if len(texts) == 1 else ident(ITEM)
-        return labels
+            together[key] = value if len(texts) == 1 else ident(ITEM)
+        return together
 
     def _labels_at(self, pattern: Pattern) -> Mapping[str, Node]:
         """The optional values of labels at a pattern; the rows for one key of a map before the others."""

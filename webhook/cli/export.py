@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from webhook.cli import options
+from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import to_yaml
 from webhook.configuration.reference import configuration as reference
@@ -76,23 +77,34 @@ def configuration() -> None:
 
 @command.command("native")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
-def native(paths: tuple[str, ...]) -> None:
+@click.option(
+    "--templates", is_flag=True, help="Print also policies that judge the pod templates of workloads as their Pods."
+)
+@options.config
+def native(paths: tuple[str, ...], config: Path | None, *, templates: bool) -> None:
     """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
     Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
     kube-apiserver does differently, go to stderr.
 
+    With --templates, each policy on Pods gets policies beside it that judge the templates of all kinds of workloads,
+    those that the configuration adds included. Exit code 1: one of them cannot be made, for a reason on stderr.
+
     \b
-    Example:
+    Examples:
       cks-admission export native policies/packs/sunk | kubectl apply -f -
+      cks-admission export native --templates --config cks.yaml policies/packs
     """
     from webhook.cli.native import export  # noqa: PLC0415 - as above
+    from webhook.configuration.rules import workload_table  # noqa: PLC0415 - as above
     from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
-    with reading(policyfiles.PolicyFilesError, FileError):
-        exported = export(policyfiles.texts(paths))
+    with reading(policyfiles.PolicyFilesError, FileError, SettingsError):
+        workloads = workload_table(options.settings(config, {})) if templates else None
+        exported = export(policyfiles.texts(paths), workloads)
     if not exported.texts:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for line in exported.notes:
+    for line in (*exported.notes, *exported.errors):
         click.echo(line, err=True)
     click.echo("---\n".join(exported.texts), nl=False)
+    sys.exit(exits.REFUSED if exported.errors else exits.OK)

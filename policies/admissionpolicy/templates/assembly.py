@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -57,6 +57,9 @@ class Exported(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+Check = Callable[[Mapping[str, Any], Workload], Iterable[str]]
+
+
 @dataclass(frozen=True)
 class _Failure(Exception):  # noqa: N818 - the error of one kind, which becomes a line
     """An expression that cannot be exported."""
@@ -71,8 +74,16 @@ class _Failure(Exception):  # noqa: N818 - the error of one kind, which becomes 
         return f"{self.expression.file}:{line}:{column}"
 
 
-def exported(policy: Policy, bindings: Sequence[Binding], workloads: Mapping[tuple[str, str], Workload]) -> Exported:
-    """What judges the templates of all kinds in the table as the policy judges Pods."""
+def exported(
+    policy: Policy,
+    bindings: Sequence[Binding],
+    workloads: Mapping[tuple[str, str], Workload],
+    check: Check = lambda _document, _row: (),
+) -> Exported:
+    """What judges the templates of all kinds in the table as the policy judges Pods.
+
+    check: returns what is wrong with a document that is for a kind, among others; then it is left out.
+    """
     if not is_derived(policy) or not _judges(policy.match_constraints, "CREATE"):
         return Exported()
     if reasons := list(_unsupported(policy, bindings)):
@@ -94,18 +105,30 @@ def exported(policy: Policy, bindings: Sequence[Binding], workloads: Mapping[tup
         else:
             if body is not None:
                 bodies.setdefault(body, []).append(target)
-    named = _names(policy.name, bodies)
-    documents = [policy_document(policy, name, body, [t.row for t in bodies[body]]) for name, body in named]
+    documents, refused = _documents(policy, bodies, check)
     return Exported(
         tuple(documents),
-        tuple(binding_document(binding, name, policy.name) for name, _ in named for binding in judging),
-        tuple(f"{failure} (templates of {', '.join(kinds)})" for failure, kinds in failures.items()),
+        tuple(binding_document(b, each["metadata"]["name"], policy.name) for each in documents for b in judging),
+        (*(f"{failure} (templates of {', '.join(kinds)})" for failure, kinds in failures.items()), *refused),
         tuple(
             f"{_shown(policy)} does not judge templates of {', '.join(kinds)}: it reads {fields}, which may still be "
             "filled in when their Pods are created"
             for fields, kinds in notes.items()
         ),
     )
+
+
+def _documents(
+    policy: Policy, bodies: Mapping[Body, Sequence[Target]], check: Check
+) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """The policies, and what is wrong with those that are left out."""
+    documents, refused = [], []
+    for name, body in _names(policy.name, bodies):
+        document = policy_document(policy, name, body, [target.row for target in bodies[body]])
+        problems = list(check(document, bodies[body][0].row))
+        refused += [f"{_shown(policy)}: for {name}, {problem}" for problem in problems]
+        documents += [] if problems else [document]
+    return documents, refused
 
 
 def _shown(policy: Policy) -> str:

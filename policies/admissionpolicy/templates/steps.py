@@ -33,9 +33,9 @@ from policies.objects.fieldpath import Pattern, Wildcard
 
 _COPIED = frozenset({"labels", "annotations", "finalizers"})
 _REQUESTS = (
-    "_requests.hasValue() || _limits.hasValue() ? optional.of("
+    "_requests.hasValue() || _limits.hasValue() ? optional.of(dyn("
     "(_limits.orValue({}).map(k, k) + _requests.orValue({}).map(k, k)).distinct()"
-    ".transformMapEntry(i, k, {k: _requests[?k].or(_limits[?k]).value()})) : optional.none()"
+    ".transformMapEntry(i, k, {k: _requests[?k].or(_limits[?k]).value()}))) : optional.none()"
 )
 """What a container requests: what it says, and what it limits."""
 _Rule = tuple[object, ...]

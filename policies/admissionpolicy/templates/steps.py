@@ -102,7 +102,7 @@ class Steps:
         below = [other for other in fields.differing() if len(other) > len(here) and other[: len(here)] == here]
         if here == ("metadata",):
             return ["ownerReferences"]
-        return [shown(other) for other in sorted(below, key=str)[:1]]
+        return sorted(map(shown, below))[:1]
 
     def refuse_map(self, node: Node, place: Pattern) -> None:
         """Refuse to go through all labels if the controller adds some, and through requests, which limits complete."""

@@ -19,6 +19,7 @@ from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.pods.derivation import derive
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun
+from policies.admissionpolicy.templates.assembly import exported as templates
 from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation, Suite
 from policies.suite import read as read_suite
@@ -75,9 +76,25 @@ def judged(policy: PackPolicy, case: Case) -> Expectation:
     return policy.run.outcome(case)
 
 
-def native(policy: PackPolicy, case: Case) -> Expectation:
-    """The same, as kube-apiserver alone would answer: nothing about templates, and no places."""
-    return policy.run.outcome(replace(case, derived=False))
+@cache
+def exported(name: str) -> tuple[tuple[Json, ...], SuiteRun]:
+    """What is exported of a folder's policies for templates, and these together with the policies themselves."""
+    policy = next(each for each in shipped() if each.name == name)
+    made = [
+        templates(each, [b for b in policy.loaded.bindings if b.policy_name == each.name], _WORKLOADS)
+        for each in policy.loaded.policies
+    ]
+    errors = [error for one in made for error in one.errors]
+    if errors:
+        raise ValueError("\n".join(errors))
+    documents = tuple(dict(each) for one in made for each in (*one.policies, *one.bindings))
+    loaded = _loaded(name, (*policy.documents, *documents))
+    return documents, SuiteRun(loaded, StaticParameters([document.value for document in loaded.context]))
+
+
+def alone(policy: PackPolicy, case: Case) -> Expectation:
+    """The answer to a case by kube-apiserver alone, if it has what is exported for templates."""
+    return exported(policy.name)[1].outcome(replace(case, derived=False))
 
 
 def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:
@@ -99,7 +116,7 @@ def inputs_of(case: Case) -> Inputs:
 
 def _read(folder: Path) -> PackPolicy:
     documents = tuple(yaml.safe_load_all((folder / "policy.yaml").read_text(encoding="utf-8")))
-    loaded = read(Document(value=each, name=str(folder), places=lambda _: (1, 1)) for each in documents)
+    loaded = _loaded(str(folder), documents)
     objects = tuple(each.value for each in loaded.context)
     return PackPolicy(
         folder=folder,
@@ -108,3 +125,7 @@ def _read(folder: Path) -> PackPolicy:
         run=SuiteRun(loaded, StaticParameters(objects)),
         suite=read_suite(yaml.safe_load((folder / "suite.yaml").read_text(encoding="utf-8"))),
     )
+
+
+def _loaded(name: str, documents: tuple[Json, ...]) -> Loaded:
+    return read(Document(value=each, name=name, places=lambda _: (1, 1)) for each in documents)

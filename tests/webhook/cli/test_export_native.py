@@ -177,3 +177,61 @@ def test_native_may_be_written_as_an_option() -> None:
 
     assert [(result.exit_code, result.stdout) for result in spelt] == [(0, spelt[0].stdout)] * 2
     assert "kind: ValidatingAdmissionPolicy\n" in spelt[0].stdout
+
+
+_CONFIG = """\
+    workloads:
+      - {group: example.com, kind: Robot, templates: ["spec.pod"]}
+    """
+
+
+def test_policies_for_templates() -> None:
+    """Beside each policy on Pods come those for the templates of all kinds, the configured ones too, with bindings."""
+    _write("all.yaml", _POLICY.replace("DERIVE", "true"), _BINDING, _PARAMETERS)
+    _write("cks.yaml", _CONFIG)
+
+    result = run("export", "native", "--templates", "--config", "cks.yaml", "all.yaml")
+
+    documents = list(yaml.safe_load_all(result.stdout))
+    names = {kind: [each["metadata"]["name"] for each in documents if each["kind"] == kind] for kind in _KINDS}
+    assert (result.stderr, result.exit_code) == ("", 0)
+    assert names[_KINDS[0]] == names[_KINDS[1]]
+    assert [names[_KINDS[0]][index] for index in (0, 1, 2, -1)] == [
+        "teams",
+        "teams-podtemplate",
+        "teams-templates",
+        "teams-robot",
+    ]
+    assert documents[-1]["spec"] == {
+        "policyName": "teams-robot",
+        "validationActions": ["Deny"],
+        "paramRef": {"name": "teams", "namespace": "default", "parameterNotFoundAction": "Deny"},
+    }
+    (robots,) = [
+        each for each in documents if each["metadata"]["name"] == "teams-robot" and "failurePolicy" in each["spec"]
+    ]
+    assert robots["metadata"]["annotations"] == {"example.com/owner": "us"}
+    assert robots["spec"]["validations"][0]["expression"] == (
+        "params.data.teams.split(',').exists(t, t == object.spec.pod.metadata.labels.team)"
+    )
+
+
+def test_what_cannot_be_judged_in_templates_is_said() -> None:
+    """An expression that cannot be rewritten is an error with its place; the rest is printed."""
+    policy = _POLICY.replace("t == object.metadata.labels.team", "object.metadata.labels.all(k, k != t)")
+    _write("all.yaml", policy.replace("DERIVE", "true"), _BINDING, _PARAMETERS)
+
+    result = run("export", "native", "--templates", "all.yaml")
+
+    names = [each["metadata"]["name"] for each in yaml.safe_load_all(result.stdout)]
+    assert result.exit_code == 1
+    assert [line.split(" (")[0] for line in result.stderr.splitlines()][-1:] == [
+        (
+            "all.yaml:17:26: teams reads all labels, but a controller adds its own to the Pods, such as "
+            "serving.knative.dev/configuration, serving.knative.dev/service"
+        )
+    ]
+    assert ("teams-templates" in names, "teams-job" in names) == (True, False)
+
+
+_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

@@ -187,7 +187,8 @@ def test_several_templates() -> None:
         {
             "expression": "variables.templates.all(template, template.new.spec.hostPID == false)",
             "message": "No.",
-            "messageExpression": "variables.templates.filter(template, !(template.new.spec.hostPID == false)).map(template,\n"
+            "messageExpression": "variables.templates"
+            ".filter(template, !(template.new.spec.hostPID == false)).map(template,\n"
             "  template.path + ': No.'\n"
             ").join('; ')",
             "reason": "Invalid",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import NamedTuple
+
+import numpy as np
 
 from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.gang import Member
@@ -13,12 +15,13 @@ from policies.topology.gang.promise import Promise
 class Entry(NamedTuple):
     """What a promise takes. members: those whose Pods count. rows: of the stock. is_open: by member and row of these.
 
-    free, amounts: what was left for it, and what it takes, by resource and row of these.
+    bits: the rows once more. free, amounts: what was left for it, and what it takes, by resource and row of these.
     """
 
     promise: Promise
     members: tuple[Member, ...]
     rows: Integers
+    bits: int
     is_open: Mask
     resources: tuple[str, ...]
     free: Integers
@@ -34,8 +37,16 @@ class Page(NamedTuple):
     edition: Hashable
     size: int
     entries: tuple[Entry, ...]
-    free: Mapping[str, Integers]
-    sums: Mapping[str, Integers]
+    resources: tuple[str, ...]
+    free: Integers
+    sums: Integers
+
+
+def bits(rows: Integers, size: int) -> int:
+    """Rows of a stock as the bits of a number: whether two sets have some in common is then asked in no time."""
+    mask = np.zeros(size, bool)
+    mask[rows] = True
+    return int.from_bytes(np.packbits(mask).tobytes(), "big")
 
 
 def counts(member: Member, priority: int | None) -> bool:

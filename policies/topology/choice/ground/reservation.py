@@ -32,10 +32,9 @@ class Reservations:
     def of(self, resource: str, priority: int | None, without: GangKey) -> Integers:
         """By row, what is promised of a resource to gangs other than one. priority: as in `Stock.free`."""
         page = self._page(priority)
-        sums = page.sums.get(resource)
-        if sums is None:
+        if resource not in page.resources:
             return np.zeros(self._stock.size, np.int64)
-        others = sums.copy()
+        others: Integers = page.sums[page.resources.index(resource)].copy()
         for entry in self._of_gang(priority, without):
             if resource in entry.resources:
                 others[entry.rows] -= entry.amounts[entry.resources.index(resource)]

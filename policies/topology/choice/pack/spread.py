@@ -18,15 +18,20 @@ _PACK = 4
 
 def packed(room: Room, budget: Budget) -> Integers | None:
     """A packing of the whole gang on these Nodes, by member and Node; None if none is known when the budget ends."""
-    pods = int(room.counts.sum())
+    taken = most(room, budget)
+    return taken if int(taken.sum()) == int(room.counts.sum()) else None
+
+
+def most(room: Room, budget: Budget) -> Integers:
+    """The packing of `packed`; if none is known, one of the Pods that find a place one after the other."""
     budget.steps -= _PACK * len(room.members)
     whole = np.zeros(len(room.rows), np.int32)
     taken = pack(room, whole)
-    if int(taken.sum()) == pods:
+    pods = int(room.counts.sum())
+    if len(room.members) == 1 or int(taken.sum()) == pods or not hopeful(room, whole, capacities(room, whole, 1))[0]:
         return taken
-    if len(room.members) == 1 or not hopeful(room, whole, capacities(room, whole, 1))[0]:
-        return None
-    return packing(room, pods, budget)
+    better = packing(room, pods, budget)
+    return taken if better is None else better
 
 
 def fits(room: Room, budget: Budget) -> bool:

@@ -36,8 +36,9 @@ class Ordered(NamedTuple):
 
 def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers) -> Ordered:
     """Some domains of a level in order. amounts: what is free of what the gang asks for, by row."""
-    # The rows without a Node, whose domain is -1, come first.
-    own = np.bincount(layout.groups(level) + 1, weights=amounts, minlength=len(layout.first(level)) + 1)[1:]
+    # Rows without a Node have nothing free.
+    rows = np.flatnonzero(amounts)
+    own = np.bincount(layout.groups(level)[rows], weights=amounts[rows], minlength=len(layout.first(level)))
     keys = [_sums(layout, level, outer, own)[groups] for outer in range(WHOLE, level + 1)]
     order = np.lexsort((groups, *keys))
     same = np.zeros(len(groups), bool)

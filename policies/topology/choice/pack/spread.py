@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from policies.topology.choice.pack.exact import Budget, packing
-from policies.topology.choice.pack.greedy import capacities, hopeful, pack
+from policies.topology.choice.pack.greedy import beginnings, capacities, first, hopeful, pack
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers
 
@@ -95,9 +95,10 @@ def needed(fit: Integers, outer: Codes, size: int, count: int) -> Integers:
 
     outer: the outer domain of each. size: the number of outer domains.
     """
-    order = np.lexsort((-fit, outer))
-    sorted_fit, sorted_outer = fit[order], outer[order]
-    before = np.cumsum(sorted_fit) - sorted_fit
-    starts = np.flatnonzero(np.diff(sorted_outer, prepend=-1))
-    before -= np.repeat(before[starts], np.diff(starts, append=len(order)))
-    return np.bincount(sorted_outer[(before < count) & (sorted_fit > 0)], minlength=size)
+    fitting = np.flatnonzero(fit)
+    if not len(fitting):
+        return np.zeros(size, np.int64)
+    order = fitting[np.lexsort((-fit[fitting], outer[fitting]))]
+    sorted_outer = outer[order]
+    taken = first(fit[order], beginnings(sorted_outer), count)
+    return np.bincount(sorted_outer[taken > 0], minlength=size)

@@ -19,8 +19,8 @@ from policies.topology.choice.stock import Codes, Integers, Mask
 
 _CERTAIN = 2
 _MOST_TRIES = 20
-# So many domains are packed at once, as few more than these are mostly looked at.
-_TOGETHER = 32
+# Domains with so many Nodes are packed at once, as few more than these are mostly looked at.
+_TOGETHER = 256
 
 
 class Domains:
@@ -99,8 +99,9 @@ class Domains:
     def _try(self, group: int) -> None:
         """Pack a domain, and some of the next in order, which takes little longer; more and more of them."""
         others = self._order.groups[~self._tried[self._order.groups]]
-        groups = np.union1d(group, others[: self._together])
-        self._together *= _TOGETHER
+        nodes = np.cumsum(np.bincount(self.groups, minlength=self.size)[others])
+        groups = np.union1d(group, others[: np.searchsorted(nodes, self._together)])
+        self._together *= 2
         self._easy[groups] = (self._packed(groups) == self.room.counts[:, None]).all(axis=0)
         self._tried[groups] = True
 

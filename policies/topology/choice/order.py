@@ -49,5 +49,7 @@ def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers) -> 
 
 def _sums(layout: Layout, level: int, outer: int, own: NDArray[Any]) -> Integers:
     """By domain of a level, what the domain around it of a farther level has. own: by domain of the level."""
+    if outer == level:
+        return own.astype(np.int64)
     around = layout.around(level, outer)
     return np.asarray(np.bincount(around, weights=own)[around]).astype(np.int64)

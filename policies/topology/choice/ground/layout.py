@@ -46,6 +46,7 @@ class Layout:
             groups[present] = np.unique(paths[present], return_inverse=True)[1].ravel()
             self._groups.append(groups)
         self._told: dict[int, Mask] = {}
+        self._around: dict[tuple[int, int], Codes] = {}
         self._first = [_first(groups) for groups in self._groups]
         pairs = zip(self.levels, self._first[1:], strict=True)
         self._carries = [np.ones(len(self._first[0]), bool), *(level.codes[first] >= 0 for level, first in pairs)]
@@ -67,7 +68,9 @@ class Layout:
 
     def around(self, level: int, outer: int) -> Codes:
         """By path of a level, the path of a farther level that it is in."""
-        return self.groups(outer)[self.first(level)]
+        if (level, outer) not in self._around:
+            self._around[level, outer] = self.groups(outer)[self.first(level)]
+        return self._around[level, outer]
 
     def is_told(self, level: int) -> Mask:
         """By path of a level, whether the values of its Nodes tell it from all others; the whole cluster is."""

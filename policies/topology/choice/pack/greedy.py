@@ -66,7 +66,7 @@ def hopeful(room: Room, groups: Codes, capacities: Integers) -> Mask:
     capacities: of the domains.
     """
     possible = np.asarray((capacities >= room.counts[:, None]).all(axis=0))
-    if len(room.members) == 1:
+    if len(room.members) == 1 or not possible.any():
         return possible
     for demand, free in zip(room.counts @ room.requests, room.free, strict=True):
         sums = np.bincount(groups, weights=free, minlength=capacities.shape[1])

@@ -38,8 +38,8 @@ def claims(stock: Stock, entries: Sequence[Entry], names: Sequence[str], own: Ga
     """The claims of other gangs. names: the resources that are counted, all together."""
     free = {name: stock.free(name) for name in names}
     for entry in entries:
-        owed = demand(entry.members, names)
-        key, rows = entry.promise.key, entry.rows
+        owed = demand(entry.room.members, names)
+        key, rows = entry.promise.key, entry.room.rows
         if key == own or not owed or not len(rows):
             continue
         held = 0

@@ -7,24 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.topology.choice.stock import Integers, Mask
+from policies.topology.choice.pack.room import Room
+from policies.topology.choice.stock import Integers
 from policies.topology.gang.gang import Member
 from policies.topology.gang.promise import Promise
 
 
 class Entry(NamedTuple):
-    """What a promise takes. members: those whose Pods count. rows: of the stock. is_open: by member and row of these.
+    """What a promise takes. room: what was left for those of its members whose Pods count, on all Nodes of its domain.
 
-    bits: the rows once more. free, amounts: what was left for it, and what it takes, by resource and row of these.
+    bits: the rows of these. amounts: what it takes, by resource and Node of the room.
     """
 
     promise: Promise
-    members: tuple[Member, ...]
-    rows: Integers
+    room: Room
     bits: int
-    is_open: Mask
-    resources: tuple[str, ...]
-    free: Integers
     amounts: Integers
 
 

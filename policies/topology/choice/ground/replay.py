@@ -42,7 +42,7 @@ class Replay:
     def page(self, promises: Iterable[Promise]) -> Page:
         """The next page. promises: in their order."""
         pairs = list(self._pairs(promises))
-        of_entries = {entry.resources for pair in pairs for entry in pair if entry is not None}
+        of_entries = {entry.room.resources for pair in pairs for entry in pair if entry is not None}
         resources = tuple(sorted({name for names in of_entries for name in names}))
         columns = [self._stock.free(name, self._priority) for name in resources]
         free = np.array(columns, np.int64).reshape(-1, self._stock.size)
@@ -69,7 +69,7 @@ class Replay:
     def _same(self, entry: Entry) -> Sequence[_Pair]:
         """The entry, or another one if Nodes changed for it."""
         blank = self._blank(entry.promise)
-        if np.array_equal(blank.rows, entry.rows) and np.array_equal(blank.is_open, entry.is_open):
+        if np.array_equal(blank.room.rows, entry.room.rows) and np.array_equal(blank.room.open, entry.room.open):
             return ((entry, entry),)
         return (entry, None), (None, blank)
 
@@ -84,8 +84,10 @@ class Replay:
         rows = self._values.sorted(promise.address) if members else np.zeros(0, np.int64)
         resources = tuple(dict.fromkeys(name for member in members for name, _ in member.requests))
         is_open = np.array([self._stock.eligible(member)[0][rows] for member in members], bool)
+        pods = np.array([member.count for member in members], np.int64)
         none = np.zeros((len(resources), len(rows)), np.int64)
-        return Entry(promise, members, rows, bits(rows, self._stock.size), is_open, resources, none, none)
+        room = Room(members, resources, requests(members, resources), pods, rows, none, is_open)
+        return Entry(promise, room, bits(rows, self._stock.size), none)
 
 
 class _Turns:
@@ -109,7 +111,7 @@ class _Turns:
     def entry(self, before: Entry | None, now: Entry | None) -> Entry | None:
         """The entry of the next promise; None for one that has gone."""
         if before is None and now is not None:
-            now = self._taking(now, self._left[self._cells(now)])
+            now = _taking(now, self._left[self._cells(now)])
             self._leave(now, -now.amounts)
         elif before is not None and now is None:
             self._leave(before, before.amounts)
@@ -124,28 +126,27 @@ class _Turns:
         more = self._more[self._cells(before)]
         if not more.any():
             return before
-        now = self._taking(before, before.free + more)
+        now = _taking(before, before.room.free + more)
         self._leave(now, before.amounts - now.amounts)
         return now
 
     def _leave(self, entry: Entry, more: Integers) -> None:
         """Leave more than on the last page to those after an entry."""
-        rows = entry.rows[more.any(axis=0)]
+        rows = entry.room.rows[more.any(axis=0)]
         if len(rows):
             self._more[self._cells(entry)] += more
             self._changed |= bits(rows, self._more.shape[1])
 
     def _cells(self, entry: Entry) -> tuple[Integers, Integers]:
-        positions = [self._positions[name] for name in entry.resources]
-        return np.array(positions, np.int64)[:, None], entry.rows
+        positions = [self._positions[name] for name in entry.room.resources]
+        return np.array(positions, np.int64)[:, None], entry.room.rows
 
-    def _taking(self, entry: Entry, free: Integers) -> Entry:
-        """The entry with what its Pods take of something."""
-        members, rows = entry.members, entry.rows
-        pods = np.array([member.count for member in members], np.int64)
-        room = Room(members, entry.resources, requests(members, entry.resources), pods, rows, free, entry.is_open)
-        places = most(room, Budget(_STEPS))
-        return entry._replace(free=free, amounts=room.requests.T @ places)
+
+def _taking(entry: Entry, free: Integers) -> Entry:
+    """The entry with what its Pods take of something."""
+    room = entry.room.having(free)
+    places = most(room, Budget(_STEPS))
+    return Entry(entry.promise, room, entry.bits, room.requests.T @ places)
 
 
 def _aligned(given: tuple[str, ...], columns: Integers, resources: tuple[str, ...], others: Integers) -> Integers:

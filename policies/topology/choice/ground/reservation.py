@@ -47,8 +47,8 @@ class Reservations:
         own = self._of_gang(priority, without)
         others = others.copy() if own else others
         for entry in own:
-            if resource in entry.resources:
-                others[entry.rows] -= entry.amounts[entry.resources.index(resource)]
+            if resource in entry.room.resources:
+                others[entry.room.rows] -= entry.amounts[entry.room.resources.index(resource)]
         return others
 
     def has_below(self, priority: int) -> bool:

@@ -38,6 +38,8 @@ def pack(room: Room, groups: Codes) -> Integers:
 
 def beginnings(groups: Codes | Integers) -> Integers:
     """Where each domain begins among Nodes that are sorted by domain."""
+    if groups[0] == groups[-1]:
+        return np.zeros(1, np.int64)
     return np.concatenate(([0], np.flatnonzero(groups[1:] != groups[:-1]) + 1))
 
 

@@ -48,8 +48,7 @@ class Replay:
         free = np.array(columns, np.int64).reshape(-1, self._stock.size)
         new = reduce(or_, (now.bits for before, now in pairs if before is None and now is not None), 0)
         turns = _Turns(self._last, resources, free, new)
-        entries = [entry for before, now in pairs if (entry := turns.entry(before, now)) is not None]
-        return Page(self._stock.edition, self._stock.size, tuple(entries), resources, free, turns.sums)
+        return Page(self._stock.edition, self._stock.size, tuple(turns.entries(pairs)), resources, free, turns.sums)
 
     def _pairs(self, promises: Iterable[Promise]) -> Iterator[_Pair]:
         """The entries of the last page and the promises, both in their order."""
@@ -108,7 +107,15 @@ class _Turns:
         """What those that had their turn take together, by resource and row."""
         return np.asarray(self._last_sums - self._more)
 
-    def entry(self, before: Entry | None, now: Entry | None) -> Entry | None:
+    def entries(self, pairs: Iterable[_Pair]) -> Iterator[Entry]:
+        """The entries of all promises that have not gone."""
+        for before, now in pairs:
+            if before is not None and before is now and not before.bits & (self._changed | self._new):
+                yield before
+            elif (entry := self._entry(before, now)) is not None:
+                yield entry
+
+    def _entry(self, before: Entry | None, now: Entry | None) -> Entry | None:
         """The entry of the next promise; None for one that has gone."""
         if before is None and now is not None:
             now = _taking(now, self._left[self._cells(now)])

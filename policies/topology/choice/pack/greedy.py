@@ -43,7 +43,7 @@ def beginnings(groups: Codes | Integers) -> Integers:
     return np.concatenate(([0], np.flatnonzero(groups[1:] != groups[:-1]) + 1))
 
 
-def first(fit: Integers, starts: Integers, count: int) -> Integers:
+def first(fit: Integers, starts: Integers | Codes, count: int) -> Integers:
     """So many Pods on the first Nodes of each domain. fit: by Node. starts: of the domains."""
     before = np.cumsum(fit) - fit
     if len(starts) > 1:

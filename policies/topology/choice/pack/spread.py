@@ -26,9 +26,11 @@ def most(room: Room, budget: Budget) -> Integers:
     """The packing of `packed`; if none is known, one of the Pods that find a place one after the other."""
     budget.steps -= _PACK * len(room.members)
     whole = np.zeros(len(room.rows), np.int32)
+    if len(room.members) == 1:
+        return first(room.fit[0], whole[:1], int(room.counts[0]))[None]
     taken = pack(room, whole)
     pods = int(room.counts.sum())
-    if len(room.members) == 1 or int(taken.sum()) == pods or not hopeful(room, whole, capacities(room, whole, 1))[0]:
+    if int(taken.sum()) == pods or not hopeful(room, whole, capacities(room, whole, 1))[0]:
         return taken
     better = packing(room, pods, budget)
     return taken if better is None else better

@@ -19,7 +19,7 @@ from policies.topology.choice.stock import Codes, Integers, Mask
 
 _CERTAIN = 2
 _MOST_TRIES = 20
-# Domains with so many Nodes are packed at once, as few more than these are mostly looked at.
+# Domains with so many Nodes are packed at once.
 _TOGETHER = 256
 
 

@@ -18,13 +18,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.policies import packs
+from support.builders import FACTS, request
+from support.policies import packs, publicpolicies, publicworkloads
 
 from cluster import components, jsonlog, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
 from cluster.programs import CONTROL_PLANE
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.rules import validatingrule
+from policies.admissionpolicy.rules.suiterun import CONFIG_MAP
+from policies.admissionpolicy.templates.assembly import exported as templates
+from policies.engine.violation import Violation
 from policies.suite import Case, Expectation
 
 if TYPE_CHECKING:
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.policies.packs import PackPolicy
+
+    from policies.objects.workload import Workload
 
 Json = dict[str, Any]
 ASKED = [(policy, case) for policy, case in packs.cases() if case.operation in ("CREATE", "UPDATE")]
@@ -133,6 +141,32 @@ def test_a_case_is_judged_as_the_engine_says(proof: Proof, policy: PackPolicy, c
     assert native.verdict == case.expect.verdict
 
 
+def test_public_policies_judge_templates_there_as_here(cluster: Cluster) -> None:
+    """Of 28 policies of others, the API server refuses a workload by those by which the service does, and no others."""
+    rules = publicpolicies.rules()
+    wrong, refused = [], 0
+    for row, name, obj in publicworkloads.objects():
+        there = {text.removesuffix(f"-{row.kind.lower()}") for text in cluster.warnings(obj)}
+        there = {text.partition("-templates")[0] for text in there}
+        here = {rule["name"] for rule in rules if _refuses(rule, row, obj)}
+        refused += len(here)
+        if {text for text in there if any(text.startswith(rule["name"]) for rule in rules)} != here:
+            wrong.append((row.kind, name, sorted(there - here), sorted(here - there)))
+    assert wrong == []
+    assert refused > 100
+
+
+def _refuses(rule: Json, row: Workload, obj: Json) -> bool:
+    """Whether the service refuses a workload by a rule."""
+    given = publicpolicies.loaded(publicpolicies.documents(rule))
+    rows = {row.group_kind: row}
+    parameters = StaticParameters([publicpolicies.parameters(rule)], {CONFIG_MAP: "Namespaced"})
+    (made,) = validatingrule.rules(given.policies, given.bindings, parameters, rows)
+    assert made.validate is not None
+    outcome = made.validate(request(obj, namespace="public"), FACTS)
+    return any(isinstance(each, Violation) and each.verdict == "deny" for each in outcome)
+
+
 @pytest.mark.parametrize(("policy", "name"), SCENARIOS, ids=[f"{policy}: {name}" for policy, name in SCENARIOS])
 def test_a_person_with_kubectl_reads_it(cluster: Cluster, policy: str, name: str) -> None:
     """With the label "true" kubectl prints what the suite expects; with "false", and without it, nothing."""
@@ -178,7 +212,8 @@ class Cluster:
         binding = manifests.cluster_role_binding("everybody", "cluster-admin", subject)
         caller.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         self._node_uid = caller.make("/api/v1/nodes", manifests.node("gpu-1"))["metadata"]["uid"]
-        definitions = list(_definitions(each for _, case in ASKED for each in (case.object, case.old_object) if each))
+        asked = [each for _, case in ASKED for each in (case.object, case.old_object) if each]
+        definitions = list(_definitions([*asked, *(obj for _, _, obj in publicworkloads.objects())]))
         for crd in definitions:
             caller.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         for _, case in ASKED:
@@ -186,10 +221,31 @@ class Cluster:
         for policy in packs.shipped():
             for document in (*policy.documents, *packs.exported(policy.name)[0]):
                 caller.make(_collection(document), document)
+        self._prepare_public()
         for document in _canary():
             caller.make(_collection(document), document)
         self._await_kinds(definitions)
         self._await_revision("0")
+
+    def _prepare_public(self) -> None:
+        """Make the public policies and what is exported of them. In their Namespace they warn of what they refuse."""
+        self._caller.make("/api/v1/namespaces", manifests.namespace("public", {}))
+        matched = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "public"}}}
+        for rule in publicpolicies.rules():
+            policy, binding = publicpolicies.documents(rule)
+            binding["spec"] |= {"validationActions": ["Warn"], "matchResources": matched}
+            given = publicpolicies.loaded([policy, binding])
+            made = templates(given.policies[0], given.bindings, {row.group_kind: row for row in publicworkloads.ROWS})
+            assert made.errors == ()
+            for document in (publicpolicies.parameters(rule), policy, *made.policies, binding, *made.bindings):
+                if document["kind"] != "ConfigMap" or rule.get("params"):
+                    self._caller.make(_collection(dict(document)), document)
+
+    def warnings(self, obj: Json) -> set[str]:
+        """The policies that warn of an object's creation."""
+        answer = self._caller.send("POST", f"{_collection(obj)}?dryRun=All", obj, user="alice")
+        assert answer.code == 201, answer
+        return {found[1] for text in answer.warnings if (found := _WARNING.match(text))}
 
     def set_parameters(self, case: Case) -> None:
         """Give all ConfigMaps the data that a case wants, and wait until that is what policies see."""

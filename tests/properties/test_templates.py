@@ -10,8 +10,6 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support.policies import publicpolicies
 
-from policies.admissionpolicy.documents.document import Document
-from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.pods.derivation import templated
 from policies.admissionpolicy.rules.suiterun import SuiteRun
@@ -26,21 +24,14 @@ _ROWS = tuple(templated(_TABLE).values())
 _OPERATIONS = [("CREATE", "UPDATE"), ("CREATE",)]
 
 
-def _loaded(documents: list[Any]) -> Loaded:
-    loaded = read(Document(value=value, name="policies", places=lambda _: (1, 1)) for value in documents)
-    assert loaded.problems == ()
-    return loaded
-
-
 @cache
 def _runs(index: int, operations: tuple[str, ...], row: Workload) -> tuple[SuiteRun, SuiteRun]:
     """The policy of a rule, and what is exported of it for one kind."""
-    loaded = _loaded(publicpolicies.documents(_RULES[index], operations))
+    loaded = publicpolicies.loaded(publicpolicies.documents(_RULES[index], operations))
     result = exported(loaded.policies[0], loaded.bindings, {row.group_kind: row})
     assert result.errors == ()
-    parameters = {**publicpolicies.PARAMETERS, "metadata": {"name": _RULES[index]["name"], "namespace": "default"}}
-    given_ = StaticParameters([parameters], {})
-    return SuiteRun(loaded, given_), SuiteRun(_loaded([*result.policies, *result.bindings]), given_)
+    given_ = StaticParameters([publicpolicies.parameters(_RULES[index])], {})
+    return SuiteRun(loaded, given_), SuiteRun(publicpolicies.loaded([*result.policies, *result.bindings]), given_)
 
 
 def _case(row: Workload, obj: Any, old: Any) -> Case:

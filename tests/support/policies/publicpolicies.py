@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from webhook.cli.output import to_yaml
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import Loaded, read
 
 _FILE = Path(__file__).with_suffix(".yaml")
 _API = "admissionregistration.k8s.io/v1"
@@ -17,15 +19,6 @@ PARAMETERS: dict[str, Any] = {
     "metadata": {"name": "registries", "namespace": "default"},
     "data": {"registries": "registry.example.com/,quay.io/"},
 }
-
-
-def text() -> str:
-    """All policies with their bindings and parameters, as a file."""
-    return (
-        "---\n".join(to_yaml(document) for rule in rules() for document in documents(rule))
-        + "---\n"
-        + to_yaml(PARAMETERS)
-    )
 
 
 def rules() -> list[dict[str, Any]]:
@@ -56,3 +49,16 @@ def documents(rule: dict[str, Any], operations: tuple[str, ...] = ("CREATE", "UP
         {"apiVersion": _API, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": spec},
         {"apiVersion": _API, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": binding},
     ]
+
+
+def loaded(given: Iterable[Mapping[str, Any]]) -> Loaded:
+    """Documents, read without problems."""
+    result = read(Document(value=value, name="policies", places=lambda _: (1, 1)) for value in given)
+    if result.problems:
+        raise ValueError("\n".join(map(str, result.problems)))
+    return result
+
+
+def parameters(rule: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a rule, which have its name."""
+    return {**PARAMETERS, "metadata": {"name": rule["name"], "namespace": "default"}}

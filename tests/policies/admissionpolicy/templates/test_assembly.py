@@ -211,7 +211,7 @@ def test_a_configured_kind() -> None:
     """A kind of the settings is judged like the others."""
     row = workload("example.com", "Robot", ["spec.arms[*].pod", "spec.body.pod"])
     documents = publicpolicies.documents({"name": "rule", "validations": [{"expression": "!object.spec.hostPID"}]})
-    loaded = read(Document(value=value, name="rule.yaml", places=lambda _: (1, 1)) for value in documents)
+    loaded = publicpolicies.loaded(documents)
 
     (policy,) = exported(loaded.policies[0], loaded.bindings, {row.group_kind: row}).policies
 
@@ -313,6 +313,6 @@ def test_policies_that_judge_no_pods() -> None:
     documents = publicpolicies.documents(
         {"name": "rule", "validations": [{"expression": "has(object.a)"}]}, ("DELETE",)
     )
-    loaded = read(Document(value=value, name="rule.yaml", places=lambda _: (1, 1)) for value in documents)
+    loaded = publicpolicies.loaded(documents)
 
     assert exported(loaded.policies[0], loaded.bindings, TABLE) == Exported()

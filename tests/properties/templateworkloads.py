@@ -107,7 +107,7 @@ _LABELS = st.dictionaries(
     max_size=4,
 )
 _ANNOTATIONS = st.dictionaries(
-    st.sampled_from(["a", "container.apparmor.security.beta.kubernetes.io/main"]),
+    st.sampled_from(["a", "container.apparmor.security.beta.kubernetes.io/other"]),
     st.sampled_from(["runtime/default", "unconfined"]),
     min_size=1,
 )
@@ -121,15 +121,16 @@ def workloads(row: Workload) -> st.SearchStrategy[Json]:
     """Objects of a kind with random templates at some of their places."""
     version = "v1" if row.group in ("", "apps", "batch") else "v2"
     head = {"apiVersion": f"{row.group}/{version}".lstrip("/"), "kind": row.kind, "metadata": {"name": "web"}}
-    drawn = st.tuples(*(_at(pattern) for pattern in row.templates))
+    surely = row.group in ("", "apps", "batch")
+    drawn = st.tuples(*(_at(pattern, surely=surely) for pattern in row.templates))
     return drawn.map(lambda parts: _merged([{**head}, *parts]))
 
 
-def _at(pattern: Pattern) -> st.SearchStrategy[Any]:
-    """Objects with templates at a pattern."""
+def _at(pattern: Pattern, *, surely: bool) -> st.SearchStrategy[Any]:
+    """Objects with templates at a pattern. surely: whether they all have one."""
     if not pattern:
         return templates
-    step, below = pattern[0], _at(pattern[1:])
+    step, below = pattern[0], _at(pattern[1:], surely=surely)
     if step is Wildcard.ITEMS:
         names = st.sampled_from(["one", "two"])
         item = st.builds(lambda name, part: {"name": name, "groupName": name, **part}, names, below)
@@ -138,7 +139,7 @@ def _at(pattern: Pattern) -> st.SearchStrategy[Any]:
         return st.dictionaries(_KEYS, below, max_size=2)
     present = below.map(lambda part: {str(step): part})
     # Some templates are absent; what is around them is there.
-    return present if len(pattern) > 1 else st.one_of(present, present, present, st.just({}))
+    return present if surely or len(pattern) > 1 else st.one_of(present, present, present, st.just({}))
 
 
 def _merged(parts: list[Any]) -> Any:

@@ -16,6 +16,7 @@ from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.admissionpolicy.templates.assembly import exported
 from policies.objects.workload import BUILT_IN, Workload, table
 from policies.suite import Case, Expectation
+from properties.podrules import rules
 from properties.templateworkloads import workloads
 
 _TABLE = table(BUILT_IN)
@@ -45,7 +46,7 @@ def _case(row: Workload, obj: Any, old: Any) -> Case:
     )
 
 
-@settings(max_examples=400, phases=[Phase.generate])
+@settings(max_examples=200, phases=[Phase.generate])
 @given(st.data(), st.sampled_from(range(len(_RULES))), st.sampled_from(_ROWS), st.sampled_from(_OPERATIONS))
 def test_templates_are_judged_as_their_pods(data: Any, index: int, row: Workload, operations: tuple[str, ...]) -> None:
     """The API server refuses just the workloads that the service refuses, by the same rule."""
@@ -55,3 +56,21 @@ def test_templates_are_judged_as_their_pods(data: Any, index: int, row: Workload
     ours, theirs = here.outcome(case), there.outcome(case)
 
     assert theirs.verdict == ours.verdict, (yaml.dump(case.object), yaml.dump(case.old_object), ours, theirs)
+
+
+@settings(max_examples=40, phases=[Phase.generate])
+@given(st.data(), rules(), st.sampled_from(_ROWS), st.sampled_from(_OPERATIONS))
+def test_random_rules_judge_templates_as_pods(
+    data: Any, rule: dict[str, Any], row: Workload, operations: tuple[str, ...]
+) -> None:
+    """Whatever a rule on Pods reads, what is exported of it refuses the same workloads; or nothing is exported."""
+    loaded = publicpolicies.loaded(publicpolicies.documents(rule, operations))
+    result = exported(loaded.policies[0], loaded.bindings, {row.group_kind: row})
+    if result.errors or result.notes:
+        return
+    made = publicpolicies.loaded([*result.policies, *result.bindings])
+    here, there = (SuiteRun(each, StaticParameters([], {})) for each in (loaded, made))
+    for _ in range(3):
+        case = _case(row, data.draw(workloads(row)), data.draw(st.one_of(st.none(), workloads(row))))
+        ours, theirs = here.outcome(case), there.outcome(case)
+        assert theirs.verdict == ours.verdict, (rule, yaml.dump(case.object), yaml.dump(case.old_object), ours, theirs)

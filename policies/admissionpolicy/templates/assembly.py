@@ -202,7 +202,11 @@ class _Policy:
         judged = [(v, self._judged(v, subject)) for v in self._policy.validations]
         judged = [(validation, trees) for validation, trees in judged if not is_true(trees[0])]
         if not judged:
-            return None
+            if not conditions or self._policy.failure_policy == "Ignore":
+                return None
+            judged = [
+                (self._policy.validations[0], (literal(value=True), None))
+            ]  # a condition that fails still refuses
         if target.is_single:
             return self._of_one(target, subject, conditions, judged)
         return self._of_several(target, subject, conditions, judged)

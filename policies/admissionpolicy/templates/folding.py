@@ -31,6 +31,7 @@ _OPTIONAL = ident("optional")
 _ABSENT = call("none", target=_OPTIONAL)
 _SCALARS = (bool, int, float, str)
 _FOLDED = {"all": "_&&_", "exists": "_||_"}
+_ALWAYS = frozenset({"spec", "template", "jobTemplate", "new", "metadata"})
 _FEW = 4  # elements of a list that a quantifier is written out for
 
 
@@ -65,6 +66,21 @@ def surely(node: Node | None) -> Node | None:
     return None
 
 
+def is_safe(node: Node) -> bool:
+    """Whether a tree surely has no error: it is a constant, or reads only what every template has."""
+    match node:
+        case Ident() | Literal():
+            return True
+        case Select():
+            return node.field in _ALWAYS and is_safe(node.operand)
+        case Call(function="_?._" | "_[?_]" | "or" | "orValue" | "of" | "hasValue"):
+            return all(map(is_safe, below(node)))
+        case MapLiteral() | ListLiteral():
+            return all(map(is_safe, below(node)))
+        case _:
+            return False
+
+
 def _optionals(node: Call) -> Node | None:
     """A call of a method of an optional value about which something is known."""
     target = node.target
@@ -72,7 +88,8 @@ def _optionals(node: Call) -> Node | None:
         return None
     value = surely(target)
     if value is not None:
-        return {"or": target, "hasValue": literal(value=True)}.get(node.function, value)
+        there = literal(value=True) if is_safe(value) else None
+        return {"or": target, "hasValue": there}.get(node.function, value)
     if is_absent(target):
         return {"or": node.args[0] if node.args else None, "orValue": node.args[0] if node.args else None}.get(
             node.function, literal(value=False) if node.function == "hasValue" else None
@@ -87,8 +104,8 @@ def _of_alternative(node: Call, target: Node) -> Node | None:
     if isinstance(target, Call) and target.function == "or" and target.target is not None:
         value = surely(target.args[0])
         if value is not None:
-            known = {"hasValue": literal(value=True), "or": target}
-            return known.get(node.function, otherwise(target.target, value))
+            known = {"hasValue": literal(value=True) if is_safe(target) else None, "or": target}
+            return known[node.function] if node.function in known else otherwise(target.target, value)
     if node.function == "value" and isinstance(target, Call) and target.target is None:
         if target.function == "_?._" and not _is_optional(target.args[0]):
             return pick(target.args[0], target.args[1].value) if isinstance(target.args[1], Literal) else None

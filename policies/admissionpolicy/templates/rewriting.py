@@ -19,6 +19,7 @@ from policies.admissionpolicy.templates.steps import (
     UnexportableError,
     is_amount,
     place_of,
+    requests_of,
     settled,
     sibling,
     value,
@@ -216,7 +217,7 @@ class _Walk(Steps):
         if any(place[1:] in fields.REQUESTS for place in held.origin.at):
             holder = held.node if held.soft is None else held.soft
             limits = sibling(node, holder, "requests", "limits")
-            ways = [call("_[?_]", way, value(made)) for way in (holder, limits)]
+            ways = [call("_[?_]", way, value(made)) for way in (requests_of(held, limits, mode), limits)]
             return self.taken(call("or", ways[1], target=ways[0]), mode, origin)
         self.check_key(node, held.origin, made.origin)
         function = "_[_]" if mode == "select" else "_[?_]"
@@ -233,10 +234,8 @@ class _Walk(Steps):
         self.read_whole(key, made.origin)
         if any(place[1:] in fields.REQUESTS for place in held.origin.at):
             holder = held.node if held.soft is None else held.soft
-            ways = [
-                has_value(call("_[?_]", way, value(made)))
-                for way in (holder, sibling(node, holder, "requests", "limits"))
-            ]
+            limits = sibling(node, holder, "requests", "limits")
+            ways = [has_value(call("_[?_]", way, value(made))) for way in (requests_of(held, limits, "has"), limits)]
             return Part(call("_||_", *ways))
         self.check_key(node, held.origin, made.origin)
         return Part(call("@in", value(made), value(held)))

@@ -13,7 +13,7 @@ from typing import Any
 from policies.admissionpolicy.templates import fields
 from policies.admissionpolicy.templates.controlled import depends_on_place, generate_name
 from policies.admissionpolicy.templates.fields import ANNOTATIONS, LABELS, OWNERS, shown
-from policies.admissionpolicy.templates.folding import folded
+from policies.admissionpolicy.templates.folding import folded, is_safe
 from policies.admissionpolicy.templates.origin import COMPUTED, Origin, Part
 from policies.admissionpolicy.templates.reach import Reach
 from policies.admissionpolicy.templates.trees import (
@@ -176,7 +176,7 @@ class Steps:
             return self._map(node, word, operand, key, mode, origin)
         if word == "request":
             limits = sibling(node, holder, "requests", "limits")
-            made: Node = call("or", optional(limits, key), target=raw)
+            made: Node = call("or", optional(limits, key), target=optional(requests_of(operand, limits, mode), key))
         elif word == "label":
             made = call("or", raw, target=self._given(str(about), origin))
         elif word == "annotation":
@@ -224,6 +224,8 @@ class Steps:
             if rule == "requests":
                 either = has_value(raw), has_value(optional(holder, "limits"))
                 return Part(call("_||_", *either))
+            if rule == "map" and not is_safe(operand.node):
+                return Part(filled("type(_holder) == map", _holder=operand.node))
             return Part(literal(value=True)) if rule == "map" or self._surely_labelled() else Part(has_value(raw))
         tree = raw if mode == "optional" else same_step(node, operand.node)
         whole = None
@@ -308,6 +310,15 @@ def same_step(node: Node, operand: Node) -> Node:
     if isinstance(node, Call) and node.function == "_[_]":
         return Call(node.function, None, [operand, node.args[1]], **place_of(node))
     raise TypeError(node)
+
+
+def requests_of(operand: Part, limits: Node, mode: str) -> Node:
+    """The requests from which a step starts. A step from a field that is absent fails, unless it is an optional one."""
+    holder = operand.node if operand.soft is None else operand.soft
+    is_field = isinstance(operand.node, Select) or (isinstance(operand.node, Call) and operand.node.function == "_[_]")
+    if mode == "select" or operand.origin.optional or not is_field:
+        return holder
+    return filled("_requests.or(_limits).value()", _requests=holder, _limits=limits)
 
 
 def sibling(node: Node, holder: Node, key: str, other: str) -> Node:

@@ -61,7 +61,8 @@ def _expression(text: str, kind: tuple[str, str] = ("apps", "Deployment"), **rul
         pytest.param(
             "object.spec.containers.all(c, 'cpu' in c.resources.requests)",
             "object.spec.template.spec.containers.all(c,\n"
-            "  c.?resources.?requests.?cpu.or(c.?resources.?limits.?cpu).hasValue()\n)",
+            "  c.?resources.?requests.or(c.?resources.?limits).value().?cpu"
+            ".or(c.?resources.?limits.?cpu).hasValue()\n)",
             id="limits are requests",
         ),
         pytest.param(

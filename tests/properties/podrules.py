@@ -127,7 +127,8 @@ _old = _joined(st.one_of(_atom("oldObject", _POD), _over("oldObject"))).map(
 def rules() -> st.SearchStrategy[dict[str, Any]]:
     """Rules as in support/policies/publicpolicies.yaml."""
     expressions = st.lists(st.one_of(_joined(_tests), _old), min_size=1, max_size=2)
-    conditions = st.one_of(st.just({}), _joined(_tests).map(lambda text: {"condition": text}))
+    nothing: dict[str, str] = {}
+    conditions = st.one_of(st.just(nothing), _joined(_tests).map(lambda text: {"condition": text}))
     return st.builds(
         lambda texts, conditions, failing: {
             "name": "rule",

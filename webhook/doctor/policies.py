@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from typing import Final
 
+from webhook.configuration.packs import PackSettings
 from webhook.configuration.settings import Settings
 from webhook.doctor.desired import Desired
 from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, unseen
@@ -41,6 +43,14 @@ def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Se
     ):
         text = count(len(desired.policies), "policy", "policies")
         yield Diagnosis(CHECK, "ok", "policies", f"{text} in addition to the built-in rules, none refused")
+        yield Diagnosis(CHECK, "ok", "packs", "; ".join(starmap(_pack, settings.packs.by_name.items())))
+    for name in desired.replaced:
+        yield Diagnosis(CHECK, "ok", "packs", f"the shipped {name} is not used: another policy has this name")
+
+
+def _pack(name: str, pack: PackSettings) -> str:
+    more = [f"{policy} {mode}" for policy, mode in pack.policies.items()]
+    return f"{name} {pack.mode}" + (f" ({', '.join(more)})" if more else "")
 
 
 def _remedy(in_cluster: bool, told: bool) -> str:  # noqa: FBT001 - two answers about one source

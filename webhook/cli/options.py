@@ -39,8 +39,8 @@ policies = click.option(
     "policies__directories",
     multiple=True,
     metavar="FILE|DIR",
-    help="Policies and exceptions to use in addition to the built-in rules, instead of the packs unless the configuration "
-    "names these; repeatable.",
+    help="Policies and exceptions to use besides the built-in rules, instead of packs that the configuration does not "
+    "name; repeatable.",
 )
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."

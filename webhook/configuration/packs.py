@@ -46,8 +46,7 @@ class PackSettings(_Model):
 
 
 class PacksSettings(_Model):
-    """Shipped policies: enforce them, warn, note in the audit log what they find, or off. A file or object of the
-    cluster with a policy of the same name takes its place."""
+    """Shipped policies: enforce, warn, audit or off. Another policy with the name of one takes its place."""
 
     interruptable_qos: PackSettings = Field(
         PackSettings(), alias="interruptable-qos", description="What is labelled interruptable can be interrupted."
@@ -73,9 +72,7 @@ class PacksSettings(_Model):
     @property
     def is_on(self) -> bool:
         """Whether a policy of any pack may be in force."""
-        return any(
-            mode != "off" for pack in self.by_name.values() for mode in (pack.mode, *pack.policies.values())
-        )
+        return any(mode != "off" for pack in self.by_name.values() for mode in (pack.mode, *pack.policies.values()))
 
 
 def _unknown(pack: str, chosen: PackSettings) -> Iterator[str]:

@@ -20,7 +20,7 @@ def configuration() -> str:
 
 
 def _fields(model: type[BaseModel], depth: int) -> Iterator[str]:
-    """A block of lines for each key of a model. A section may have a key, SHORT, whose value may stand for all of it."""
+    """A block of lines for each key of a model. SHORT of a section names the key whose value may stand for it."""
     indent = "  " * depth
     for field in model.model_fields.values():
         if depth == 0 and field.alias != "listen":

@@ -93,7 +93,8 @@ def of_policies(
     """The rules for policies and their bindings, mutating ones first, those of the packs last.
 
     native: the cluster's policies; rules come from those that request them for pod templates. Of policies with the same
-    name, those of the files count, then those of the cluster, then those of the packs. Raises SettingsError if a policy has the name of a built-in rule.
+    name, those of the files count, then those of the cluster, then those of the packs.
+    Raises SettingsError if a policy has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
@@ -118,12 +119,11 @@ def of_policies(
         taken |= {*native.names}
     pack = packs.made(settings)
     shipped = tuple(policy for policy in pack.policies if policy.name not in taken)
-    made += validatingrule.rules(shipped, pack.bindings, pack.parameters, workloads, chosen)
+    of_packs = validatingrule.rules(shipped, pack.bindings, pack.parameters, workloads, chosen)
+    made += packs.narrowed(of_packs, shipped)
     rules = dict.fromkeys(rule.name for rule in made)
     replaced = tuple(policy.name for policy in pack.policies if policy.name in taken)
-    return PolicyRules(
-        tuple(made), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))), shipped, replaced
-    )
+    return PolicyRules(tuple(made), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))), shipped, replaced)
 
 
 def uses_policies(settings: Settings) -> bool:

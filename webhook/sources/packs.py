@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import trusted
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.engine.request import JsonObject
+from policies.engine.rule import HookCondition, Rule
 from webhook.configuration.fields import PackMode
 from webhook.configuration.packs import PackSettings
 from webhook.configuration.settings import Settings
@@ -28,6 +31,8 @@ OWN_RESERVATION: Final = "allowedReservedValues"
 
 _CONFIG_MAPS: Mapping[ParamKind, KindScope] = {ParamKind(api_version="v1", kind="ConfigMap"): "Namespaced"}
 _ACTIONS: Mapping[PackMode, str] = {"enforce": "Deny", "warn": "Warn", "audit": "Audit"}
+# What an expression may read beside the requester.
+_OTHER_INPUT = re.compile(r"\b(request|object|oldObject|params|variables|namespaceObject|authorizer)\b")
 _QUIETEST_FIRST = ("Audit", "Warn", "Deny")
 
 
@@ -62,6 +67,22 @@ def made(settings: Settings) -> Packs:
             binding = trusted(replace(part.document, value=value))
             bindings += [binding] if isinstance(binding, Binding) else []
     return Packs(tuple(policies), tuple(bindings), StaticParameters(tuple(maps), _CONFIG_MAPS, is_final=True))
+
+
+def narrowed(rules: Iterable[Rule], policies: Sequence[Policy]) -> Iterator[Rule]:
+    """The rules of shipped policies, asked about only under the match conditions on the requester that all these have.
+
+    Controllers of the cluster make most Pods, and no pack judges these: the API server need not call.
+    """
+    expressions = [{c.expression.text: c.name for c in policy.match_conditions} for policy in policies]
+    conditions = tuple(
+        HookCondition(name, text)
+        for text, name in (expressions[0] if expressions else {}).items()
+        if not _OTHER_INPUT.search(text.replace("request.userInfo", "")) and all(text in more for more in expressions)
+    )
+    for rule in rules:
+        hooks = tuple(msgspec.structs.replace(hook, conditions=conditions) for hook in rule.hooks)
+        yield msgspec.structs.replace(rule, hooks=hooks)
 
 
 def texts(settings: Settings) -> Iterator[tuple[str, str]]:

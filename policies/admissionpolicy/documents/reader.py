@@ -230,4 +230,16 @@ def _duplicates(top: Spot) -> None:
         top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
 
 
-__all__ = ["GROUP", "VERSIONS", "Document", "Loaded", "Part", "Problem", "objects", "parts", "read", "together", "trusted"]
+__all__ = [
+    "GROUP",
+    "VERSIONS",
+    "Document",
+    "Loaded",
+    "Part",
+    "Problem",
+    "objects",
+    "parts",
+    "read",
+    "together",
+    "trusted",
+]

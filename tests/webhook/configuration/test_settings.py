@@ -122,6 +122,11 @@ _DEFAULTS: Json = {
             "ignoring": ("*-slurm-scheduler", "slurm-bridge-scheduler"),
         },
     },
+    "packs": {
+        "interruptable-qos": {"mode": "warn", "policies": {}, "parameters": {}},
+        "scheduling-safety": {"mode": "warn", "policies": {}, "parameters": {}},
+        "sunk": {"mode": "warn", "policies": {}, "parameters": {}},
+    },
     "policies": {"directories": (), "configMaps": True, "native": True, "slow": "keep"},
     "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
@@ -213,6 +218,11 @@ topology:
   files: [topologies, more.json]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
+packs:
+  interruptable-qos: enforce
+  scheduling-safety:
+    {mode: audit, policies: {node-selector: off}, parameters: {allowedReservedValues: [mine, "7"]}}
+  sunk: off
 policies: {directories: [policies, more.yaml], configMaps: false, native: false, slow: skip}
 safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
@@ -376,6 +386,15 @@ _OTHER_READ: Json = {
         "files": ("topologies", "more.json"),
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
+    },
+    "packs": {
+        "interruptable-qos": {"mode": "enforce", "policies": {}, "parameters": {}},
+        "scheduling-safety": {
+            "mode": "audit",
+            "policies": {"node-selector": "off"},
+            "parameters": {"allowedReservedValues": "mine 7"},
+        },
+        "sunk": {"mode": "off", "policies": {}, "parameters": {}},
     },
     "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False, "slow": "skip"},
     "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},

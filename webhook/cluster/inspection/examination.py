@@ -178,7 +178,7 @@ async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
 
 
 async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[JsonObject]]:
-    """The cluster's own policies by name: with bindings those that request rules for pod templates, the others empty."""
+    """The cluster's own policies by name: those that ask for rules for pod templates with bindings, others empty."""
     if not settings.policies.native:
         return {}
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")

@@ -39,7 +39,7 @@ class NativePolicies(Followers):
 
     @property
     def known(self) -> Mapping[str, list[Json]]:
-        """All policies by name, sorted: each that requests derived rules as a list of it and its bindings, else empty."""
+        """All policies by name, sorted: one that requests derived rules with its bindings behind it, others empty."""
         policies = {name: [policy] if policy else [] for name, policy in sorted(self._policies.by_key.items())}
         for _, binding in sorted(self._bindings.by_key.items()):
             if policy := policies.get(binding.get("spec", {}).get("policyName", "")):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
 from webhook.configuration.packs import PacksSettings
 
-OFF: Final = {str(field.alias): "off" for field in PacksSettings.model_fields.values()}
+OFF: Final = dict.fromkeys(PacksSettings.names(), "off")
 """The section `packs` of a configuration without packs."""
 
 
 @pytest.fixture
-def no_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_packs(monkeypatch: pytest.MonkeyPatch) -> None:
     """No packs in this process, whatever the settings say."""
     monkeypatch.setattr(PacksSettings, "by_name", {})
-    yield

@@ -64,6 +64,11 @@ class PacksSettings(_Model):
             raise PydanticCustomError(TOLD, "{problems}", {"problems": "; ".join(problems)})
         return value
 
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names of all packs."""
+        return tuple(str(field.alias) for field in cls.model_fields.values())
+
     @property
     def by_name(self) -> dict[str, PackSettings]:
         """The packs by name."""

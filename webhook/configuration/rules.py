@@ -141,12 +141,11 @@ def reserved() -> tuple[str, ...]:
 
 
 def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
-    """A line for each unknown name in an exception. Policies without a binding are known, too."""
-    if not (settings.exceptions or policies.exceptions):
-        return []
-    # An exception may stay while its policy is off.
-    shipped = (name for pack in settings.packs.by_name for name in packfiles.names(pack).policies)
-    known = tuple(dict.fromkeys((*BUILT_IN_RULES, *policies.names, *shipped)))
+    """A line for each unknown name in an exception. Policies without a binding are known, and packs that are off."""
+    written = [exception.value.rules for exception in policies.exceptions]
+    named = {name for names in (*written, *(exception.rules for exception in settings.exceptions)) for name in names}
+    off = (name for pack in type(settings.packs).names() if named for name in packfiles.names(pack).policies)
+    known = tuple(dict.fromkeys((*BUILT_IN_RULES, *policies.names, *(name for name in off if name in named))))
     unknown = [
         f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
         for exception in settings.exceptions

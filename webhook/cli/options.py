@@ -80,25 +80,28 @@ def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(name, key.replace(".", "__"), default=None, **attributes)
 
 
-def settings(config: Path | None, options: dict[str, Any]) -> Settings:
-    """The configuration file's settings, changed by the options made with `setting` that were given."""
+def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
+    """The configuration file's settings, changed by the options made with `setting` that were given.
+
+    packs: whether packs are on that nobody names, unless `--policies` names others.
+    """
     try:
-        return current(config, options)
+        return current(config, options, packs=packs)
     except SettingsError as error:
         raise InputError(str(error)) from None
 
 
-def current(config: Path | None, options: dict[str, Any]) -> Settings:
+def current(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
     """As `settings`, for callers that can continue with the previous settings. Raises SettingsError."""
     base = read(config) if config else Settings()
     given = [(key.replace("__", "."), value) for key, value in options.items() if value not in (None, ())]
-    if any(key == "policies.directories" for key, _ in given):
-        base = without_packs(base)  # it says what to load
+    if not packs or any(key == "policies.directories" for key, _ in given):
+        base = _with_packs_named(base)
     return override(base, given)
 
 
-def without_packs(settings: Settings) -> Settings:
-    """The settings with the packs off that the configuration does not name."""
+def _with_packs_named(settings: Settings) -> Settings:
+    """The settings of a file with the packs off that it does not name."""
     packs = settings.packs
     off = {name: PackSettings(mode="off") for name in type(packs).model_fields if name not in packs.model_fields_set}
     return settings.model_copy(update={"packs": packs.model_copy(update=off)})

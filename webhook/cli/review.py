@@ -41,9 +41,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
       cks-admission review --path mutate/pods - < reviews.jsonl
       cks-admission review --policies policies/ review.json
     """
-    settings = options.settings(config, changes)
-    if config is None:
-        settings = options.without_packs(settings)
+    settings = options.settings(config, changes, packs=config is not None)
     today = datetime.now(UTC).date()
     with reading(SettingsError):
         written, ruleset = options.ruleset(settings, today)

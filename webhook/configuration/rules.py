@@ -92,24 +92,19 @@ def of_policies(
 ) -> PolicyRules:
     """The rules for policies and their bindings, mutating ones first, those of the packs last.
 
-    native: the cluster's policies; rules come from those that request them for pod templates. Of policies with the same
-    name, those of the files count, then those of the cluster, then those of the packs.
-    Raises SettingsError if a policy has the name of a built-in rule.
+    native: those of the cluster, with rules of those that request them for pod templates. Of policies with one name
+    that of the files counts, then that of the cluster. Raises SettingsError if one has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
     from policies.admissionpolicy.rules import mutatingrule, validatingrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from webhook.sources import packs  # noqa: PLC0415 - as above
 
-    loaded = files.loaded
-    names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
-    for name in reserved():
-        if name in names:
-            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
+    loaded, names = files.loaded, _names(files)
     chosen, workloads = compile_ or compile_policy, workload_table(settings)
-    exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
+    given = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),
         *validatingrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
     taken = {*reserved(), *names}
@@ -119,11 +114,19 @@ def of_policies(
         taken |= {*native.names}
     pack = packs.made(settings)
     shipped = tuple(policy for policy in pack.policies if policy.name not in taken)
-    of_packs = validatingrule.rules(shipped, pack.bindings, pack.parameters, workloads, chosen)
-    made += packs.narrowed(of_packs, shipped)
-    rules = dict.fromkeys(rule.name for rule in made)
+    made += packs.narrowed(validatingrule.rules(shipped, pack.bindings, pack.parameters, workloads, chosen), shipped)
+    known = dict.fromkeys((*(rule.name for rule in made), *names))
     replaced = tuple(policy.name for policy in pack.policies if policy.name in taken)
-    return PolicyRules(tuple(made), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))), shipped, replaced)
+    return PolicyRules(tuple(made), loaded.exceptions, tuple(known), shipped, replaced)
+
+
+def _names(files: PolicyFiles) -> tuple[str, ...]:
+    """The names of the policies in files. Raises SettingsError."""
+    names = tuple(dict.fromkeys(policy.name for policy in files.loaded.policies))
+    for name in reserved():
+        if name in names:
+            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
+    return names
 
 
 def uses_policies(settings: Settings) -> bool:

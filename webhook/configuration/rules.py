@@ -112,12 +112,11 @@ def of_policies(
         own = [policy for policy in native.loaded.policies if policy.name not in taken]
         made += validatingrule.rules(own, native.loaded.bindings, NO_PARAMETERS, workloads, chosen, native=True)
         taken |= {*native.names}
-    pack = packs.made(settings)
-    shipped = tuple(policy for policy in pack.policies if policy.name not in taken)
-    made += packs.narrowed(validatingrule.rules(shipped, pack.bindings, pack.parameters, workloads, chosen), shipped)
+    pack = packs.made(settings, taken)
+    of_packs = validatingrule.rules(pack.policies, pack.bindings, pack.parameters, workloads, chosen)
+    made += packs.narrowed(of_packs, pack.policies)
     known = dict.fromkeys((*(rule.name for rule in made), *names))
-    replaced = tuple(policy.name for policy in pack.policies if policy.name in taken)
-    return PolicyRules(tuple(made), loaded.exceptions, tuple(known), shipped, replaced)
+    return PolicyRules(tuple(made), loaded.exceptions, tuple(known), pack.policies, pack.replaced)
 
 
 def _names(files: PolicyFiles) -> tuple[str, ...]:

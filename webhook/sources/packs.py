@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -37,11 +37,12 @@ _QUIETEST_FIRST = ("Audit", "Warn", "Deny")
 
 
 class Packs(NamedTuple):
-    """The shipped policies that are not off, with bindings, and with the parameters of all."""
+    """The shipped policies in force, with bindings and parameters, and the names of those that others replace."""
 
-    policies: tuple[Policy, ...] = ()
-    bindings: tuple[Binding, ...] = ()
-    parameters: StaticParameters = StaticParameters(is_final=True)
+    policies: tuple[Policy, ...]
+    bindings: tuple[Binding, ...]
+    parameters: StaticParameters
+    replaced: tuple[str, ...]
 
 
 class _Part(NamedTuple):
@@ -53,20 +54,27 @@ class _Part(NamedTuple):
     policy: Policy | None
 
 
-def made(settings: Settings) -> Packs:
-    """The packs for the settings. The policies are the same objects each time, so that none is compiled again."""
+def made(settings: Settings, taken: Container[str] = ()) -> Packs:
+    """The packs for the settings. The policies are the same objects each time, so that none is compiled again.
+
+    taken: the names of other policies, which take the place of these.
+    """
     policies: list[Policy] = []
+    replaced: list[str] = []
     bindings: list[Binding] = []
     maps: list[JsonObject] = []
     for part, value in _in_force(settings):
-        if part.policy is not None:
+        if part.policy is not None and part.policy.name in taken:
+            replaced.append(part.policy.name)
+        elif part.policy is not None:
             policies.append(part.policy)
         elif value["kind"] == "ConfigMap":
             maps.append(value)
         else:
             binding = trusted(replace(part.document, value=value))
-            bindings += [binding] if isinstance(binding, Binding) else []
-    return Packs(tuple(policies), tuple(bindings), StaticParameters(tuple(maps), _CONFIG_MAPS, is_final=True))
+            bindings += [binding] if isinstance(binding, Binding) and binding.policy_name not in taken else []
+    parameters = StaticParameters(tuple(maps), _CONFIG_MAPS, is_final=True)
+    return Packs(tuple(policies), tuple(bindings), parameters, tuple(replaced))
 
 
 def narrowed(rules: Iterable[Rule], policies: Sequence[Policy]) -> Iterator[Rule]:

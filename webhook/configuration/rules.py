@@ -113,8 +113,7 @@ def of_policies(
         made += validatingrule.rules(own, native.loaded.bindings, NO_PARAMETERS, workloads, chosen, native=True)
         taken |= {*native.names}
     pack = packs.made(settings, taken)
-    of_packs = validatingrule.rules(pack.policies, pack.bindings, pack.parameters, workloads, chosen)
-    made += packs.narrowed(of_packs, pack.policies)
+    made += packs.rules(pack, workloads, chosen)
     known = dict.fromkeys((*(rule.name for rule in made), *names))
     return PolicyRules(tuple(made), loaded.exceptions, tuple(known), pack.policies, pack.replaced)
 

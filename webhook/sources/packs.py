@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -16,8 +16,11 @@ import msgspec
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import trusted
+from policies.admissionpolicy.evaluation.compilation import Compile
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
+from policies.admissionpolicy.rules import validatingrule
+from policies.admissionpolicy.rules.subject import Workloads
 from policies.engine.request import JsonObject
 from policies.engine.rule import HookCondition, Rule
 from webhook.configuration.fields import PackMode
@@ -77,18 +80,18 @@ def made(settings: Settings, taken: Container[str] = ()) -> Packs:
     return Packs(tuple(policies), tuple(bindings), parameters, tuple(replaced))
 
 
-def narrowed(rules: Iterable[Rule], policies: Sequence[Policy]) -> Iterator[Rule]:
-    """The rules of shipped policies, asked about only under the match conditions on the requester that all these have.
+def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rule]:
+    """The rules of packs, asked about only under the match conditions on the requester that all policies have.
 
     Controllers of the cluster make most Pods, and no pack judges these: the API server need not call.
     """
-    expressions = [{c.expression.text: c.name for c in policy.match_conditions} for policy in policies]
+    expressions = [{c.expression.text: c.name for c in policy.match_conditions} for policy in packs.policies]
     conditions = tuple(
         HookCondition(name, text)
         for text, name in (expressions[0] if expressions else {}).items()
         if not _OTHER_INPUT.search(text.replace("request.userInfo", "")) and all(text in more for more in expressions)
     )
-    for rule in rules:
+    for rule in validatingrule.rules(packs.policies, packs.bindings, packs.parameters, workloads, compile_):
         hooks = tuple(msgspec.structs.replace(hook, conditions=conditions) for hook in rule.hooks)
         yield msgspec.structs.replace(rule, hooks=hooks)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import trusted
-from policies.admissionpolicy.evaluation.compilation import Compile
+from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.rules import validatingrule
@@ -91,7 +91,13 @@ def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rul
         for text, name in (expressions[0] if expressions else {}).items()
         if not _OTHER_INPUT.search(text.replace("request.userInfo", "")) and all(text in more for more in expressions)
     )
-    for rule in validatingrule.rules(packs.policies, packs.bindings, packs.parameters, workloads, compile_):
+
+    def loaded(policy: Policy) -> CompiledPolicy:
+        compiled = compile_(policy)
+        compiled.load()  # a review that has to do it first is too long for the process that answers, time and again
+        return compiled
+
+    for rule in validatingrule.rules(packs.policies, packs.bindings, packs.parameters, workloads, loaded):
         hooks = tuple(msgspec.structs.replace(hook, conditions=conditions) for hook in rule.hooks)
         yield msgspec.structs.replace(rule, hooks=hooks)
 

@@ -48,10 +48,10 @@ class Subject:
         return inputs_of(self.request, self.facts)
 
     @cached_property
-    def pods(self) -> tuple[tuple[DerivedPod, Subject], ...]:
-        """The Pods that would be created after the request, each with a subject of its own."""
+    def pods(self) -> tuple[tuple[DerivedPod, tuple[Subject, ...]], ...]:
+        """The Pods that would be created after the request, with a subject for each of the requests that judge them."""
         pods = derive(self.request, self._workloads)
-        return tuple((pod, Subject(pod.request, self.facts, {})) for pod in pods)
+        return tuple((pod, tuple(Subject(request, self.facts, {}) for request in pod.requests)) for pod in pods)
 
 
 class SubjectCache:

@@ -83,14 +83,15 @@ class PolicyRule:
             outcome += [Note(key, texts.joined(values)) for key, values in result.published.items()]
             outcome += [Skip(finding.policy, finding.message) for finding in result.ignored]
         if self._is_derived:
-            for pod, derived in subject.pods:
-                outcome += self._derived(pod, derived)
+            for pod, subjects in subject.pods:
+                outcome += self._derived(pod, subjects)
         return outcome
 
-    def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
+    def _derived(self, pod: DerivedPod, subjects: Sequence[Subject]) -> Iterator[Violation]:
         """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
-        for finding in self._result(subject).findings:
+        results = (self._evaluated(subject, bound) for subject in subjects if (bound := self._matching(subject)))
+        for finding in next(results, NOTHING_FOUND).findings:
             yield from self._violations(finding, pod.place, unless)
 
     def _violations(
@@ -122,12 +123,16 @@ class PolicyRule:
         places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
         if finding.kind == "violation" and self._bound.policy.validations[finding.index].message_expression is not None:
             places = [(path, "") for path, _ in places[:1] if path]
-        return places or [("", "")]
+        return places or [(fieldpath.render(place(())), "")]
 
     def _result(self, subject: Subject) -> Result:
-        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
-        if not bindings:
-            return NOTHING_FOUND
+        bindings = self._matching(subject)
+        return self._evaluated(subject, bindings) if bindings else NOTHING_FOUND
+
+    def _matching(self, subject: Subject) -> Sequence[Binding]:
+        return self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
+
+    def _evaluated(self, subject: Subject, bindings: Sequence[Binding]) -> Result:
         if self._bound.policy.name in subject.facts.skipped:
             raise SkippedPolicyError
         parameters = ReviewParameters(subject.facts, self._parameters)
@@ -172,7 +177,7 @@ def _names(paths: Iterable[str]) -> Iterator[str]:
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:
     if reason.place is None:
-        return ""
+        return fieldpath.render(place(()))
     if reason.place[0] != "object":
         return shown(reason.place)
     return fieldpath.render(place(reason.place[1:]))

@@ -164,7 +164,7 @@ def test_one_entry_that_fails_open() -> None:
     assert found["off"] == []
     assert entry["failurePolicy"] == "Ignore"
     (condition,) = entry["matchConditions"]
-    assert "system:serviceaccount:kube-system:" in condition["expression"]
+    assert "serviceaccount:kube-system:" in condition["expression"]
     assert "object" not in condition["expression"]
 
 

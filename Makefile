@@ -26,8 +26,8 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and the shipped policies, no cluster needed
-	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1 --policies policies/packs
+run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and the default settings, no cluster needed
+	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1
 
 test: venv ## everything: checks, unit tests, and the proofs on a real control plane
 	@$(TIMED) "make test" sh -ec "$(MAKE) --no-print-directory check; $(MAKE) --no-print-directory programs || true; $(MAKE) --no-print-directory $(BESIDE) unit cluster-test"

@@ -1,4 +1,4 @@
-"""What holds for all tests: how patient Hypothesis is, which tests share a process, and which begin first."""
+"""What holds for all tests: how patient Hypothesis is, which share a process, which begin first, which lack packs."""
 
 from importlib import import_module
 from typing import Any
@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from support import groups
+from support.packmodes import no_packs
 
 # How long an example takes is the machine's affair, and the first text of all has Hypothesis read all of Unicode.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+__all__ = ["no_packs", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 
 @pytest.hookimpl(trylast=True)

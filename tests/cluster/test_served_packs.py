@@ -7,12 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from support.packmodes import OFF
 from support.policies import packs
 
 from cluster import manifests, workloads
 from cluster.packscenarios import INTERRUPTABLE, LABEL, SCENARIOS, TOLERATIONS, around, inference
 from cluster.polling import NotYet
-from cluster.service import serving
+from cluster.service import registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +45,11 @@ WARNED = {name: manifest for name, (manifest, said) in PODS.items() if "Warning"
 
 @pytest.fixture(scope="module")
 def served(judged: ControlPlane) -> Iterator[Service]:
-    """A service with the packs, and the kinds that its users have."""
-    with serving(judged, packs.PACKS) as service:
+    """A service that enforces the packs by its settings, and the kinds that its users have.
+
+    Else it would leave policies to kube-apiserver that this has, too.
+    """
+    with registered(judged, packs=dict.fromkeys(OFF, "enforce"), policies={"native": False}) as service:
         plane = service.control_plane
         plane.namespace(TEAM)
         for kind, group, version in (("PyTorchJob", "kubeflow.org", "v1"), ("JobSet", "jobset.x-k8s.io", "v1alpha2")):
@@ -102,6 +106,19 @@ def test_refusals_of_two_policies(served: Service) -> None:
     told = _apply(served, slow).stderr.splitlines()
     texts = [text.partition(" denied the request: ")[2].splitlines() for text in (drain.refusal, reserved[2])]
     assert [line for lines in texts for line in lines if line not in "\n".join(told)] == []
+
+
+def test_by_default_they_warn(served: Service) -> None:
+    """What the packs refuse is admitted with a warning, and the toleration of one's own reservation without any."""
+    reserved = {"key": "node.coreweave.cloud/reserved", "operator": "Equal", "value": "mine"}
+    with served.configured(packs={}, organization={"reservedHash": "mine"}):
+        own, *others = (
+            _apply(served, manifest)
+            for manifest in (around("Deployment", {}, tolerations=[reserved]), *REFUSED.values())
+        )
+
+    assert (own.returncode, own.stderr) == (0, "")
+    assert [answer.stderr for answer in others if answer.returncode != 0 or "Warning: " not in answer.stderr] == []
 
 
 def test_an_outage_refuses_nothing(served: Service) -> None:

@@ -76,16 +76,21 @@ def configuration() -> None:
 
 
 @command.command("native")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(exists=True))
 @click.option(
     "--templates", is_flag=True, help="Print also policies that judge the pod templates of workloads as their Pods."
 )
-@options.config
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Configuration file, whose packs are printed, too, and whose workloads have templates.",
+)
 def native(paths: tuple[str, ...], config: Path | None, *, templates: bool) -> None:
     """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
     Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
-    kube-apiserver does differently, go to stderr.
+    kube-apiserver does differently, go to stderr. With --config the packs are printed, with their modes and parameters.
 
     With --templates, each policy on Pods gets policies beside it that judge the templates of all kinds of workloads,
     those that the configuration adds included. Exit code 1: one of them cannot be made, for a reason on stderr.
@@ -93,17 +98,23 @@ def native(paths: tuple[str, ...], config: Path | None, *, templates: bool) -> N
     \b
     Examples:
       cks-admission export native policies/packs/sunk | kubectl apply -f -
-      cks-admission export native --templates --config cks.yaml policies/packs
+      cks-admission export native --config cks.yaml | kubectl apply -f -
+      cks-admission export native --templates policies/packs/sunk
     """
     from webhook.cli.native import export  # noqa: PLC0415 - as above
     from webhook.configuration.rules import workload_table  # noqa: PLC0415 - as above
-    from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    from webhook.sources import packs, policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
+    if not paths and config is None:
+        raise InputError("name files or directories with policies, or a configuration with --config")
+    settings = options.settings(config, {})
     with reading(policyfiles.PolicyFilesError, FileError, SettingsError):
-        workloads = workload_table(options.settings(config, {})) if templates else None
-        exported = export(policyfiles.texts(paths), workloads)
+        workloads = workload_table(settings) if templates else None
+        shipped = packs.texts(settings) if config else ()
+        exported = export((*policyfiles.texts(paths), *shipped), workloads)
     if not exported.texts:
-        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+        where = ", ".join(paths) or f"{config}: packs"
+        raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     for line in (*exported.notes, *exported.errors):
         click.echo(line, err=True)
     click.echo("---\n".join(exported.texts), nl=False)

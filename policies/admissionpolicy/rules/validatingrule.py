@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
-from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
@@ -39,7 +39,7 @@ class PolicyRule:
     """
 
     def __init__(
-        self, bound: BoundPolicy, parameters: Parameters, subjects: SubjectCache, *, native: bool = False
+        self, bound: BoundPolicy, parameters: StaticParameters, subjects: SubjectCache, *, native: bool = False
     ) -> None:
         self._native = native
         self._bound = bound
@@ -142,7 +142,7 @@ class PolicyRule:
 def rules(
     policies: Iterable[Policy],
     bindings: Iterable[Binding],
-    parameters: Parameters,
+    parameters: StaticParameters,
     workloads: Workloads,
     compile_: Compile = compile_policy,
     *,

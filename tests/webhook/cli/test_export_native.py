@@ -182,6 +182,7 @@ def test_native_may_be_written_as_an_option() -> None:
 _CONFIG = """\
     workloads:
       - {group: example.com, kind: Robot, templates: ["spec.pod"]}
+    packs: {interruptable-qos: off, scheduling-safety: off, sunk: off}
     """
 
 

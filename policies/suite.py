@@ -1,6 +1,6 @@
 """Suites: example requests for policies, with the expected results. This is the model, and its reader.
 
-A suite is one YAML document, whose format is in policies/packs/README.md. This module gets the decoded document; the
+A suite is one YAML document, whose format is in docs/reference/suites.md. This module gets the decoded document; the
 caller reads the files, also those of objects that the suite only names.
 
     name: interruptable-value

@@ -35,7 +35,9 @@ def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, 
         subject = LintSubject(policy.kind, policy.name, places[key])
         findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
         all_findings += _kept(findings, policy.annotations, subject)
-    for binding in loaded.bindings:
+    # A policy without a binding has one that nobody wrote.
+    written = (binding for binding in loaded.bindings if (binding.kind, binding.name) in places)
+    for binding in written:
         subject = LintSubject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
         all_findings += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)

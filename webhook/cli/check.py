@@ -6,8 +6,9 @@ import difflib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from msgspec.structs import replace
@@ -21,10 +22,14 @@ from policies.objects import patch
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import headline, to_yaml, write
+from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
+
+if TYPE_CHECKING:
+    from webhook.sources.policyfiles import PolicyFiles
 
 
 class ObjectOutcome(NamedTuple):
@@ -114,7 +119,7 @@ def command(
     settings = options.settings(config, changes)
     options.refuse_one_stdin(files, nodes)
     with reading(SettingsError, FileError, ManifestError):
-        written, ruleset = options.ruleset(settings, datetime.now(UTC).date())
+        written, ruleset = options.ruleset(settings, datetime.now(UTC).date(), drafts=True)
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
     manifests = read_objects(files)
     today = datetime.now(UTC).date()
@@ -126,12 +131,38 @@ def command(
         earlier = before.get(_identity(given.object, namespace))
         request = manifest.request(given.object, earlier, user=who, namespace=namespace)
         outcomes.append(decide(given, request, ruleset, in_namespace(facts, request.namespace, labels)))
+    if written is not None:
+        _tell_idle(written, [outcome.request for outcome in outcomes], facts, labels, settings)
     if output == "text":
         for outcome in outcomes:
             click.echo("\n".join(_text(outcome, diff=diff)))
     else:
         write([_json(outcome) for outcome in outcomes], output)
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+
+
+def _tell_idle(
+    written: PolicyFiles,
+    requests: Sequence[AdmissionRequest],
+    facts: StaticFacts,
+    labels: Mapping[str, str],
+    settings: Settings,
+) -> None:
+    """Say on stderr which policies matched nothing: those that are probably misspelt, and the number of the others."""
+    from policies.admissionpolicy.rules.coverage import idle  # noqa: PLC0415 - most runs have no policies
+
+    loaded = written.loaded
+    of = partial(_labels_of, facts=facts, more=labels)
+    found = list(idle(loaded.policies, loaded.bindings, requests, of, workload_table(settings)))
+    for policy, reason, hint in found:
+        if hint:
+            click.echo(f"{policy}: 0 of {len(requests)} objects matched {reason}; did you mean {hint}?", err=True)
+    if others := [f"{policy} ({reason})" for policy, reason, hint in found if not hint]:
+        click.echo(f"0 of {len(requests)} objects matched {'; '.join(others)}", err=True)
+
+
+def _labels_of(namespace: str, *, facts: StaticFacts, more: Mapping[str, str]) -> Mapping[str, str]:
+    return {**facts.namespace_labels(namespace), **more}
 
 
 def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:

@@ -59,7 +59,7 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
 
 def _read(paths: tuple[str, ...]) -> PolicyFiles:
     with reading(PolicyFilesError):
-        files = policyfiles.load(paths, datetime.now(UTC).date())
+        files = policyfiles.load(paths, datetime.now(UTC).date(), drafts=True)
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files

@@ -9,6 +9,7 @@ import click
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
     "manage": "Write certificates and webhook configurations for all replicas.",
+    "init": "Write the first files of a policy.",
     "check": "Show what kubectl apply would do to objects, without a cluster.",
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",

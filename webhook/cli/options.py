@@ -107,12 +107,14 @@ def _with_packs_named(settings: Settings) -> Settings:
     return settings.model_copy(update={"packs": packs.model_copy(update=off)})
 
 
-def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSet]:
+def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[PolicyFiles | None, RuleSet]:
     """The rules for the settings, and the policy files if there are any; warnings about them go to stderr.
+
+    drafts: whether policies without a binding deny; else they are errors.
 
     Raises InputError, SettingsError and OSError.
     """
-    files, made = _policy_files(settings.policies.directories, today), rules.NO_POLICIES
+    files, made = _policy_files(settings.policies.directories, today, drafts=drafts), rules.NO_POLICIES
     if files is not None or settings.packs.is_on:
         from webhook.sources.policyset import EMPTY  # noqa: PLC0415 - nothing else here needs the CEL engine
 
@@ -124,14 +126,14 @@ def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSe
     return files, rules.build(settings, (), made)
 
 
-def _policy_files(paths: Sequence[str], today: date) -> PolicyFiles | None:
+def _policy_files(paths: Sequence[str], today: date, *, drafts: bool) -> PolicyFiles | None:
     """The policy files, None without paths; warnings about them go to stderr. Raises InputError and OSError."""
     if not paths:
         return None
     from webhook.sources import policyfiles  # noqa: PLC0415 - nothing else here needs the CEL engine
 
     try:
-        files = policyfiles.load(paths, today)
+        files = policyfiles.load(paths, today, drafts=drafts)
     except policyfiles.PolicyFilesError as error:
         raise InputError(str(error)) from None
     if not (files.loaded.policies or files.loaded.exceptions):

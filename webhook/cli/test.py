@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import exits
 from webhook.cli.exits import InputError
 from webhook.cli.output import to_yaml
-from webhook.files import manifest, yamlfile
+from webhook.files import manifest, watch, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
@@ -67,7 +68,10 @@ class _Report(NamedTuple):
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the results to this file as JUnit XML."
 )
-def command(paths: tuple[str, ...], junit: Path | None) -> None:
+@click.option(
+    "--watch", "again", is_flag=True, help="Run again whenever a file in these folders changes, until Ctrl-C."
+)
+def command(paths: tuple[str, ...], junit: Path | None, *, again: bool) -> None:
     """Run policy test suites: check that policies decide example cases as expected. No cluster is needed.
 
     PATH is a suite, or a directory with files named suite.yaml or *.suite.yaml.
@@ -79,7 +83,40 @@ def command(paths: tuple[str, ...], junit: Path | None) -> None:
       cks-admission test policies/packs
       cks-admission test policies/packs/sunk/lock-toleration/suite.yaml
       cks-admission test policies/packs --junit results.xml
+      cks-admission test --watch policies/mine
     """
+    if again:
+        folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in paths}
+        asyncio.run(_again(paths, junit, folders))
+    sys.exit(exits.OK if _passed(paths, junit) else exits.REFUSED)
+
+
+async def _again(paths: tuple[str, ...], junit: Path | None, folders: Iterable[str]) -> None:
+    """Run the suites now, and again whenever a file below the folders has changed."""
+    state = _state(folders)
+    _say(paths, junit)
+    async for _ in watch.changes(folders):
+        if state != (state := _state(folders)):
+            _say(paths, junit)
+
+
+def _state(folders: Iterable[str]) -> Mapping[Path, int]:
+    """When files below the folders were written."""
+    return {file: file.stat().st_mtime_ns for folder in folders for file in Path(folder).rglob("*.yaml")}
+
+
+def _say(paths: tuple[str, ...], junit: Path | None) -> None:
+    """Run the suites at this time. What cannot be read is said, for it may be mended with the next change."""
+    click.echo(f"{datetime.now().astimezone():%H:%M:%S}")
+    try:
+        _passed(paths, junit)
+    except InputError as error:
+        error.show()
+    click.echo("Waiting for a change; Ctrl-C ends.")
+
+
+def _passed(paths: tuple[str, ...], junit: Path | None) -> bool:
+    """Run the suites and print the results. Whether all cases pass. Raises InputError."""
     problems = [f"{path}: no suites found" for path in paths if not _found(path)]
     reports = []
     today = datetime.now(UTC).date()
@@ -98,7 +135,7 @@ def command(paths: tuple[str, ...], junit: Path | None) -> None:
         click.echo("\n".join(_text(report)))
     count, failed = sum(len(report.verdicts) for report in reports), sum(len(report.failed) for report in reports)
     click.echo(f"{count - failed} of {count} cases passed in {len(reports)} suite{'s' * (len(reports) != 1)}")
-    sys.exit(exits.REFUSED if failed else exits.OK)
+    return not failed
 
 
 def _found(path: str) -> tuple[Path, ...]:
@@ -153,7 +190,7 @@ def _line(document: YamlDocument, problem: str) -> int:
 
 def _policies(file: Path, suite: Suite, today: date) -> PolicyFiles:
     try:
-        loaded = policyfiles.load((str(file.parent / name) for name in suite.policies), today)
+        loaded = policyfiles.load((str(file.parent / name) for name in suite.policies), today, drafts=True)
     except PolicyFilesError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:

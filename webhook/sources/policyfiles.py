@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from policies.admissionpolicy.documents.document import Document, Place
 from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
-from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
@@ -57,12 +58,12 @@ class PolicyFiles(NamedTuple):
         return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
 
 
-def load(paths: Iterable[str], today: date | None = None) -> PolicyFiles:
-    """The contents of files, and of directories recursively. `today`: to warn of exceptions that end.
+def load(paths: Iterable[str], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
+    """The contents of files, and of directories recursively. For `today` and `drafts` see `read`.
 
     Raises PolicyFilesError and OSError.
     """
-    return read(texts(paths), today)
+    return read(texts(paths), today, drafts=drafts)
 
 
 def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -74,18 +75,40 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             raise PolicyFilesError(str(error)) from None
 
 
-def read(files: Iterable[tuple[str, str]], today: date | None = None) -> PolicyFiles:
-    """The contents of files, given by names and texts. Raises PolicyFilesError."""
+def read(files: Iterable[tuple[str, str]], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
+    """The contents of files, given by names and texts. Raises PolicyFilesError.
+
+    today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
+    warning; else it is an error.
+    """
+    documents = (document for name, text in files for document in parse(text, name))
     try:
-        loaded = reader.read((document for name, text in files for document in parse(text, name)), today, complete=True)
+        loaded = reader.read(documents, today, complete=not drafts)
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)))
     try:
-        return of(loaded)._replace(rights=rbac.read(loaded.context))
+        return of(_bound(loaded) if drafts else loaded)._replace(rights=rbac.read(loaded.context))
     except RbacError as error:
         raise PolicyFilesError(str(error)) from None
+
+
+def _bound(loaded: Loaded) -> Loaded:
+    """The same with a binding for each policy that has none, which denies wherever the policy matches."""
+    bound = {(binding.kind, binding.policy_name) for binding in loaded.bindings}
+    added = [
+        Binding(
+            kind=f"{policy.kind}Binding",
+            name=policy.name,
+            policy_name=policy.name,
+            validation_actions=frozenset({"Deny"} if policy.kind == "ValidatingAdmissionPolicy" else ()),
+            origin=policy.origin,
+        )
+        for policy in loaded.policies
+        if (f"{policy.kind}Binding", policy.name) not in bound
+    ]
+    return replace(loaded, bindings=(*loaded.bindings, *added))
 
 
 def of(loaded: Loaded) -> PolicyFiles:

@@ -38,8 +38,8 @@ class Entry:
 def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
     """The entries, with each problem noted at the document that has to change.
 
-    complete: whether there are no other entries, so that a policy without a binding is an error. The arguments are not
-    changed and can be used again in another set.
+    complete: whether there are no other entries, so that a policy without a binding is an error; else there is a
+    warning. The arguments are not changed and can be used again in another set.
     """
     fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
     fitted = list(_first_of_each_name(fitted))
@@ -53,7 +53,11 @@ def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
         if entry.name and key not in bound:
             message = f"no {entry.kind}Binding names this policy, and without one it does nothing"
             hint = "add a binding with this name as its policyName"
-            Spot(entry.report, ("metadata", "name")).fault(message, hint, severity="error" if complete else "warning")
+            spot = Spot(entry.report, ("metadata", "name"))
+            if complete:
+                spot.fault(message, hint)
+            else:
+                spot.warn(message, f"{hint}; until then it is judged here as if one denied")
     return fitted
 
 

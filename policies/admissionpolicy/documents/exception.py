@@ -16,6 +16,7 @@ from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
 from policies.admissionpolicy.documents.matchvalidation import selector
 from policies.admissionpolicy.documents.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
+from policies.admissionpolicy.resource import built_in
 from policies.engine.exception import PolicyException
 from policies.golang.quote import trimmed
 from policies.kubernetes.name import dns_subdomain
@@ -119,8 +120,12 @@ def _until(text: str, spot: Spot) -> None:
 
 
 def _kinds(kinds: Sequence[str], spot: Spot) -> None:
-    """Warn of a built-in workload without its group: no suffix means the core group, which has only Pods."""
+    """Warn of a resource in place of a kind, and of a workload without its group, for that means the core group."""
+    resources = {each.name: each.kind for each in built_in() if "/" not in each.name}
     for index, kind in enumerate(kinds):
+        if (meant := resources.get(kind.partition(".")[0])) is not None:
+            hint = f"did you mean {f'{meant.kind}.{meant.group}'.rstrip('.')}?"
+            spot.child(index).warn(f"{kind} is a resource, and no kind: it matches nothing", hint)
         group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
         if group:
             hint = f"did you mean {kind}.{group}?"

@@ -294,12 +294,6 @@ _NO_KEY = (
             id="parameters-and-namespaces-beside-the-policies",
         ),
         pytest.param(
-            "-f pod.yaml --policies context --namespace-labels checked=no",
-            "pod.yaml:1: Pod team/train: admitted\n",
-            0,
-            id="labels-given-win",
-        ),
-        pytest.param(
             "-f pod.yaml --policies mutate --namespace-labels team=ml --diff",
             """\
             pod.yaml:1: Pod team/train: admitted, changed by 2 patch operations
@@ -442,6 +436,43 @@ def test_policies_that_cannot_be_used(arguments: str, error: str) -> None:
     result = run("check", "-f", "pod.yaml", *arguments.split())
 
     assert (result.stdout, result.stderr, result.exit_code) == ("", dedent(error), 2)
+
+
+def test_labels_given_win() -> None:
+    """Labels of Namespaces on the command line take the place of those in files; a policy then idle is named."""
+    result = run("check", "-f", "pod.yaml", "--policies", "context", "--namespace-labels", "checked=no")
+
+    assert (result.stdout, result.stderr, result.exit_code) == (
+        "pod.yaml:1: Pod team/train: admitted\n",
+        "0 of 1 objects matched images (matchResources of the binding images)\n",
+        0,
+    )
+
+
+def test_a_policy_without_a_binding() -> None:
+    """A draft is judged as if a binding denied, and it is said that it would do nothing in a cluster."""
+    Path("draft").mkdir()
+    Path("draft/limits.yaml").write_text(dedent(_LIMIT % (_PODS, "Deny")).partition("---")[0], encoding="utf-8")
+
+    result = run("check", "-f", "deployment.yaml", "--policies", "draft")
+
+    assert (result.stdout.splitlines()[0], result.exit_code) == ("deployment.yaml:1: Deployment team/train: refused", 1)
+    assert result.stderr == dedent("""\
+        draft/limits.yaml:3:18: warning: metadata.name: no ValidatingAdmissionPolicyBinding names this policy, and \
+        without one it does nothing
+        hint: add a binding with this name as its policyName; until then it is judged here as if one denied
+        """)
+
+
+def test_a_misspelt_resource() -> None:
+    """A policy whose resource does not exist matches nothing, and the one that was meant is named."""
+    wrong = dedent(_LIMIT % (_PODS.replace("[pods]", "[pod]"), "Deny"))
+    Path("pod").mkdir()
+    Path("pod/limits.yaml").write_text(wrong, encoding="utf-8")
+
+    result = run("check", "-f", "pod.yaml", "--policies", "pod")
+
+    assert result.stderr == "limits: 0 of 1 objects matched pod; did you mean pods?\n"
 
 
 def test_an_exception_that_has_ended() -> None:

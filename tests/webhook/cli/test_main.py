@@ -14,6 +14,7 @@ from webhook.cli.main import VERBS
 _COMMANDS = [
     ("serve",),
     ("manage",),
+    ("init", "policy"),
     ("check",),
     ("test",),
     ("lint",),

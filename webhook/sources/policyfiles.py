@@ -17,7 +17,7 @@ from policies.admissionpolicy.documents.document import Document, Place
 from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
-from policies.admissionpolicy.model import Binding, ParamKind
+from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
@@ -97,18 +97,22 @@ def read(files: Iterable[tuple[str, str]], today: date | None = None, *, drafts:
 def _bound(loaded: Loaded) -> Loaded:
     """The same with a binding for each policy that has none, which denies wherever the policy matches."""
     bound = {(binding.kind, binding.policy_name) for binding in loaded.bindings}
-    added = [
-        Binding(
-            kind=f"{policy.kind}Binding",
-            name=policy.name,
-            policy_name=policy.name,
-            validation_actions=frozenset({"Deny"} if policy.kind == "ValidatingAdmissionPolicy" else ()),
-            origin=policy.origin,
-        )
-        for policy in loaded.policies
-        if (f"{policy.kind}Binding", policy.name) not in bound
-    ]
+    added = [_binding(policy) for policy in loaded.policies if (f"{policy.kind}Binding", policy.name) not in bound]
     return replace(loaded, bindings=(*loaded.bindings, *added))
+
+
+def _binding(policy: Policy) -> Binding:
+    if policy.kind == "MutatingAdmissionPolicy":
+        return Binding(
+            kind="MutatingAdmissionPolicyBinding", name=policy.name, policy_name=policy.name, origin=policy.origin
+        )
+    return Binding(
+        kind="ValidatingAdmissionPolicyBinding",
+        name=policy.name,
+        policy_name=policy.name,
+        validation_actions=frozenset({"Deny"}),
+        origin=policy.origin,
+    )
 
 
 def of(loaded: Loaded) -> PolicyFiles:

@@ -457,11 +457,9 @@ def test_a_policy_without_a_binding() -> None:
     result = run("check", "-f", "deployment.yaml", "--policies", "draft")
 
     assert (result.stdout.splitlines()[0], result.exit_code) == ("deployment.yaml:1: Deployment team/train: refused", 1)
-    assert result.stderr == dedent("""\
-        draft/limits.yaml:3:18: warning: metadata.name: no ValidatingAdmissionPolicyBinding names this policy, and \
-        without one it does nothing
-        hint: add a binding with this name as its policyName; until then it is judged here as if one denied
-        """)
+    problem = "no ValidatingAdmissionPolicyBinding names this policy, and without one it does nothing"
+    hint = "add a binding with this name as its policyName; until then it is judged here as if one denied"
+    assert result.stderr == f"draft/limits.yaml:3:18: warning: metadata.name: {problem}\nhint: {hint}\n"
 
 
 def test_a_misspelt_resource() -> None:

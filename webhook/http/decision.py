@@ -170,7 +170,8 @@ def _judged(
         with allowance.running(seconds):
             request = route.decode(body)
             laps.begin()
-            answer = _run(request, route, replace(facts, expired=allowance, lap=laps), served)
+            # Not together: when the time is over, the rules that were evaluated until then keep their decisions.
+            answer = _run(request, route, replace(facts, expired=allowance, lap=laps), served, together=False)
     except Missing as missing:
         key: Key[Any] = missing.key
         return key
@@ -193,9 +194,10 @@ def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rul
     return served.ruleset.applicable(route.phase, request, route.group)
 
 
-def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served) -> Answer:
-    run = engine.mutate if route.phase == "mutate" else engine.validate
-    return run(request, served.ruleset, facts, route.group)
+def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served, *, together: bool = True) -> Answer:
+    if route.phase == "mutate":
+        return engine.mutate(request, served.ruleset, facts, route.group)
+    return engine.validate(request, served.ruleset, facts, route.group, together=together)
 
 
 async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver | None, seconds: float) -> Any:

@@ -72,6 +72,26 @@ def evaluate(
     return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
 
 
+def holds(compiled: CompiledPolicy, bindings: Iterable[Binding], parameters: Parameters, inputs: Inputs) -> bool:
+    """Whether `evaluate_policy` certainly finds nothing, as the fast evaluator shows. There must be a binding.
+
+    Bindings differ only in their parameters and in what follows from a finding. Raises Missing and ConfigurationError.
+    """
+    kind = compiled.policy.param_kind
+    if kind is None:
+        return _holds(compiled, None, inputs)
+    scope_of(kind, parameters)
+    objects = (
+        params for binding in bindings for params in collect(kind, binding, parameters, inputs.request_namespace)
+    )
+    return all(_holds(compiled, params, inputs) for params in objects)
+
+
+def _holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool:
+    why = unmatched(compiled, params, inputs)
+    return isinstance(why, Unmatched) or (why is None and _hold(compiled, params, inputs, POLICY_LIMIT))
+
+
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
     """The finding for a misconfiguration. Only the failurePolicy counts, not the binding's actions."""
     actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING

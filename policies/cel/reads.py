@@ -111,15 +111,17 @@ def composed_reads(sources: Iterable[Source], composition: Composition) -> Mappi
     frozenset({'spec.a'})
     """
     programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
-    variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+    variables = {name: checked_tree(program.source, composition) for name, program in programs.items()}
     together = dict.fromkeys(ROOTS, NOTHING)
     for source in sources:
-        more = reads(_tree(source, composition), variables)
+        more = reads(checked_tree(source, composition), variables)
         together = {root: together[root] | more[root] for root in ROOTS}
     return together
 
 
-def _tree(source: Source, composition: Composition) -> Node:
+def checked_tree(source: Source, composition: Composition) -> Node:
+    """The checked tree of an expression that compiles."""
+
     def checked() -> Node:
         tree = parse_expression(source)
         check(tree, source, composition.environment)

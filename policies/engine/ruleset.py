@@ -44,6 +44,8 @@ class _Match(NamedTuple):
 class RuleSet:
     """Rules in the order in which they run, their exceptions, and the requests that most of them spare.
 
+    screeners: those of its rules.
+
     A reload replaces the whole rule set. Raises ValueError if two rules have the same name.
     """
 
@@ -56,6 +58,7 @@ class RuleSet:
         for name, times in Counter(rule.name for rule in self.rules).items():
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")
+        self.screeners = tuple({rule.screener: None for rule in self.rules if rule.screener is not None})
         self._cache: dict[tuple[str, ...], _Match] = {}
 
     def groups(self, phase: Phase) -> frozenset[str]:

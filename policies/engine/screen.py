@@ -44,3 +44,12 @@ class Screener(Protocol):
     def screen(self, names: Sequence[str]) -> Screen:
         """The screen of some of its rules."""
         ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether `prepare` would make screens faster that have been used."""
+        ...
+
+    def prepare(self) -> None:
+        """Make them faster. This may take tenths of a second."""
+        ...

@@ -72,22 +72,22 @@ def evaluate(
     return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
 
 
-def holds(compiled: CompiledPolicy, bindings: Iterable[Binding], parameters: Parameters, inputs: Inputs) -> bool:
-    """Whether `evaluate_policy` certainly finds nothing, as the fast evaluator shows. There must be a binding.
+def parameters_of(
+    compiled: CompiledPolicy, bindings: Iterable[Binding], parameters: Parameters, namespace: str
+) -> tuple[Json | None, ...]:
+    """The parameters with which a policy is evaluated because of any of its bindings; None: without parameters.
 
-    Bindings differ only in their parameters and in what follows from a finding. Raises Missing and ConfigurationError.
+    namespace: that of the request. Raises Missing and ConfigurationError.
     """
     kind = compiled.policy.param_kind
     if kind is None:
-        return _holds(compiled, None, inputs)
+        return (None,) if bindings else ()
     scope_of(kind, parameters)
-    objects = (
-        params for binding in bindings for params in collect(kind, binding, parameters, inputs.request_namespace)
-    )
-    return all(_holds(compiled, params, inputs) for params in objects)
+    return tuple(params for binding in bindings for params in collect(kind, binding, parameters, namespace))
 
 
-def _holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool:
+def holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool:
+    """Whether `evaluate` certainly finds nothing with some parameters, as the fast evaluator shows. Raises Missing."""
     why = unmatched(compiled, params, inputs)
     return isinstance(why, Unmatched) or (why is None and _hold(compiled, params, inputs, POLICY_LIMIT))
 

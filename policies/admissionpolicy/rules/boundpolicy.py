@@ -40,6 +40,11 @@ class BoundPolicy:
         )
 
     @property
+    def is_plain(self) -> bool:
+        """Whether requests of the same key are matched alike."""
+        return self._cache is not None
+
+    @property
     def policy(self) -> Policy:
         """The policy as it was read."""
         return self.compiled.policy

@@ -7,16 +7,17 @@ and not in a ReplicaSet's events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result
-from policies.admissionpolicy.evaluation.validator import evaluate_policy, holds
+from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.pods.derivation import DerivedPod, is_derived, template_paths, templated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
+from policies.admissionpolicy.rules.policyscreen import Member, PolicyScreener
 from policies.admissionpolicy.rules.subject import Subject, SubjectCache, Workloads
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
@@ -24,8 +25,8 @@ from policies.engine.facts import Facts
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule, Skip
-from policies.engine.screen import Names, Screener
-from policies.engine.timelimit import SkippedPolicyError, TimeLimitError
+from policies.engine.screen import Screener
+from policies.engine.timelimit import SkippedPolicyError
 from policies.engine.violation import Verdict, Violation
 from policies.objects import fieldpath
 from policies.objects.fieldpath import Location, Wildcard
@@ -87,20 +88,10 @@ class PolicyRule:
                 outcome += self._derived(pod, derived)
         return outcome
 
-    def holds(self, subject: Subject) -> bool:
-        """Whether `validate` certainly returns nothing. It may raise anything, as long as nobody is sure."""
-        if not (self._native or self._holds(subject)):
-            return False
-        return not self._is_derived or all(self._holds(derived) for _, derived in subject.pods)
-
-    def _holds(self, subject: Subject) -> bool:
-        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
-        if not bindings:
-            return True
-        if self._bound.policy.name in subject.facts.skipped:
-            return False
-        parameters = ReviewParameters(subject.facts, self._parameters)
-        return holds(self._bound.compiled, bindings, parameters, subject.inputs)
+    @property
+    def member(self) -> Member:
+        """The policy as it is judged together with others."""
+        return Member(self._bound, self._parameters, is_direct=not self._native, is_derived=self._is_derived)
 
     def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
         """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in."""
@@ -165,45 +156,8 @@ def rules(
         for bound in in_force("ValidatingAdmissionPolicy", policies, bindings, compile_)
         if not native or covers_pods(bound.policy.match_constraints)
     }
-    screener = PolicyScreener(made, subjects)
+    screener = PolicyScreener({name: rule.member for name, rule in made.items()}, subjects)
     return [rule.rule(screener) for rule in made.values()]
-
-
-class PolicyScreener:
-    """Judges the policies of a rule set together. rules: by name."""
-
-    def __init__(self, rules: Mapping[str, PolicyRule], subjects: SubjectCache) -> None:
-        self._rules = rules
-        self._subjects = subjects
-
-    def screen(self, names: Sequence[str]) -> PolicyScreen:
-        """The screen of some of the policies."""
-        return PolicyScreen({name: self._rules[name] for name in names}, self._subjects)
-
-
-class PolicyScreen:
-    """Some policies that are judged together. names: theirs."""
-
-    def __init__(self, rules: Mapping[str, PolicyRule], subjects: SubjectCache) -> None:
-        self.names = Names(rules)
-        self._rules = rules
-        self._subjects = subjects
-
-    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
-        """The policies that have something to say, or may have. Raises TimeLimitError."""
-        subject = self._subjects.of(request, facts)
-        return [name for name, rule in self._rules.items() if not _is_sure(name, rule, subject)]
-
-
-def _is_sure(name: str, rule: PolicyRule, subject: Subject) -> bool:
-    """Whether a policy certainly has nothing to say."""
-    try:
-        return rule.holds(subject)
-    except TimeLimitError as error:
-        error.blame(name)
-        raise
-    except Exception:  # noqa: BLE001 - the rule itself raises it again where it counts
-        return False
 
 
 def covers_pods(constraints: MatchResources) -> bool:

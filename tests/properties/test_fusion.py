@@ -45,7 +45,7 @@ def _rules(seed: int) -> RuleSet:
     """A rule set whose policies were asked about each kind of request, and fused."""
     rules = rule_set(seed)
     for kind in ({"apiVersion": "v1", "kind": "Pod"}, {"apiVersion": "apps/v1", "kind": "Deployment"}):
-        template = {"metadata": {}, "spec": {"containers": []}}
+        template: Any = {"metadata": {}, "spec": {"containers": []}}
         obj = {**kind, "metadata": {"name": "a"}, "spec": {"template": template}}
         for old in (None, obj):
             for namespace in ("default", ""):

@@ -37,6 +37,7 @@ def part_of(compiled: CompiledPolicy, *, is_selective: bool) -> Part | None:
         variables,
         is_selective or compiled.policy.param_kind is not None,
         lambda known: _is_silent(compiled, known),
+        compiled.message_reads,
     )
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.fusing import part_of
 from policies.admissionpolicy.evaluation.inputs import Json
-from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.parameters import Parameters
 from policies.admissionpolicy.evaluation.validator import holds, parameters_of
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key
 from policies.admissionpolicy.rules.subject import Subject, SubjectCache
@@ -43,20 +43,13 @@ class Member(Struct, frozen=True):
     is_direct: bool
     is_derived: bool
 
-    def may_match(self, subject: Subject) -> bool:
-        """Whether the policy may apply to requests with the key of this one."""
-        bound = self.bound
-        if not bound.is_plain:
-            return True
-        return bool(bound.matching(subject.request, subject.facts.namespace_labels, subject.key))
-
     def evaluated(self, subject: Subject) -> tuple[Json | None, ...]:
         """The parameters with which the policy is evaluated. Raises MatchError, ConfigurationError, Missing, ...."""
-        bindings = self.bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
+        request = subject.request
+        bindings = self.bound.matching(request, subject.namespace_labels, subject.key)
         if not bindings:
             return ()
-        parameters = ReviewParameters(subject.facts, self.parameters)
-        return parameters_of(self.bound.compiled, bindings, parameters, subject.request.namespace)
+        return parameters_of(self.bound.compiled, bindings, subject.parameters(self.parameters), request.namespace)
 
     def holds(self, subject: Subject) -> bool:
         """Whether the policy certainly has nothing to say. Raises what `evaluated` raises."""
@@ -129,7 +122,8 @@ class PolicyScreen:
                 {
                     name: member
                     for name, member in self._members.items()
-                    if (member.is_derived if derived else member.is_direct) and member.may_match(subject)
+                    if (member.is_derived if derived else member.is_direct)
+                    and member.bound.may_match(subject.request, subject.key)
                 }
             )
             if len(self._panels) < _KEYS:

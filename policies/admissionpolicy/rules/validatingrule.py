@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
-from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.parameters import Parameters
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
@@ -131,13 +131,12 @@ class PolicyRule:
         return places or [("", "")]
 
     def _result(self, subject: Subject) -> Result:
-        bindings = self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
+        bindings = self._bound.matching(subject.request, subject.namespace_labels, subject.key)
         if not bindings:
             return NOTHING_FOUND
         if self._bound.policy.name in subject.facts.skipped:
             raise SkippedPolicyError
-        parameters = ReviewParameters(subject.facts, self._parameters)
-        return evaluate_policy(self._bound.compiled, bindings, parameters, subject.inputs)
+        return evaluate_policy(self._bound.compiled, bindings, subject.parameters(self._parameters), subject.inputs)
 
 
 def rules(

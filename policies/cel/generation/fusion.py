@@ -49,7 +49,7 @@ class Part:
 
     The policy has nothing to say if a condition is false, or if all validations are true. is_repeated: whether it is
     evaluated for each of some parameters, or only for some requests. is_silent: whether it has nothing more to say if
-    these variables have been evaluated.
+    these variables have been evaluated. afterwards: the variables that it reads for what it says.
     """
 
     conditions: Sequence[Expression]
@@ -57,6 +57,7 @@ class Part:
     variables: Mapping[str, Expression]
     is_repeated: bool
     is_silent: Callable[[Collection[str]], bool]
+    afterwards: Collection[str]
 
 
 class Fused(Protocol):
@@ -223,9 +224,15 @@ class _Fusion(Generator):
             expression, holds, _ = self.condition(validation.tree)
             self.line(f"if not ({expression}): fail()")
             self.known.update(holds)
-        evaluated = [name for name in part.variables if _place(name) in self.known]
-        if not part.is_silent(evaluated):
-            raise UnsupportedError
+        if not part.is_silent(self._evaluated(part)):
+            for name in sorted(part.afterwards):
+                self._variable(name)
+            if not part.is_silent(self._evaluated(part)):
+                raise UnsupportedError
+
+    def _evaluated(self, part: Part) -> list[str]:
+        """The variables that certainly have been evaluated here."""
+        return [name for name in part.variables if _place(name) in self.known]
 
     def _truth_of(self, condition: Expression) -> str:
         """A name for whether a condition holds. One with the same text in several policies is evaluated once."""

@@ -261,6 +261,9 @@ class _Walk:
             case "hasValue" | "type":
                 self.source(given[0], scope)
                 return _COMPUTED
+            case "size" if given[0].type is not None and given[0].type.kind is Kind.LIST:
+                self.source(given[0], scope)
+                return _COMPUTED
             case "_==_" | "_!=_" if any(isinstance(argument, Literal) and argument.value is None for argument in given):
                 for argument in given:
                     self.source(argument, scope)

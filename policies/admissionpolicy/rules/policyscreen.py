@@ -28,8 +28,8 @@ from policies.engine.timelimit import TimeLimitError
 # A cluster writes some dozen kinds of objects all the time, in a few ways each.
 _FUNCTIONS = 200
 _KEYS = 4_000
-# Python compiles a function while everything else waits, this many policies in some 20 ms.
-_TOGETHER = 20
+# Python compiles a function while everything else waits, this many policies in some 5 to 10 ms.
+_TOGETHER = 10
 
 
 class Member(Struct, frozen=True):

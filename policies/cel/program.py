@@ -227,9 +227,9 @@ def _result_hint(result: Type, actual: Type) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Composition:
-    """The variables of a policy, in order. Each may use those before it.
+    """The variables of a policy, in order. Each may use those before it. A composition is equal only to itself.
 
     >>> from policies.cel.kubernetes import admission
     >>> composition = Composition(admission()).declare("n", "object.spec.replicas + 1")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from policies.cel.evaluation.step import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
+from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
@@ -208,9 +209,15 @@ def compile_expression(
         raise CompileError(source, (Issue(0, "expression is nested too deeply"),)) from None
 
 
-def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
+@lru_cache(maxsize=64)  # what a policy reads is found out right after its expressions are compiled
+def checked(source: Source, environment: Environment) -> tuple[Node, Type]:
+    """The checked tree of an expression, and its type. Raises CompileError."""
     tree = parse(source)
-    actual = check(tree, source, environment)
+    return tree, check(tree, source, environment)
+
+
+def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
+    tree, actual = checked(source, environment)
     if result is not None and actual != result:
         message = f"must evaluate to {result.declared} but got {actual.declared}"
         raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))

@@ -19,10 +19,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies.cel.checking.checker import check
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.recursion import deeply
-from policies.cel.program import Composition, Program
+from policies.cel.program import Composition, Program, checked
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -34,7 +33,6 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from policies.cel.syntax.parser import parse as parse_expression
 from policies.cel.syntax.source import Source
 from policies.cel.types import Kind
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse, render
@@ -121,13 +119,7 @@ def composed_reads(sources: Iterable[Source], composition: Composition) -> Mappi
 
 def checked_tree(source: Source, composition: Composition) -> Node:
     """The checked tree of an expression that compiles."""
-
-    def checked() -> Node:
-        tree = parse_expression(source)
-        check(tree, source, composition.environment)
-        return tree
-
-    return deeply(checked)
+    return deeply(lambda: checked(source, composition.environment))[0]
 
 
 def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:

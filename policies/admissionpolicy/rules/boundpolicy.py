@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.matching import Matcher, NamespaceLabels, is_seen
@@ -102,17 +102,15 @@ class BoundPolicy:
 
 def in_force(
     kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
-) -> list[BoundPolicy]:
-    """The policies of a kind that are in force because they have a binding."""
+) -> Iterator[BoundPolicy]:
+    """The policies of a kind that are in force because they have a binding, each compiled when it is asked for."""
     by_policy: dict[str, list[Binding]] = {}
     for binding in bindings:
         if binding.kind == f"{kind}Binding":
             by_policy.setdefault(binding.policy_name, []).append(binding)
-    return [
-        BoundPolicy(compile_(policy), by_policy[policy.name])
-        for policy in policies
-        if policy.kind == kind and policy.name in by_policy
-    ]
+    for policy in policies:
+        if policy.kind == kind and policy.name in by_policy:
+            yield BoundPolicy(compile_(policy), by_policy[policy.name])
 
 
 def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:

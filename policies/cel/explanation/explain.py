@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from policies.cel.checking.checker import check
 from policies.cel.checking.validation import children, walk
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.dispatch import arguments
@@ -24,9 +23,8 @@ from policies.cel.evaluation.run import Outcome, Run
 from policies.cel.evaluation.step import Step, failed
 from policies.cel.explanation import masking
 from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
-from policies.cel.program import Composition, Names, Program
+from policies.cel.program import Composition, Names, Program, checked
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
-from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
 from policies.cel.values import Value
 from policies.engine.timelimit import Expired
@@ -82,9 +80,7 @@ def explain(
 
 
 def _tree(source: Source, composition: Composition) -> Node:
-    tree = parse(source)
-    check(tree, source, composition.environment)
-    return tree
+    return checked(source, composition.environment)[0]
 
 
 class _Compiled:

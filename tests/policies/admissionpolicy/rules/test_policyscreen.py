@@ -137,7 +137,7 @@ def test_all_answers_in_which_every_rule_admits_are_one() -> None:
     """No object is made for a policy that has nothing to say."""
     rules = _rules("true", "true")
 
-    first, second = (engine.validate(request(pod(name)), rules, FACTS) for name in ("a", "b"))
+    first, second = (engine.validate(request(pod(hostname=name)), rules, FACTS) for name in ("a", "b"))
 
     assert first is second
     assert [decision.rule for decision in first.unanimity or ()] == ["p0", "p1"]

@@ -199,12 +199,20 @@ def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Val
 
 
 def compile_expression(
-    text: str, environment: Environment, result: Type | None = None, *, source: Source | None = None
+    text: str,
+    environment: Environment,
+    result: Type | None = None,
+    *,
+    source: Source | None = None,
+    generated: bool = True,
 ) -> Program:
-    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues."""
+    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues.
+
+    generated: whether it gets a function, which takes a quarter of the time and is needless if it never runs.
+    """
     source = source or Source(text)
     try:
-        return deeply(lambda: _compiled(source, environment, result))
+        return deeply(lambda: _compiled(source, environment, result, generated=generated))
     except RecursionError:
         raise CompileError(source, (Issue(0, "expression is nested too deeply"),)) from None
 
@@ -216,7 +224,7 @@ def checked(source: Source, environment: Environment) -> tuple[Node, Type]:
     return tree, check(tree, source, environment)
 
 
-def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
+def _compiled(source: Source, environment: Environment, result: Type | None, *, generated: bool) -> Program:
     tree, actual = checked(source, environment)
     if result is not None and actual != result:
         message = f"must evaluate to {result.declared} but got {actual.declared}"
@@ -225,7 +233,7 @@ def _compiled(source: Source, environment: Environment, result: Type | None) -> 
         steps = plan(tree)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
-    return Program(source, actual, steps, generate(tree))
+    return Program(source, actual, steps, generate(tree) if generated else None)
 
 
 def _result_hint(result: Type, actual: Type) -> str:

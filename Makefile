@@ -6,10 +6,13 @@ READY := .venv/.ready
 # rewrites every assertion in every run.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Unit tests run beside the proofs, which wait half of the time. What they print comes when they end.
+BESIDE := -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync)
+
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test programs figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,20 +26,23 @@ $(READY): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and the shipped policies, no cluster needed
-	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1 --policies policies/packs
+run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and the default settings, no cluster needed
+	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1
 
 test: venv ## everything: checks, unit tests, and the proofs on a real control plane
-	@$(TIMED) "make test" $(MAKE) --no-print-directory check unit cluster-test
+	@$(TIMED) "make test" sh -ec "$(MAKE) --no-print-directory check; $(MAKE) --no-print-directory programs || true; $(MAKE) --no-print-directory $(BESIDE) unit cluster-test"
 
 check: venv ## format, lint, types, import borders
 	@$(TIMED) "make check" sh -exc "$(BIN)/ruff format --check .; $(BIN)/ruff check .; $(BIN)/mypy; $(BIN)/lint-imports"
 
 unit: venv ## the fast tests, no cluster
-	$(TIMED) "make unit" $(PYTEST) -n 2 --dist loadfile tests --ignore=tests/cluster --ignore=tests/chart
+	$(TIMED) "make unit" $(PYTEST) -n 2 --dist loadgroup tests --ignore=tests/cluster --ignore=tests/chart
 
 cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver (programs built once into the user's cache)
-	$(TIMED) "make cluster-test" $(PYTEST) -n 2 --dist loadgroup tests/chart tests/cluster
+	$(TIMED) "make cluster-test" $(PYTEST) -n 3 --dist loadgroup tests/chart tests/cluster
+
+programs: venv ## the programs of the control plane, built once into the user's cache
+	PYTHONPATH=tests $(BIN)/python -m cluster.toolchain
 
 figures: venv ## counts of the source: lines, modules, folders, functions, import cycles, repeated blocks
 	$(BIN)/python tests/figures.py

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.process import Server, answers, free_port, listens, program, running, wait_until
+from webhook.configuration.packs import PacksSettings
 
 
 class Listening(NamedTuple):
@@ -25,10 +27,22 @@ def issue_certificate(directory: Path) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+def configuration(file: Path, **settings: Any) -> Path:
+    """Write a configuration without packs; its path."""
+    packs = dict.fromkeys(PacksSettings.names(), "off")
+    file.write_text(json.dumps({"packs": packs, **settings}), encoding="utf-8")
+    return file
+
+
 @contextmanager
 def service(directory: Path, *options: str, cores: set[int] | None = None) -> Iterator[Listening]:
-    """The service with the certificate in a directory, when /readyz says that it is ready."""
+    """The service with the certificate in a directory, when /readyz says that it is ready.
+
+    Without a configuration among the options it has no packs, so that rows with policies name all that they have.
+    """
     port, health = free_port(), free_port()
+    if "--config" not in options:
+        options = (*options, "--config", str(configuration(directory / "no-packs.yaml")))
     command = [
         program("cks-admission"), "serve", "--host", "127.0.0.1", "--port", str(port),
         "--health-host", "127.0.0.1", "--health-port", str(health), "--log-format", "json",

@@ -72,8 +72,7 @@ def _rounds(
     directory: Path, rounds: int, seconds: float, say: Callable[[str], None]
 ) -> Mapping[str, Mapping[str, Sequence[Sample]]]:
     server_core, load_core = cores()
-    off = directory / "topology-off.yaml"
-    off.write_text("topology: {action: 'off'}\n", encoding="utf-8")
+    off = servers.configuration(directory / "topology-off.yaml", topology={"action": "off"})
     samples: dict[str, dict[str, list[Sample]]] = {path: {WITH: [], WITHOUT: []} for path in PATHS}
     with (
         pinned(load_core),

@@ -30,7 +30,7 @@ Verdict = Literal["allowed", "denied"]
 Files = Callable[[str], Any]
 """Returns the object in a file that a suite names. Raises LookupError with the reason if that fails."""
 
-_SUITE = ("name", "policies", "params", "user", "namespace", "objects", "cases")
+_SUITE = ("name", "policies", "params", "user", "namespace", "derived", "objects", "cases")
 _TEXTS = ("messages", "warnings", "audit")
 _REQUEST = ("object", "patch", "oldObject", "oldPatch", "operation", "user", "namespace", "params")
 _CASE = ("name", *_REQUEST, "derived", "expect", *_TEXTS, "patched")
@@ -128,8 +128,9 @@ class _Reader:
         user = self._user(top.get("user"), "user", CaseUser())
         namespace = self._namespace(top.get("namespace"), "namespace", CaseNamespace())
         params = self._params(top.get("params"), "params", {})
+        derived = self._flag(top, "derived", "", default=False)
         cases = [
-            self._case(case, f"cases[{index}]", user, namespace, params)
+            self._case(case, f"cases[{index}]", user, namespace, params, derived=derived)
             for index, case in enumerate(self._filled(top, "cases", ""))
         ]
         policies = self._texts(self._filled(top, "policies", ""), "policies")
@@ -142,7 +143,14 @@ class _Reader:
         return Suite(name=name, policies=policies, cases=tuple(cases))
 
     def _case(
-        self, value: Any, path: str, user: CaseUser, namespace: CaseNamespace, params: Mapping[str, Json]
+        self,
+        value: Any,
+        path: str,
+        user: CaseUser,
+        namespace: CaseNamespace,
+        params: Mapping[str, Json],
+        *,
+        derived: bool,
     ) -> Case:
         fields = self._map(value, path, _CASE)
         obj = self._object(fields, "object", "patch", path)
@@ -157,7 +165,7 @@ class _Reader:
             user=self._user(fields.get("user"), f"{path}.user", user),
             namespace=self._namespace(fields.get("namespace"), f"{path}.namespace", namespace),
             params=self._params(fields.get("params"), f"{path}.params", params),
-            derived=self._flag(fields, "derived", path),
+            derived=self._flag(fields, "derived", path, default=derived),
             expect=self._expectation(fields, obj, path),
         )
 
@@ -264,10 +272,10 @@ class _Reader:
             return []
         return value
 
-    def _flag(self, fields: Json, name: str, path: str) -> bool:
-        value = fields.get(name, False)
+    def _flag(self, fields: Json, name: str, path: str, *, default: bool) -> bool:
+        value = fields.get(name, default)
         if not isinstance(value, bool):
-            self._problem(f"{path}.{name}", "true or false is expected here")
+            self._problem(f"{path}.{name}".lstrip("."), "true or false is expected here")
         return value is True
 
     def _texts(self, value: Any, path: str) -> tuple[str, ...]:

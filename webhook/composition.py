@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
 
+from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.metrics import Metrics
 from webhook.sources.rulekeeper import RuleKeeper
@@ -47,7 +48,7 @@ async def keeper(
     """
     settings, catalog = loaded
     directories = settings.policies.directories
-    if not directories and (cluster is None or not (cluster.maps or cluster.natives)):
+    if not rules.uses_policies(settings):
         return RuleKeeper(loaded)
     from webhook.sources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
     from webhook.sources.directories import Directories  # noqa: PLC0415 - as above

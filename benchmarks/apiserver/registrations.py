@@ -31,6 +31,7 @@ def registrations(directory: Path) -> Mapping[str, Registration]:
     return {
         NONE: lambda _cluster, _pod: nullcontext(),
         SERVICE: lambda cluster, _pod: _service(cluster),
+        "service, packs": lambda cluster, _pod: _service(cluster, packs={}),
         "service, 3 policies": lambda cluster, _pod: _service(cluster, few),
         "service, 20 policies": lambda cluster, _pod: _service(cluster, twenty),
         "native, 3 policies": lambda cluster, pod: _native(cluster, few, pod),
@@ -49,10 +50,10 @@ def _limited(policies: Path) -> Path:
 
 
 @contextmanager
-def _service(cluster: ControlPlane, *policies: Path) -> Iterator[None]:
-    """The real service, registered by itself with its defaults."""
+def _service(cluster: ControlPlane, *policies: Path, **settings: Any) -> Iterator[None]:
+    """The real service, registered by itself with its defaults, but with packs only where the settings name them."""
     directories = {"directories": [str(path) for path in policies]}
-    with service.registered(cluster, policies=directories, log={"format": "json", "level": "info"}):
+    with service.registered(cluster, policies=directories, log={"format": "json", "level": "info"}, **settings):
         yield
 
 

@@ -169,6 +169,10 @@ class Program:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
+    def load(self) -> None:
+        """Compile the function now, for a program that will be used."""
+        self._loaded()
+
     def _loaded(self) -> Function | None:
         """The function. It is compiled when first called, because not every loaded policy is ever used."""
         if self._function is _unloaded:

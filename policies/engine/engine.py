@@ -43,6 +43,7 @@ from policies.engine.violation import (
     limited,
     one_line,
     shortened,
+    squeezed,
 )
 from policies.objects import patch
 
@@ -299,9 +300,14 @@ def overtime(
 def _warnings(decision: Decision) -> Iterator[str]:
     """The warnings for a decision that lets the request pass."""
     if decision.verdict == "warn":
-        yield from dict.fromkeys(one_line(violation.warning) for violation in sorted(decision.violations))
+        yield from dict.fromkeys(map(_warning, sorted(decision.violations)))
     elif decision.failure is not None and not decision.denies:
         yield one_line(_failure_text(decision.rule, decision.failure.error, "Ignore"))
+
+
+def _warning(violation: Violation) -> str:
+    """A violation as one line: a policy's keeps the end of its message, others are as short as warnings should be."""
+    return squeezed(violation.warning) if violation.verdict else one_line(violation.warning)
 
 
 def _decide(

@@ -22,8 +22,9 @@ Verdict = Literal["deny", "warn", "audit", ""]
 WARNING_LENGTH = 120
 # The API server cuts the warnings of an answer at 4096 characters in total; 24 full ones stay below that.
 WARNING_COUNT = 24
-# A change to an object may need more words than a mistake: what was chosen, and what to do. The API server cuts a
-# warning at 256 characters once all of them have 4096, and drops those beyond.
+# A change to an object may need more words than a mistake: what was chosen, and what to do. So may a policy, whose
+# message ends in the remedy. The API server cuts a warning at 256 characters once all of them have 4096, and drops
+# those beyond.
 CHANGE_LENGTH, WARNINGS_LENGTH = 250, 4080
 # How many violations of a rule an answer shows, and how long its text may be.
 SHOWN = 20
@@ -148,6 +149,13 @@ def shortened(text: str, length: int) -> str:
 def one_line(text: str, length: int = WARNING_LENGTH) -> str:
     """The text as one line of printable characters, shortened to the length of a warning."""
     return shortened(" ".join(printable(text).split()), length)
+
+
+def squeezed(text: str, length: int = CHANGE_LENGTH) -> str:
+    """The text as one line of printable characters, cut in its middle: a policy's message ends in what to do."""
+    line = " ".join(printable(text).split())
+    head = length // 2
+    return line if len(line) <= length else f"{line[:head]}…{line[head + 1 - length :]}"
 
 
 def printable(text: str) -> str:

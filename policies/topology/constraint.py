@@ -18,6 +18,7 @@ from policies.topology import refusal
 from policies.topology.affinity import NOTHING, are_alike, selector_terms, with_terms, without_terms
 from policies.topology.annotation import Annotated, Annotation, Annotations, Schedulers, Template, annotated, mentions
 from policies.topology.catalog import Catalog
+from policies.topology.gang.membership import owner
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, preferred_terms, required_terms
 from policies.topology.topology import Topology
@@ -186,9 +187,18 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
     prefers = bool(default.topology and default.preferred) and _is_distributed(obj, row)
     if not (prefers or mentions(row, obj, request.old_object)):
         return None
-    if is_being_deleted(obj) or is_mirror_pod(obj) or (row.kind != "Pod" and is_owned(obj)):
+    if is_being_deleted(obj) or is_mirror_pod(obj) or (row.kind != "Pod" and is_owned(obj) and not _is_whole(obj)):
         return None
     return _submission(request, obj, row, catalog, options, facts)
+
+
+def _is_whole(obj: JsonObject) -> bool:
+    """Whether a gang is known from this object only, and not from its controller, which leaves it as it is.
+
+    A TrainJob has no template. Source: Kubeflow Trainer, which applies a JobSet and does not touch one that runs.
+    """
+    controller = owner(obj)
+    return controller is not None and (controller.group, controller.kind) == ("trainer.kubeflow.org", "TrainJob")
 
 
 def _submission(

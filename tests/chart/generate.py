@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 
 import yaml
@@ -13,8 +14,9 @@ import yaml
 from chart import rendering, valuesschema, valuestable
 from chart.rendering import CHART
 from policies.objects.workload import BUILT_IN, HISTORIES, Workload
+from webhook.cli import options
 from webhook.cli.output import to_yaml
-from webhook.configuration import inventory, rules
+from webhook.configuration import inventory
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import registered
 from webhook.version import VERSION
@@ -64,7 +66,7 @@ def _by_group(rows: Iterable[Workload]) -> str:
 def webhook_configurations() -> str:
     """What `export webhook-configuration` prints for the default rules; the template says who is called."""
     settings = Settings.model_validate({"cluster": {"namespace": _NAMESPACE}})
-    found = registered(settings, b"", rules.build(settings))
+    found = registered(settings, b"", options.ruleset(settings, date.min)[1])
     return _MADE + "---\n".join(to_yaml(document) for document in found)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any, Final
 
+from webhook.cli import options
 from webhook.cli.output import to_yaml
-from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import registered
 
@@ -82,7 +83,8 @@ _NO_ACCESS: Final[Values] = {"cluster": {"access": False}, "certificates": _GIVE
 def export(config: Values) -> str:
     """What `cks-admission export webhook-configuration` prints for a configuration."""
     settings = Settings.model_validate(config)
-    return "---\n".join(to_yaml(each) for each in registered(settings, b"", rules.build(settings)))
+    ruleset = options.ruleset(settings, date.min)[1]
+    return "---\n".join(to_yaml(each) for each in registered(settings, b"", ruleset))
 
 
 MATRIX: Final[Mapping[str, Values]] = {

@@ -41,10 +41,20 @@ def test_notes_say_what_was_installed_and_how_to_be_rid_of_it(chart: Path) -> No
 
     assert "certificates  self\n" in notes
     assert "registration  managed\n" in notes
+    assert "packs         interruptable-qos warn, scheduling-safety warn, sunk warn\n" in notes
     assert "policies      ConfigMaps in cks-admission with the label cks-admission.dev/policies=true\n" in notes
     assert "-- cks-admission doctor --config config/cks.yaml\n" in notes
     assert notes.endswith(
         "  kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration cks-admission\n"
+    )
+
+
+def test_notes_show_the_packs_as_they_are(chart: Path) -> None:
+    """Each mode is shown as written: a word, a boolean that YAML makes of off, or in a map."""
+    packs = {"interruptable-qos": {"mode": "enforce"}, "scheduling-safety": {"policies": {}}, "sunk": False}
+
+    assert "packs         interruptable-qos enforce, scheduling-safety warn, sunk off\n" in _notes(
+        chart, {"config": {"packs": packs}}
     )
 
 

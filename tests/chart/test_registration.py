@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from chart.matrix import CA, MATRIX, export
 from chart.rendering import Rendered, render
 from policies.engine.request import JsonObject
-from webhook.configuration import rules
+from webhook.cli import options
 from webhook.configuration.settingsfile import read
 from webhook.registration.configurations import registered
 
@@ -25,7 +26,7 @@ def test_they_are_those_of_the_rendered_configuration(entry: Entry, tmp_path: Pa
     (tmp_path / "cks.yaml").write_text(entry(name).configuration, encoding="utf-8")
     settings = read(tmp_path / "cks.yaml")
     bundle = CA.encode() if "caBundle" in MATRIX[name].get("certificates", {}) else b""
-    wanted = registered(settings, bundle, rules.build(settings))
+    wanted = registered(settings, bundle, options.ruleset(settings, date.min)[1])
 
     assert [_without_labels(entry(name).one(kind)) for kind in _KINDS] == [_without_labels(each) for each in wanted]
 

@@ -40,7 +40,10 @@ def settings() -> Json:
     whole = Settings.model_json_schema(by_alias=True, ref_template="#/definitions/{model}")
     definitions: Json = whole.pop("$defs")
     definitions["Settings"] = whole
-    # A level may be its key alone.
+    # A level may be its key alone, a pack its mode.
+    definitions["PackSettings"] = {
+        "anyOf": [definitions["PackSettings"]["properties"]["mode"], definitions["PackSettings"]]
+    }
     definitions["LevelSettings"] = {"anyOf": [{"type": "string"}, definitions["LevelSettings"]]}
     return {name: _plain(each) for name, each in sorted(definitions.items())}
 

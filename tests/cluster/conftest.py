@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 from contextlib import ExitStack
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+HERE = Path(__file__).parent
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of the API server alone first: once registered, the service stays, and changes the Pods of all.
 
@@ -30,30 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_order)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the modules that share a control plane in one process, where `--dist loadgroup` asks for groups."""
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    scheduling = import_module("xdist.scheduler").LoadScopeScheduling(config, log)
-    scheduling._split_scope = group  # what it takes for one piece of work
-    return scheduling
-
-
-def group(nodeid: str) -> str:
-    """Return the control plane that a test's module is for; another one is started where this is wrong."""
-    folder, _, module = nodeid.partition(".py::")[0].rpartition("/")
-    if folder.endswith("chart") or module.startswith("test_release"):
-        return "audited"
-    return "judged" if module in _JUDGED else "control_plane"
-
-
 def _order(item: pytest.Item) -> tuple[bool, int]:
     module = item.path.stem
-    return "service" in getattr(item, "fixturenames", ()), _LAST.index(module) if module in _LAST else -1
+    is_here = item.path.parent == HERE
+    return is_here and "service" in getattr(item, "fixturenames", ()), _LAST.index(module) if module in _LAST else -1
 
 
-_JUDGED = ("test_doctor", "test_harness", "test_packs", "test_safety", "test_served_packs", "test_served_policies")
 # cert-manager and its Secrets stay after the last.
 _LAST = ("test_release_removal", "test_release_modes", "test_release_certmanager")
 

@@ -8,6 +8,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from support.packmodes import OFF
+
 from cluster import toolchain
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
@@ -18,7 +20,7 @@ from cluster.service import Service, registered
 if TYPE_CHECKING:
     from types import FrameType
 
-PACKS = Path(__file__).parents[2] / "policies" / "packs"
+PACKS = dict.fromkeys(OFF, "enforce")
 CPU_TAINT = {"key": "is_cpu_compute", "effect": "NoSchedule"}
 GPU_TAINT = {"key": "is_gpu", "value": "true", "effect": "PreferNoSchedule"}
 
@@ -53,7 +55,7 @@ def main() -> int:
     """Run until a signal. Returns the exit code."""
     try:
         tools = toolchain.ensure(CONTROL_PLANE)
-        with ControlPlane(tools) as cluster, registered(cluster, policies={"directories": [str(PACKS)]}) as service:
+        with ControlPlane(tools) as cluster, registered(cluster, packs=PACKS) as service:
             _populate(cluster)
             print(_guide(cluster, service, str(tools)), flush=True)
             _wait()

@@ -53,7 +53,6 @@ class Running:
     restarts: int = 0
     status: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)
-    refreshed: float = 0.0
     ending: float = 0.0
 
     @property
@@ -99,6 +98,10 @@ class Kubelet:
         self._thread = threading.Thread(target=self._run, name="kubelet")
         self._tokens: dict[tuple[str, str], str] = {}
         self._looks = 0
+        self._mounted: dict[str, Manifest] = {}
+        """What was read for the volumes of Pods in this look."""
+        self._refreshed = 0.0
+        self._is_due = False
         self._failure: BaseException | None = None
 
     def __enter__(self) -> Self:
@@ -177,6 +180,10 @@ class Kubelet:
         if answer.code != HTTPStatus.OK:
             return  # an API server that is busy is asked again
         pods = {pod["metadata"]["uid"]: pod for pod in answer.body["items"] if pod["spec"].get("nodeName")}
+        self._mounted.clear()
+        self._is_due = time.monotonic() > self._refreshed + _REFRESH_SECONDS
+        if self._is_due:
+            self._refreshed = time.monotonic()
         for uid, pod in pods.items():
             if uid not in self.running and "deletionTimestamp" not in pod["metadata"] and _is_waiting(pod):
                 self._start(uid, pod)
@@ -226,7 +233,7 @@ class Kubelet:
         podfiles.write(root, container, podfiles.volumes(pod, self._get, lambda *what: self._token(pod, *what)))
 
     def _keep(self, uid: str, each: Running) -> None:
-        """Bring a Pod's files up to date, start its process again if it ended, and report on it."""
+        """Start a Pod's process again if it ended, bring its files up to date once a second, and report on it."""
         code = each.process.poll()
         if code is not None and time.monotonic() < each.began + _RESTART_SECONDS:
             return
@@ -239,10 +246,9 @@ class Kubelet:
             each.restarts += 1
             each.began = time.monotonic()
             each.process = self._process(each.root, each.pod, each.address)
-        if time.monotonic() - each.refreshed > _REFRESH_SECONDS:
+        if self._is_due:
             with suppress(podfiles.MissingVolumeError):  # what it has stays
                 self._write(each.root, each.pod)
-            each.refreshed = time.monotonic()
         self._report(each, {"phase": "Running", "ready": self._is_ready(each), "restarts": each.restarts})
 
     def _is_ready(self, each: Running) -> bool:
@@ -309,10 +315,12 @@ class Kubelet:
             each.status = status
 
     def _get(self, what: str) -> Manifest:
-        answer = self._caller.send("GET", f"{self._path}/{what}")
-        if answer.code != HTTPStatus.OK:
-            raise podfiles.MissingVolumeError(f"{what}: {answer.body}")
-        return answer.body
+        if what not in self._mounted:
+            answer = self._caller.send("GET", f"{self._path}/{what}")
+            if answer.code != HTTPStatus.OK:
+                raise podfiles.MissingVolumeError(f"{what}: {answer.body}")
+            self._mounted[what] = answer.body
+        return self._mounted[what]
 
     def _token(self, pod: Manifest, account: str, seconds: int) -> str:
         key = str(pod["metadata"]["uid"]), account

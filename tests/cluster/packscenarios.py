@@ -73,16 +73,18 @@ class Scenario:
     made: Callable[[Labels], Manifest]
     policy: str
     message: str
+    places: tuple[str, ...] = ()
     entry: str = "policies-ignore"
 
     @property
     def refusal(self) -> str:
         """All that kubectl prints."""
-        return _refused(self.entry, _denial(self.policy, self.message))
+        return _refused(self.entry, _denial(self.policy, self.message, *self.places))
 
 
-def _denial(policy: str, message: str) -> str:
-    return f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {message}"
+def _denial(policy: str, message: str, *places: str) -> str:
+    denial = f"ValidatingAdmissionPolicy '{policy}' with binding '{policy}' denied request: {message}"
+    return "\n  ".join([denial, *places])
 
 
 def _refused(entry: str, *denials: str) -> str:
@@ -96,22 +98,23 @@ SCENARIOS = [
         _pytorch_job,
         "interruptable-training",
         'Distributed training (PyTorchJob.kubeflow.org) must not be interruptable: "true" at '
-        f"spec.pytorchReplicaSpecs.Master.template.metadata.labels[{LABEL}]; "
-        f"spec.pytorchReplicaSpecs.Worker.template.metadata.labels[{LABEL}]. "
+        f"metadata.labels[{LABEL}]. "
         'One evicted Pod stops the whole run. Remove the label, or set it to "false".',
+        tuple(f"spec.pytorchReplicaSpecs.{role}.template.metadata.labels[{LABEL}]" for role in ("Master", "Worker")),
     ),
     Scenario(
         "a JobSet",
         _job_set,
         "interruptable-training",
         'Distributed training (JobSet.jobset.x-k8s.io) must not be interruptable: "true" at '
-        f"spec.replicatedJobs[1].template.spec.template.metadata.labels[{LABEL}]. "
+        f"metadata.labels[{LABEL}]. "
         'One evicted Pod stops the whole run. Remove the label, or set it to "false".',
+        (f"spec.replicatedJobs[1].template.spec.template.metadata.labels[{LABEL}]",),
     ),
     Scenario(
         "an Indexed Job of several Pods",
         _indexed_job,
-        "interruptable-training",
+        "interruptable-training-indexed",
         'An Indexed Job of more than one Pod must not be interruptable: "true" at '
         f"spec.template.metadata.labels[{LABEL}]. "
         'One evicted Pod stops the others. Remove the label, set it to "false", or use a Job that is not Indexed.',
@@ -137,15 +140,17 @@ SCENARIOS = [
         "inference that drains too long",
         partial(inference, seconds=900),
         "interruptable-drain",
-        "What is interruptable must end within 300 s: spec.template.spec.terminationGracePeriodSeconds is 900. "
+        "What is interruptable must end within 300 s: spec.terminationGracePeriodSeconds is 900. "
         f"Lower it, or remove the label {LABEL}.",
+        ("spec.template",),
     ),
     Scenario(
         "inference that is cut off",
         partial(inference, seconds=1),
         "interruptable-drain",
         "What is interruptable needs at least 5 s for the requests that it is answering: "
-        f"spec.template.spec.terminationGracePeriodSeconds is 1. Raise it, or remove the label {LABEL}.",
+        f"spec.terminationGracePeriodSeconds is 1. Raise it, or remove the label {LABEL}.",
+        ("spec.template",),
     ),
     Scenario(
         "a Pod",
@@ -166,8 +171,9 @@ _TOLERATES = (
 )
 _DENIED_RESERVED = _denial(
     "reserved-toleration",
-    f"{_TOLERATES}, control plane and broken Nodes included: spec.template.spec.tolerations[0]. "
+    f"{_TOLERATES}, control plane and broken Nodes included: spec.tolerations[0]. "
     "Use operator: Equal and the value of the taint on your own Nodes.",
+    "spec.template",
 )
 
 
@@ -175,7 +181,8 @@ def _denied_keyless(index: int) -> str:
     return _denial(
         "keyless-toleration",
         "A toleration with the operator Exists and no key tolerates every taint, of broken and of reserved Nodes too: "
-        f"spec.template.spec.tolerations[{index}]. Name the keys that are meant.",
+        f"spec.tolerations[{index}]. Name the keys that are meant.",
+        "spec.template",
     )
 
 
@@ -183,18 +190,19 @@ def _denied_lock(index: int) -> str:
     return _denial(
         "lock-toleration",
         "Only DaemonSets and NodeSets may tolerate sunk.coreweave.com/lock; a Slurm job cannot start while other "
-        f"Pods stay on its Node: spec.template.spec.tolerations[{index}]. "
+        f"Pods stay on its Node: spec.tolerations[{index}]. "
         "Remove the toleration, or run this as a DaemonSet.",
+        "spec.template",
     )
 
 
 _WARNED_UNSET = (
-    "Warning: reserved-toleration-unset: Not checked whose reservation is tolerated: "
-    "spec.template.spec.tolerations[0] has the value …\n"
+    "Warning: reserved-toleration-unset: Not checked whose reservation is tolerated: spec.tolerations[0] has the value "
+    '"org-5678". Make sure that it is the taint of your own Nodes. (spec.template)\n'
 )
 _WARNED_KEYLESS = (
     "Warning: keyless-toleration-daemonset: This DaemonSet tolerates every taint, of broken and of reserved Nodes too: "
-    "spec.template.…\n"
+    "spec.tolerations[0]. Name the keys that are meant. (spec.template)\n"
 )
 TOLERATIONS = [
     ("Deployment", [_ALL_RESERVED], _refused("policies-ignore", _DENIED_RESERVED)),
@@ -210,5 +218,9 @@ TOLERATIONS = [
     ("DaemonSet", [{**_RESERVED, "value": "org-5678"}], _WARNED_UNSET),
     ("DaemonSet", [_KEYLESS], _WARNED_KEYLESS),
     ("DaemonSet", [_LOCK], ""),
-    ("DaemonSet", [_ALL_RESERVED, _KEYLESS, _LOCK], _WARNED_KEYLESS + _refused("policies-ignore", _DENIED_RESERVED)),
+    (
+        "DaemonSet",
+        [_ALL_RESERVED, _KEYLESS, _LOCK],
+        _WARNED_KEYLESS.replace("[0]", "[1]") + _refused("policies-ignore", _DENIED_RESERVED),
+    ),
 ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from support.packmodes import OFF
 
 from cluster import jsonlog
 from cluster.controlplane import ControlPlane
@@ -113,6 +114,7 @@ class Service:
                 **dict.fromkeys(("timeoutSeconds", "openTimeoutSeconds", "essentialTimeoutSeconds"), 10),
             },
             "organization": {"id": ORGANIZATION},
+            "packs": dict(OFF),
             "log": {"format": "json", "level": "debug"},
         }
         self.config.write_text(yaml.safe_dump({**defaults, **settings}), encoding="utf-8")

@@ -48,6 +48,11 @@ def _refused() -> dict[str, Case]:
     }
 
 
+def _first(case: Case) -> str:
+    """The first message of a case, without the places that the service adds."""
+    return case.expect.messages[0].partition("\n")[0]
+
+
 class Cluster:
     """The API server, asked by dry runs in a Namespace."""
 
@@ -101,7 +106,7 @@ def applied(cluster: Cluster, plain: dict[str, Json]) -> Iterator[str]:
     try:
         printed = control_plane.apply(result.stdout, user="admin", check=True).stdout
         for case in refused:
-            cluster.wait(case.object, partial(_says, case.expect.messages[0]))
+            cluster.wait(case.object, partial(_says, _first(case)))
         cluster.wait(
             changed.object,
             lambda answer: answer.code == http.client.CREATED and not _filled_in(answer.body).items() & before.items(),
@@ -133,10 +138,7 @@ def test_a_pack_refuses_without_the_service(cluster: Cluster, applied: str, poli
 
     said = cluster.control_plane.apply(obj, "--dry-run=server")
 
-    assert (said.returncode, [each for each in case.expect.messages if each in said.stderr][:1]) == (
-        1,
-        list(case.expect.messages[:1]),
-    )
+    assert (said.returncode, _first(case) in said.stderr) == (1, True), said.stderr
 
 
 @pytest.mark.parametrize("case", _NATIVE, ids=lambda case: case.name)
@@ -155,7 +157,7 @@ def test_an_example_does_there_what_its_suite_says(
 
     assert (ours.verdict, ours.messages) == (case.expect.verdict, case.expect.messages)
     if case.expect.verdict == "denied":
-        assert there.body["message"].endswith(f"denied request: {case.expect.messages[0]}")
+        assert there.body["message"].endswith(f"denied request: {_first(case)}")
     else:
         assert _comparable(there.body) == (ours.patched or given)
         assert (ours.patched is None) == (case.expect.patched is None)

@@ -376,15 +376,17 @@ CLAIM: Manifest = {
     "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
 }
 KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job")
-# What only a Pod that exists has: its place, the labels and names that its controller counts it by.
+# What only a Pod that exists has: its place, the labels and names that its controller counts it by, and tolerations.
 _LATER = frozenset(
     {
         "metadata.annotations",
         "metadata.finalizers",
         "metadata.generateName",
         "metadata.labels",
+        "metadata.ownerReferences",
         "metadata.resourceVersion",
         "spec.nodeName",
+        "spec.tolerations",
     }
 )
 _INDEX = "spec.containers[*].env"  # JOB_COMPLETION_INDEX
@@ -445,6 +447,16 @@ def test_the_pod_that_a_controller_creates(kind: str, control_plane: ControlPlan
         place for place in _differences(derived.pod, real) if not any(place[: len(known)] == known for known in filled)
     ]
     assert unexpected == []
+    ours, theirs = derived.pod["metadata"], real["metadata"]
+    for field in ("labels", "annotations"):
+        assert ours.get(field, {}).items() <= theirs.get(field, {}).items()
+    assert [_named(ours["ownerReferences"][0], kind)] == [_named(owner, kind) for owner in theirs["ownerReferences"]]
+
+
+def _named(owner: Manifest, kind: str) -> Manifest:
+    """An owner reference without the uid; of a Deployment's ReplicaSet, whose name has a hash, without the name."""
+    made_up = {"uid", "name"} if kind == "Deployment" else {"uid"}
+    return {key: value for key, value in owner.items() if key not in made_up}
 
 
 def _request(obj: Manifest) -> AdmissionRequest:

@@ -119,6 +119,7 @@ def refused(audited: ControlPlane, installed: Release) -> list[str]:
     _refuse_policies(audited, installed)
     _add_conditions(audited, installed)
     _use_an_unheard_of_namespace(audited, installed)
+    _tell_of_the_conversion(audited)
     forbidden = [line for account in ACCOUNTS for line in used(audited, NAMESPACE, account)[1]]
     _turn_everything_off(audited, installed)
     installed.wait_until_asked()
@@ -148,21 +149,6 @@ def test_no_right_is_too_much(audited: ControlPlane, account: str) -> None:
     )
 
 
-def _convert(audited: ControlPlane) -> None:
-    """A definition gets a conversion webhook, which an Event tells."""
-    client = {"url": "https://127.0.0.1:1/convert"}
-    hook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
-    crds.install(audited, gadgets({"strategy": "Webhook", "webhook": hook}))
-
-    def told() -> bool:
-        events = audited.get("events", "-n", "default")["items"]
-        if not any(each["involvedObject"]["name"] == DEFINITION for each in events):
-            raise NotYet(f"{len(events)} Events")
-        return True
-
-    wait_for("an Event on the definition", told)
-
-
 @pytest.mark.parametrize(("method", "path", "body"), TAKEN_OVER)
 def test_who_takes_over_a_replica_gains_nothing(
     audited: ControlPlane, installed: Release, method: str, path: str, body: Mapping[str, Any] | None
@@ -187,6 +173,25 @@ def test_a_replica_has_no_key_of_the_authority(installed: Release) -> None:
         ("create", "subjectaccessreviews"),
         ("create", "events"),
     }
+
+
+def _convert(audited: ControlPlane) -> None:
+    """A definition gets a conversion webhook."""
+    client = {"url": "https://127.0.0.1:1/convert"}
+    hook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    crds.install(audited, gadgets({"strategy": "Webhook", "webhook": hook}))
+
+
+def _tell_of_the_conversion(audited: ControlPlane) -> None:
+    """An Event tells of it, when manage has looked at what can write labels, as it does once a minute."""
+
+    def told() -> bool:
+        events = audited.get("events", "-n", "default")["items"]
+        if not any(each["involvedObject"]["name"] == DEFINITION for each in events):
+            raise NotYet(f"{len(events)} Events")
+        return True
+
+    wait_for("an Event on the definition", told)
 
 
 def _token(replica: Running) -> str:

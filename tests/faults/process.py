@@ -19,6 +19,7 @@ from cluster import jsonlog
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.service import COMMAND
 from cluster.workspace import free_ports
+from support.packmodes import OFF
 from support.service.reviews import answer_of
 
 from faults.reviews import Review
@@ -49,6 +50,7 @@ class Process:
             "health": {"host": _HOST, "port": self.health},
             "tls": {"directory": str(self.certs), "checkSeconds": 1.0},
             "registration": {"url": f"https://{_HOST}:{self.port}", "timeoutSeconds": 10},
+            "packs": dict(OFF),
             "log": {"format": "json"},
         }
         merged = {section: {**quick.get(section, {}), **settings.get(section, {})} for section in {**quick, **settings}}

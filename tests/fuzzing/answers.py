@@ -17,8 +17,6 @@ from fuzzing.reviews import Review
 from policies.engine.request import UserInfo
 from webhook.cli import check, options
 from webhook.cli.main import main
-from webhook.configuration.settings import Settings
-from webhook.configuration.settingsfile import override
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
@@ -37,7 +35,7 @@ class Offline:
 
     def __init__(self, directories: Sequence[Path]) -> None:
         self._arguments = [argument for path in directories for argument in ("--policies", str(path))]
-        settings = override(Settings(), [("policies.directories", tuple(map(str, directories)))])
+        settings = options.settings(None, {"policies__directories": tuple(map(str, directories))})
         today = datetime.now(UTC).date()
         files, self._ruleset = options.ruleset(settings, today)
         assert files is not None

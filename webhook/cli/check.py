@@ -162,8 +162,13 @@ def read_objects(files: Sequence[str]) -> list[Manifest]:
 
 
 def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:
-    """What happens to an object: the rules change it, then judge the result."""
+    """What happens to an object: the rules change it, then judge the result.
+
+    The API server asks nobody to judge what was refused already.
+    """
     mutation = engine.mutate(request, ruleset, facts)
+    if not mutation.allowed:
+        return ObjectOutcome(written, request, written.object, mutation, engine.ADMITTED)
     changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
     validation = engine.validate(replace(request, object=changed), ruleset, facts)
     return ObjectOutcome(written, request, changed, mutation, validation)

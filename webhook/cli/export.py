@@ -75,24 +75,35 @@ def configuration() -> None:
 
 
 @command.command("native")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
-def native(paths: tuple[str, ...]) -> None:
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(exists=True))
+@click.option(
+    "--config",
+    "config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Configuration file, whose packs are printed, too.",
+)
+def native(paths: tuple[str, ...], config: Path | None) -> None:
     """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
     Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
-    kube-apiserver does differently, go to stderr.
+    kube-apiserver does differently, go to stderr. With --config the packs are printed, with their modes and parameters.
 
     \b
-    Example:
+    Examples:
       cks-admission export native policies/packs/sunk | kubectl apply -f -
+      cks-admission export native --config cks.yaml | kubectl apply -f -
     """
     from webhook.cli.native import export  # noqa: PLC0415 - as above
-    from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    from webhook.sources import packs, policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
+    if not paths and config is None:
+        raise InputError("name files or directories with policies, or a configuration with --config")
+    shipped = packs.texts(options.settings(config, {})) if config else ()
     with reading(policyfiles.PolicyFilesError, FileError):
-        exported = export(policyfiles.texts(paths))
+        exported = export((*policyfiles.texts(paths), *shipped))
     if not exported.texts:
-        raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
+        where = ", ".join(paths) or f"{config}: packs"
+        raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     for line in exported.notes:
         click.echo(line, err=True)
     click.echo("---\n".join(exported.texts), nl=False)

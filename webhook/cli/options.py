@@ -13,6 +13,7 @@ import click
 from policies.engine.ruleset import RuleSet
 from webhook.cli.exits import InputError
 from webhook.configuration import rules
+from webhook.configuration.packs import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 
@@ -38,7 +39,8 @@ policies = click.option(
     "policies__directories",
     multiple=True,
     metavar="FILE|DIR",
-    help="Policies and exceptions to use in addition to the built-in rules; repeatable.",
+    help="Policies and exceptions to use besides the built-in rules, instead of packs that the configuration does not "
+    "name; repeatable.",
 )
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
@@ -78,19 +80,31 @@ def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(name, key.replace(".", "__"), default=None, **attributes)
 
 
-def settings(config: Path | None, options: dict[str, Any]) -> Settings:
-    """The configuration file's settings, changed by the options made with `setting` that were given."""
+def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
+    """The configuration file's settings, changed by the options made with `setting` that were given.
+
+    packs: whether packs are on that nobody names, unless `--policies` names others.
+    """
     try:
-        return current(config, options)
+        return current(config, options, packs=packs)
     except SettingsError as error:
         raise InputError(str(error)) from None
 
 
-def current(config: Path | None, options: dict[str, Any]) -> Settings:
+def current(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
     """As `settings`, for callers that can continue with the previous settings. Raises SettingsError."""
     base = read(config) if config else Settings()
-    given = ((key.replace("__", "."), value) for key, value in options.items() if value not in (None, ()))
+    given = [(key.replace("__", "."), value) for key, value in options.items() if value not in (None, ())]
+    if not packs or any(key == "policies.directories" for key, _ in given):
+        base = _with_packs_named(base)
     return override(base, given)
+
+
+def _with_packs_named(settings: Settings) -> Settings:
+    """The settings of a file with the packs off that it does not name."""
+    packs = settings.packs
+    off = {name: PackSettings(mode="off") for name in type(packs).model_fields if name not in packs.model_fields_set}
+    return settings.model_copy(update={"packs": packs.model_copy(update=off)})
 
 
 def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSet]:
@@ -98,21 +112,31 @@ def ruleset(settings: Settings, today: date) -> tuple[PolicyFiles | None, RuleSe
 
     Raises InputError, SettingsError and OSError.
     """
-    paths = settings.policies.directories
-    files, made = None, rules.NO_POLICIES
-    if paths:
-        from webhook.sources import policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    files, made = _policy_files(settings.policies.directories, today), rules.NO_POLICIES
+    if files is not None or settings.packs.is_on:
+        from webhook.sources.policyset import EMPTY  # noqa: PLC0415 - nothing else here needs the CEL engine
 
-        try:
-            files = policyfiles.load(paths, today)
-        except policyfiles.PolicyFilesError as error:
-            raise InputError(str(error)) from None
-        if not (files.loaded.policies or files.loaded.exceptions):
-            kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
-            raise InputError(f"{', '.join(paths)}: no {kinds} found")
-        for warning in files.loaded.warnings:
-            click.echo(str(warning), err=True)
-        made = rules.of_policies(settings, files)
+        made = rules.of_policies(settings, files or EMPTY.files)
+        for name in made.replaced:
+            click.echo(f"packs: the shipped {name} is not used: another policy has this name", err=True)
     if unknown := rules.unknown_names(settings, made):
         raise SettingsError("\n".join(unknown))
     return files, rules.build(settings, (), made)
+
+
+def _policy_files(paths: Sequence[str], today: date) -> PolicyFiles | None:
+    """The policy files, None without paths; warnings about them go to stderr. Raises InputError and OSError."""
+    if not paths:
+        return None
+    from webhook.sources import policyfiles  # noqa: PLC0415 - nothing else here needs the CEL engine
+
+    try:
+        files = policyfiles.load(paths, today)
+    except policyfiles.PolicyFilesError as error:
+        raise InputError(str(error)) from None
+    if not (files.loaded.policies or files.loaded.exceptions):
+        kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
+        raise InputError(f"{', '.join(paths)}: no {kinds} found")
+    for warning in files.loaded.warnings:
+        click.echo(str(warning), err=True)
+    return files

@@ -33,7 +33,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
     """Answer AdmissionReviews: one JSON review per file, or one per line on standard input (-).
 
     Prints one answer per line, byte for byte as the server would answer without a cluster. Exits with 1 if an answer
-    refuses the request.
+    refuses the request. Without --config the packs are off.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
       cks-admission review --path mutate/pods - < reviews.jsonl
       cks-admission review --policies policies/ review.json
     """
-    settings = options.settings(config, changes)
+    settings = options.settings(config, changes, packs=config is not None)
     today = datetime.now(UTC).date()
     with reading(SettingsError):
         written, ruleset = options.ruleset(settings, today)

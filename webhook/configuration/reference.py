@@ -20,7 +20,7 @@ def configuration() -> str:
 
 
 def _fields(model: type[BaseModel], depth: int) -> Iterator[str]:
-    """A block of lines for each key of a model."""
+    """A block of lines for each key of a model. SHORT of a section names the key whose value may stand for it."""
     indent = "  " * depth
     for field in model.model_fields.values():
         if depth == 0 and field.alias != "listen":
@@ -29,7 +29,11 @@ def _fields(model: type[BaseModel], depth: int) -> Iterator[str]:
             yield f"{indent}# {line}"
         inner = _model(field.annotation)
         default = field.get_default()
-        if inner is not None and isinstance(default, BaseModel):
+        short = getattr(inner, "SHORT", "")
+        if inner is not None and short:
+            yield f"{indent}{field.alias}: {_flow(getattr(default, short))}"
+            yield from (f"{indent}#   {line}" for line in _entry(inner, WIDTH - len(indent) - 4, "Or a map:"))
+        elif inner is not None and isinstance(default, BaseModel):
             yield f"{indent}{field.alias}:"
             yield from _fields(inner, depth + 1)
         else:
@@ -38,12 +42,12 @@ def _fields(model: type[BaseModel], depth: int) -> Iterator[str]:
                 yield from (f"{indent}#   {line}" for line in _entry(inner, WIDTH - len(indent) - 4))
 
 
-def _entry(model: type[BaseModel], width: int) -> Iterator[str]:
+def _entry(model: type[BaseModel], width: int, head: str = "Each entry:") -> Iterator[str]:
     """The keys of a list's entry and, below keys with lists of maps, the keys of their entries.
 
     The description of a single map explains its keys: all such maps are label selectors.
     """
-    yield "Each entry:"
+    yield head
     for field in model.model_fields.values():
         default = None if field.is_required() else field.get_default()
         need = "required" if field.is_required() else f"default {_flow(default)}"

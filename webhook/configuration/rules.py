@@ -29,12 +29,13 @@ from webhook.configuration import safety
 from webhook.configuration.placement import DefaultPlacement
 from webhook.configuration.selector import Selector
 from webhook.configuration.settings import LabelExceptionSettings, Settings, SettingsError
-from webhook.sources import topologyfiles
+from webhook.sources import packfiles, topologyfiles
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.documents.exception import WrittenException
-    from policies.admissionpolicy.documents.reader import Loaded
     from policies.admissionpolicy.evaluation.compilation import Compile
+    from policies.admissionpolicy.model import Policy
+    from webhook.sources.natives import Native
     from webhook.sources.policyfiles import PolicyFiles
 
 BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
@@ -47,11 +48,16 @@ _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 
 
 class PolicyRules(NamedTuple):
-    """The result of policies: their rules, the exceptions beside them, and the names that exceptions may use."""
+    """The result of policies: their rules, the exceptions beside them, and the names that exceptions may use.
+
+    shipped: the policies of packs that are in force. replaced: the names of those whose place others take.
+    """
 
     rules: tuple[Rule, ...] = ()
     exceptions: tuple[WrittenException, ...] = ()
     names: tuple[str, ...] = ()
+    shipped: tuple[Policy, ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
 NO_POLICIES = PolicyRules()
@@ -82,34 +88,50 @@ def build(
 
 
 def of_policies(
-    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, native: Loaded | None = None
+    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, native: Native | None = None
 ) -> PolicyRules:
-    """The rules for policies and their bindings, mutating ones first.
+    """The rules for policies and their bindings, mutating ones first, those of the packs last.
 
-    native: the cluster's policies that request derived rules; those with the name of another policy here are omitted.
-    Raises SettingsError if a policy has the name of a built-in rule.
+    native: those of the cluster, with rules of those that request them for pod templates. Of policies with one name
+    that of the files counts, then that of the cluster. Raises SettingsError if one has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
     from policies.admissionpolicy.rules import mutatingrule, validatingrule  # noqa: PLC0415 - nothing else needs the CEL engine
+    from webhook.sources import packs  # noqa: PLC0415 - as above
 
-    loaded = files.loaded
-    names = tuple(dict.fromkeys(policy.name for policy in loaded.policies))
+    loaded, names = files.loaded, _names(files)
+    chosen, workloads = compile_ or compile_policy, workload_table(settings)
+    given = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
+    made = [
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),
+        *validatingrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
+    ]
+    taken = {*reserved(), *names}
+    if native is not None:
+        own = [policy for policy in native.loaded.policies if policy.name not in taken]
+        made += validatingrule.rules(own, native.loaded.bindings, NO_PARAMETERS, workloads, chosen, native=True)
+        taken |= {*native.names}
+    pack = packs.made(settings, taken)
+    made += packs.rules(pack, workloads, chosen)
+    known = dict.fromkeys((*(rule.name for rule in made), *names))
+    return PolicyRules(tuple(made), loaded.exceptions, tuple(known), pack.policies, pack.replaced)
+
+
+def _names(files: PolicyFiles) -> tuple[str, ...]:
+    """The names of the policies in files. Raises SettingsError."""
+    names = tuple(dict.fromkeys(policy.name for policy in files.loaded.policies))
     for name in reserved():
         if name in names:
             raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
-    chosen, workloads = compile_ or compile_policy, workload_table(settings)
-    exceptions = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
-    made = [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, exceptions, chosen),
-        *validatingrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
-    ]
-    if native is not None:
-        taken = {*reserved(), *names}
-        own = [policy for policy in native.policies if policy.name not in taken]
-        made += validatingrule.rules(own, native.bindings, NO_PARAMETERS, workloads, chosen, native=True)
-    rules = dict.fromkeys(rule.name for rule in made)
-    return PolicyRules(tuple(made), loaded.exceptions, tuple(dict.fromkeys((*rules, *names))))
+    return names
+
+
+def uses_policies(settings: Settings) -> bool:
+    """Whether the settings name policies: files, those of a cluster, or packs."""
+    chosen, cluster = settings.policies, settings.cluster
+    in_cluster = bool(cluster.kubeconfig) or cluster.in_cluster
+    return bool(chosen.directories) or settings.packs.is_on or (in_cluster and (chosen.config_maps or chosen.native))
 
 
 def reserved() -> tuple[str, ...]:
@@ -120,8 +142,11 @@ def reserved() -> tuple[str, ...]:
 
 
 def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
-    """A line for each unknown name in an exception. Policies without a binding are known, too."""
-    known = (*BUILT_IN_RULES, *policies.names)
+    """A line for each unknown name in an exception. Policies without a binding are known, and packs that are off."""
+    written = [exception.value.rules for exception in policies.exceptions]
+    named = {name for names in (*written, *(exception.rules for exception in settings.exceptions)) for name in names}
+    off = (name for pack in type(settings.packs).names() if named for name in packfiles.names(pack).policies)
+    known = tuple(dict.fromkeys((*BUILT_IN_RULES, *policies.names, *(name for name in off if name in named))))
     unknown = [
         f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
         for exception in settings.exceptions

@@ -28,6 +28,7 @@ from webhook.configuration.fields import (
 )
 from webhook.configuration.fields import Model as _Model
 from webhook.configuration.listen import Listen
+from webhook.configuration.packs import PacksSettings
 from webhook.configuration.placement import TopologySettings
 from webhook.configuration.selector import Selector
 from webhook.logs import Format, Level
@@ -302,6 +303,7 @@ class Settings(_Model):
     tolerations: TolerationsSettings = Field(TolerationsSettings(), description=TolerationsSettings.__doc__)
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
     topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
+    packs: PacksSettings = Field(PacksSettings(), description=PacksSettings.__doc__)
     policies: Policies = Field(Policies(), description=Policies.__doc__)
     safety: SafetySettings = Field(SafetySettings(), description=SafetySettings.__doc__)
     workloads: Many[WorkloadSettings] = Field((), description=WorkloadSettings.__doc__)

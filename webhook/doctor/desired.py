@@ -25,8 +25,8 @@ from webhook.sources.policyset import Content
 class ClusterPolicyState(Struct, frozen=True):
     """The state of the cluster that affects the rules.
 
-    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies with
-    derived rules, each with its bindings.
+    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies by
+    name, those with derived rules with their bindings, the others empty.
     """
 
     namespaces: Read[Mapping[str, Mapping[str, str]]]
@@ -37,7 +37,8 @@ class ClusterPolicyState(Struct, frozen=True):
 class Desired(Struct, frozen=True):
     """The desired state.
 
-    configurations: the webhook configurations that rules need, by kind. policies: names of usable policies.
+    configurations: the webhook configurations that rules need, by kind. policies: names of usable policies. replaced:
+    names of shipped ones whose place others take.
     refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
     """
 
@@ -45,6 +46,7 @@ class Desired(Struct, frozen=True):
     ruleset: Read[RuleSet]
     configurations: Read[Mapping[str, JsonObject]]
     policies: Sequence[str] = ()
+    replaced: Sequence[str] = ()
     refused: Mapping[str, str] = {}
     doubts: Sequence[str] = ()
 
@@ -55,12 +57,12 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
     native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {})
     try:
         catalog = rules.topologies(settings)
-        made = rules.of_policies(settings, policies.files, native=native.loaded)
+        made = rules.of_policies(settings, policies.files, native=native)
         ruleset = rules.build(settings, _control_plane(state), made, catalog)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
         return Desired(unusable, unusable, unusable, refused=policies.refused)
-    known = (*policies.files.loaded.policies, *native.loaded.policies)
+    known = (*policies.files.loaded.policies, *native.loaded.policies, *made.shipped)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
     configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
     return Desired(
@@ -68,6 +70,7 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
         ruleset,
         _not_known(policies.refused, state) or configurations,
         tuple(dict.fromkeys(policy.name for policy in known)),
+        made.replaced,
         policies.refused,
         doubts,
     )

@@ -88,9 +88,9 @@ class ClusterState(Struct, frozen=True):
 
     version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
     the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
-    cluster's own policies with derived rules, each with its bindings. label_writers: what can write labels without the
-    guard being asked, without what the settings trust. components: DaemonSets and Deployments in the Nodes' network or
-    with a priority of the system.
+    cluster's own policies by name, those with derived rules with their bindings, the others empty. label_writers: what
+    can write labels without the guard being asked, without what the settings trust. components: DaemonSets and
+    Deployments in the Nodes' network or with a priority of the system.
     """
 
     user: Read[UserInfo]

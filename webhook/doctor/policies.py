@@ -41,6 +41,16 @@ def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Se
     ):
         text = count(len(desired.policies), "policy", "policies")
         yield Diagnosis(CHECK, "ok", "policies", f"{text} in addition to the built-in rules, none refused")
+    yield from _packs(desired, settings)
+
+
+def _packs(desired: Desired, settings: Settings) -> Iterator[Diagnosis]:
+    """The modes of the packs, and whose place others take."""
+    for name, pack in settings.packs.by_name.items():
+        modes = (pack.mode, *(f"{policy} {mode}" for policy, mode in pack.policies.items()))
+        yield Diagnosis(CHECK, "ok", f"pack {name}", ", ".join(modes))
+    for name in desired.replaced:
+        yield Diagnosis(CHECK, "ok", f"shipped policy {name}", "not used: another policy has this name")
 
 
 def _remedy(in_cluster: bool, told: bool) -> str:  # noqa: FBT001 - two answers about one source

@@ -39,20 +39,25 @@ class Natives:
 
 
 class Native(NamedTuple):
-    """The policies with their bindings, and the problems of others."""
+    """The policies with their bindings, the problems of others, and the names of all policies of the cluster."""
 
     version: str = ""
     loaded: Loaded = Loaded()
     problems: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def load(policies: Mapping[str, Sequence[JsonObject]], known: Parsed) -> tuple[Native, Parsed]:
-    """The usable policies, and the parsed objects. known: objects that were parsed before, which are reused."""
+    """The usable policies, and the parsed objects. known: objects that were parsed before, which are reused.
+
+    policies: by name; a policy that does not request rules without its objects.
+    """
     usable: list[Part] = []
     problems: list[str] = []
     parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
     version = hashlib.sha256()
     for name, documents in policies.items():
+        version.update(repr(name).encode())
         group: list[Part] = []
         for value in documents:
             metadata = value["metadata"]
@@ -69,4 +74,4 @@ def load(policies: Mapping[str, Sequence[JsonObject]], known: Parsed) -> tuple[N
             problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
         else:
             usable += group
-    return Native(version.hexdigest(), together(usable), tuple(problems)), parsed
+    return Native(version.hexdigest(), together(usable), tuple(problems), tuple(policies)), parsed

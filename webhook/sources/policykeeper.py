@@ -103,6 +103,12 @@ class PolicyKeeper:
         reasons = [refused[path] for path in self._settings.policies.directories if path in refused]
         if reasons:
             raise SettingsError("\n".join(dict.fromkeys(reasons)))
+        self._check_names(self._settings, self.rules)
+
+    def _check_names(self, settings: Settings, policies: PolicyRules) -> None:
+        """Raises SettingsError for unknown names in exceptions if no source can bring them later."""
+        if not self._sources and self._cluster is None and (unknown := rules.unknown_names(settings, policies)):
+            raise SettingsError("\n".join(unknown))
 
     async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:
         """Follow the sources, and call `changed` after each change of the rules, to put them into force."""
@@ -145,9 +151,11 @@ class PolicyKeeper:
             try:
                 last = self._made
                 made = await _collected_later(asyncio.to_thread(self._ruled, last.set, last.native, last.refused))
+                self._check_names(self._settings, made.rules or self.rules)
             except BaseException:
                 self._settings, self._catalog = before
                 raise
+            self._count(made)
             self._doubt(made)
             self._made = made
             if made.rules is not None:
@@ -214,18 +222,18 @@ class PolicyKeeper:
 
     def _ruled(self, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin()
-        policies = rules.of_policies(self._settings, policy_set.files, self._compiler, native.loaded)
+        policies = rules.of_policies(self._settings, policy_set.files, self._compiler, native)
         ruleset = rules.build(self._settings, (), policies, self._catalog)
         warnings = map(str, policy_set.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
-        return _Made(policy_set, native, refused, doubts, policies, ruleset)
+        return _Made(policy_set, native, refused, doubts, policies, ruleset, policies.shipped, policies.replaced)
 
     def _tell(self, made: _Made) -> None:
         last = self._made
         for source, reason in made.refused.items():
             if last.refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
-        self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
+        self._count(made)
         if made.rules is not None:
             after = made.named
             changes = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
@@ -234,14 +242,22 @@ class PolicyKeeper:
             self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others)
         self._doubt(made)
 
+    def _count(self, made: _Made) -> None:
+        self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
+
     def _doubt(self, made: _Made) -> None:
+        if made.replaced and made.replaced != self._made.replaced:
+            self._log.info("shipped policies replaced by others of their names", policies=list(made.replaced))
         for doubt in made.doubts:
             if doubt not in self._made.doubts:
                 self._log.warning("policy is doubtful", reason=doubt)
 
 
 class _Made(NamedTuple):
-    """The result of reading the sources. rules: None if those in force stay. doubts: warnings."""
+    """The result of reading the sources. rules: None if those in force stay. doubts: warnings.
+
+    shipped: the policies of packs. replaced: the names of those whose place others take.
+    """
 
     set: PolicySet
     native: Native
@@ -249,10 +265,12 @@ class _Made(NamedTuple):
     doubts: Sequence[str]
     rules: PolicyRules | None = None
     ruleset: RuleSet = RuleSet([])
+    shipped: Sequence[Policy] = ()
+    replaced: Sequence[str] = ()
 
     @property
     def policies(self) -> Sequence[Policy]:
-        return (*self.set.files.loaded.policies, *self.native.loaded.policies)
+        return (*self.set.files.loaded.policies, *self.native.loaded.policies, *self.shipped)
 
     @property
     def named(self) -> Mapping[str, Mapping[str, object]]:

@@ -12,7 +12,7 @@ from webhook.configuration.settings import SettingsError
 
 
 class RuleKeeper:
-    """Replaces PolicyKeeper if there are no policies, and needs no CEL engine. Raises SettingsError."""
+    """Replaces PolicyKeeper if there are no policies, packs included, and needs no CEL engine. Raises SettingsError."""
 
     complete = True
     rules: PolicyRules = rules.NO_POLICIES

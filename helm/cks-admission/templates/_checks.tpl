@@ -116,6 +116,9 @@
 {{- fail (include "cks-admission.needsExport" (printf "config.%s" .)) -}}
 {{- end -}}
 {{- end -}}
+{{- if contains " off" (include "cks-admission.packModes" .) -}}
+{{- fail (include "cks-admission.needsExport" "config.packs with a pack that is off") -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -120,6 +120,20 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- if and (eq .Values.registration.mode "rendered") (not .Values.registration.configurations) }}true{{ end -}}
 {{- end -}}
 
+{{/* The mode of each pack, for people. YAML reads off as false. */}}
+{{- define "cks-admission.packModes" -}}
+{{- $modes := list -}}
+{{- range $name := list "interruptable-qos" "scheduling-safety" "sunk" -}}
+{{- $modes = append $modes (printf "%s %s" $name (include "cks-admission.packMode" (dig "packs" $name "warn" $.Values.config))) -}}
+{{- end -}}
+{{- join ", " $modes -}}
+{{- end -}}
+
+{{- define "cks-admission.packMode" -}}
+{{- $mode := ternary (dig "mode" "warn" (ternary . dict (kindIs "map" .))) . (kindIs "map" .) -}}
+{{- ternary "off" (toString $mode) (eq (toString $mode) "false") -}}
+{{- end -}}
+
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}

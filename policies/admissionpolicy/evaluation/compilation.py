@@ -160,6 +160,12 @@ class CompiledPolicy:
             if isinstance(unit.program, Program):
                 unit.program.on_fault = on_fault
 
+    def load(self) -> None:
+        """Compile all functions now, not in the first review, which that would make a long one."""
+        for unit in self._units():
+            if isinstance(unit.program, Program):
+                unit.program.load()
+
     def _composed(self) -> Iterator[Expression]:
         """The expressions of a validating policy, without its variables."""
         yield from (condition.expression for condition in self.policy.match_conditions)

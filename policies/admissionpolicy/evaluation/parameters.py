@@ -122,10 +122,14 @@ class Parameters(Protocol):
 
 @dataclass(frozen=True)
 class StaticParameters:
-    """Parameters that are all in memory, such as those of a directory or of a test. `scopes` has all existing kinds."""
+    """Parameters that are all in memory, such as those of a directory or of a test. `scopes` has all existing kinds.
+
+    is_final: whether they hold whatever the cluster has, so that it is not even asked.
+    """
 
     objects: Sequence[Json] = ()
     scopes: Mapping[ParamKind, KindScope] = field(default_factory=dict)
+    is_final: bool = False
 
     def scope(self, kind: ParamKind) -> KindScope | None:
         """The given scope of a kind."""
@@ -158,10 +162,10 @@ NO_PARAMETERS = StaticParameters()
 class ReviewParameters:
     """The parameters of one review: those of the cluster, and those given with the policies.
 
-    An object of the cluster hides a given one with the same kind, namespace and name.
+    An object of the cluster hides a given one with the same kind, namespace and name, unless what is given is final.
     """
 
-    def __init__(self, facts: Facts, given: Parameters) -> None:
+    def __init__(self, facts: Facts, given: StaticParameters) -> None:
         self.facts = facts
         self.given = given
         self._scopes: dict[ParamKind, KindScope] = {}
@@ -170,21 +174,24 @@ class ReviewParameters:
         """The scope of a kind in the cluster or, if it is unknown there, in the given objects."""
         known = self._scopes.get(kind)
         if known is None:
-            known = self.facts.look_up(ParametersKey(kind=kind)).scope or self.given.scope(kind)
+            known = self._of_cluster(ParametersKey(kind=kind)).scope or self.given.scope(kind)
             if known is not None:
                 self._scopes[kind] = known
         return known
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
         """The object with a name, from the cluster if it is there."""
-        objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
+        objects = self._of_cluster(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
         return objects[0] if objects else self.given.named(kind, namespace, name)
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects from both that a selector selects."""
-        objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, selector=selector)).objects
+        objects = self._of_cluster(ParametersKey(kind=kind, namespace=namespace, selector=selector)).objects
         by_name = {_name(obj): obj for obj in (*self.given.selected(kind, namespace, selector), *objects)}
         return [obj for _, obj in sorted(by_name.items())]
+
+    def _of_cluster(self, key: ParametersKey) -> KnownParameters:
+        return NOT_SERVED if self.given.is_final else self.facts.look_up(key)
 
 
 def _name(obj: Json) -> str:

@@ -1,8 +1,9 @@
 """Derives Pods from the pod templates of workloads, so that policies on Pods can judge the workloads.
 
 People then see the refusal when they apply a Deployment, not in the events of a ReplicaSet. A template is judged as a
-CREATE of pods by the user who writes the workload. Policies are matched and evaluated with `DerivedPod.request`, and
-`DerivedPod.place` translates the places of findings back.
+write of a Pod by the user who writes the workload, with the owner and the labels that its controller would add.
+Policies are matched and evaluated with `DerivedPod.requests`, and `DerivedPod.place` translates the places of findings
+back.
 
 Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
 GetPodFromTemplate.
@@ -10,13 +11,22 @@ GetPodFromTemplate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.admissionpolicy.model import DERIVE, Policy
+from policies.admissionpolicy.pods.controller import (
+    CONTROLLERS,
+    INDEX,
+    OWNERLESS,
+    controller_of,
+    fields_of,
+    labels_of,
+    owners_of,
+)
 from policies.admissionpolicy.pods.defaults import defaulted
 from policies.cel.reads import Reads
 from policies.engine.request import (
@@ -27,7 +37,7 @@ from policies.engine.request import (
     is_being_deleted,
     mapping,
 )
-from policies.objects.fieldpath import Location, locate, lookup, render
+from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import Workload
 
 POD = GroupVersionKind("", "v1", "Pod")
@@ -42,10 +52,20 @@ A Pod is judged directly. A ControllerRevision has a template that was judged wi
 is judged with the namespaced objects that are made from it.
 """
 
+INHERITED: Final = tuple(
+    f"kai.scheduler/topology{which}" for which in ("", "-required-placement", "-preferred-placement")
+)
+"""Annotations that hold for the Pods of a workload where they stand on the workload or on its job template.
+
+A derived Pod shows them, although its controller does not copy them: a rule on Pods can then judge gangs.
+"""
+
 _COPIED = ("labels", "annotations", "finalizers")
 _OWNERS = frozenset({"name", "generateName", "namespace"})
+_OF_THE_WORKLOAD = frozenset(
+    f"metadata.{field}" for field in ("name", "generateName", "namespace", "annotations", "ownerReferences")
+)
 _CLAIMS = ("spec.volumes", "spec.volumes[*].name", "spec.volumes[*].persistentVolumeClaim")
-_NOT_READY, _UNREACHABLE = (f"node.kubernetes.io/{name}" for name in ("not-ready", "unreachable"))
 
 FILLED_BY_ADMISSION: Final = frozenset(
     {
@@ -55,7 +75,6 @@ FILLED_BY_ADMISSION: Final = frozenset(
         "metadata.creationTimestamp",
         "metadata.generation",
         "metadata.managedFields",
-        "metadata.ownerReferences",
         "status",
         # ServiceAccount
         "spec.serviceAccountName",
@@ -70,7 +89,7 @@ FILLED_BY_ADMISSION: Final = frozenset(
         "spec.priority",
         "spec.priorityClassName",
         "spec.preemptionPolicy",
-        # DefaultTolerationSeconds, and RuntimeClass
+        # RuntimeClass
         "spec.tolerations",
         "spec.nodeSelector",
         "spec.overhead",
@@ -79,37 +98,49 @@ FILLED_BY_ADMISSION: Final = frozenset(
 """Fields that a Pod may get only at its own creation, from an admission plugin, the API server or its controller.
 
 `DerivedPod.filled` returns those that are open for a Pod. The resources of containers, which LimitRanges fill in, are
-not included: most Namespaces have no LimitRange, and most rules are about resources.
+not included: most Namespaces have no LimitRange, and most rules are about resources. Neither are the tolerations of
+DefaultTolerationSeconds: only rules about exactly these two would have another verdict.
 """
 
 FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
-    ("apps", "DaemonSet"): frozenset({"spec.affinity", "spec.tolerations"}),
+    ("apps", "DaemonSet"): frozenset({"spec.affinity"}),
     ("apps", "StatefulSet"): frozenset({"spec.hostname", "spec.subdomain", *_CLAIMS}),
     ("batch", "Job"): frozenset({"spec.hostname"}),
     ("batch", "CronJob"): frozenset({"spec.hostname"}),
 }
 """Fields that controllers of some kinds set in the Pods that they create.
 
-Not included are their labels, the variable JOB_COMPLETION_INDEX, and what controllers of custom resources add: many
-rules read labels and variables, but only rules about exactly these would have another verdict.
+Not included are the variable JOB_COMPLETION_INDEX, the tolerations of a DaemonSet's Pods, and what controllers of
+custom resources add: many rules read variables and tolerations, but only rules about exactly these would have another
+verdict. Labels are in the table of controllers.
 """
 
 
 class DerivedPod(Struct, frozen=True):
     """A Pod that would be created from a workload's template.
 
-    request: the CREATE of that Pod. owner: the kind of the workload. template: the path of the template in the
-    workload.
+    creation: the CREATE of that Pod. change: the UPDATE of the Pod of the old template to it; None for a new template.
+    owner: the kind of the workload. template: the path of the template in the workload.
     """
 
-    request: AdmissionRequest
+    creation: AdmissionRequest
+    change: AdmissionRequest | None
     owner: GroupVersionKind
     template: Location
 
     @property
+    def requests(self) -> tuple[AdmissionRequest, ...]:
+        """The requests by which the Pod is judged: the first that a policy matches counts.
+
+        A policy on UPDATE sees the old template's Pod as oldObject, so it can let stay what was there before. A policy
+        on CREATE alone judges the new template as it stands.
+        """
+        return (self.creation,) if self.change is None else (self.change, self.creation)
+
+    @property
     def pod(self) -> JsonObject:
         """The Pod."""
-        return self.request.object or {}
+        return self.creation.object or {}
 
     def place(self, location: Location) -> Location:
         """The location in the workload that corresponds to a location in the Pod.
@@ -145,24 +176,31 @@ def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[st
 
 
 def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[str]:
-    """The paths to decode in workloads for policies on Pods: whole templates.
+    """The paths to decode in workloads for policies on Pods: whole templates, and what their controllers copy.
 
     All fields are needed to detect a change, and many defaults depend on another field, as `imagePullPolicy` on the
     image.
     """
-    return frozenset(render(pattern) for row in templated(workloads).values() for pattern in row.templates)
+    rows = templated(workloads)
+    templates = {render(pattern) for row in rows.values() for pattern in row.templates}
+    annotations = {f"{render(job)}.metadata.annotations" for row in rows.values() for job in row.jobs}
+    copied = {field for kind in rows for row in CONTROLLERS.get(kind, ()) for field in fields_of(row)}
+    return frozenset(templates | annotations | copied | _OF_THE_WORKLOAD) if rows else frozenset()
 
 
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[DerivedPod, ...]:
     """The Pods that would be created after a request; none if it does not change the templates.
 
     There are none for a cluster-scoped workload: its Pods are judged with the namespaced object that is made from it.
+    There are none for a new object of a workload in the table: its templates were judged with that workload.
     """
     row = workloads.get(request.kind.group_kind)
     if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
         return ()
+    if request.operation == "CREATE" and _is_of_a_workload(request.object, workloads):
+        return ()
     return tuple(
-        DerivedPod(_creation(request, template), request.kind, location)
+        _derived(request, row, location, template)
         for pattern in row.templates
         for location, template in locate(request.object, pattern)
         if isinstance(template, dict)
@@ -179,25 +217,75 @@ def _is_written(request: AdmissionRequest) -> bool:
     )
 
 
-def _creation(request: AdmissionRequest, template: JsonObject) -> AdmissionRequest:
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": _metadata(request, mapping(template, "metadata")),
-        "spec": template.get("spec"),
-    }
-    return replace(
-        request, kind=POD, resource=PODS, name="", operation="CREATE", object=defaulted(pod), old_object=None
+def _is_of_a_workload(obj: JsonObject | None, workloads: Mapping[tuple[str, str], Workload]) -> bool:
+    """Whether a workload whose templates are judged controls the object."""
+    references = mapping(obj, "metadata").get("ownerReferences")
+    return any(
+        (str(reference.get("apiVersion")).rpartition("/")[0], reference.get("kind")) in templated(workloads)
+        for reference in (references if isinstance(references, list) else [])
+        if isinstance(reference, dict) and reference.get("controller") is True
     )
 
 
-def _metadata(request: AdmissionRequest, metadata: JsonObject) -> JsonObject:
+def _derived(request: AdmissionRequest, row: Workload, location: Location, template: JsonObject) -> DerivedPod:
+    """The Pod of one template, and on UPDATE that of the old template at the same place."""
+    pod = _pod(request, row, request.object, location, template)
+    creation = replace(request, kind=POD, resource=PODS, name="", operation="CREATE", object=pod, old_object=None)
+    old = lookup(request.old_object, location)
+    if request.operation != "UPDATE" or not isinstance(old, dict):
+        return DerivedPod(creation, None, request.kind, location)
+    before = _pod(request, row, request.old_object, location, old)
+    change = replace(creation, operation="UPDATE", old_object=before)
+    return DerivedPod(creation, change, request.kind, location)
+
+
+def _pod(
+    request: AdmissionRequest, row: Workload, workload: JsonObject | None, location: Location, template: JsonObject
+) -> JsonObject:
+    """The Pod of a template, with the API server's defaults."""
+    controller = controller_of(row.group_kind, location)
+    labels = labels_of(controller, workload or {}, location)
+    index = {INDEX: labels[INDEX]} if INDEX in labels else {}
+    metadata = _metadata(request, workload, mapping(template, "metadata"))
+    _set(metadata, "labels", {}, labels)
+    _set(metadata, "annotations", _inherited(row, workload, location), index)
+    if row.group_kind not in OWNERLESS:
+        metadata["ownerReferences"] = owners_of(controller, request.kind, workload or {}, location)
+    return defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")})
+
+
+def _metadata(request: AdmissionRequest, workload: JsonObject | None, metadata: JsonObject) -> JsonObject:
     """The template's metadata, with a generateName from the workload's name, such as `web-`."""
-    owner = mapping(request.object, "metadata")
+    owner = mapping(workload, "metadata")
     name = request.name or owner.get("name")
     prefix = f"{name}-" if name else owner.get("generateName") or ""
     copied: JsonObject = {field: metadata[field] for field in _COPIED if field in metadata}
     return {"generateName": prefix, "namespace": request.namespace, **copied}
+
+
+def _set(metadata: JsonObject, field: str, below: Mapping[str, str], above: Mapping[str, str]) -> None:
+    """Adds entries to a map of the metadata: some give way to what is there, and some take its place.
+
+    What is no map stays as it is: it is refused elsewhere.
+    """
+    own = metadata.get(field) or {}
+    if (below or above) and isinstance(own, dict):
+        metadata[field] = {**below, **own, **above}
+
+
+def _inherited(row: Workload, workload: JsonObject | None, template: Location) -> dict[str, str]:
+    """The topology annotations of the workload and of its job templates around the template, the nearest first."""
+    holders: list[Location] = [(), *(job for job in _jobs(row.jobs, template))]
+    annotations: dict[str, str] = {}
+    for holder in holders:
+        own = mapping(mapping(mapping({"": lookup(workload, holder)}, ""), "metadata"), "annotations")
+        annotations |= {key: own[key] for key in INHERITED if isinstance(own.get(key), str)}
+    return annotations
+
+
+def _jobs(patterns: Iterable[Pattern], template: Location) -> Iterator[Location]:
+    """The locations of the job templates around a template."""
+    return (template[: len(pattern)] for pattern in sorted(patterns, key=len))
 
 
 def _settled(spec: JsonObject) -> Iterator[str]:
@@ -213,16 +301,4 @@ def _settled(spec: JsonObject) -> Iterator[str]:
     if spec.get("automountServiceAccountToken") is False or spec.get("volumes"):
         yield "spec.volumes"
     if not spec.get("runtimeClassName"):
-        yield from ("spec.nodeSelector", "spec.overhead")
-        if _tolerates(spec, _NOT_READY) and _tolerates(spec, _UNREACHABLE):
-            yield "spec.tolerations"
-
-
-def _tolerates(spec: JsonObject, taint: str) -> bool:
-    """Whether there is a toleration, so that DefaultTolerationSeconds adds none (admission.go)."""
-    tolerations = spec.get("tolerations")
-    return any(
-        toleration.get("key") in (taint, None, "") and toleration.get("effect") in ("NoExecute", None, "")
-        for toleration in (tolerations if isinstance(tolerations, list) else [])
-        if isinstance(toleration, dict)
-    )
+        yield from ("spec.nodeSelector", "spec.overhead", "spec.tolerations")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.matching import PolicyIndex
-from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.mutation import dispatcher
@@ -41,7 +41,7 @@ class MutatingPolicies:
     def __init__(
         self,
         policies: Iterable[BoundPolicy],
-        parameters: Parameters,
+        parameters: StaticParameters,
         schemas: Schemas,
         exceptions: Iterable[PolicyException] = (),
     ) -> None:
@@ -135,7 +135,7 @@ def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefu
 def rules(
     policies: Iterable[Policy],
     bindings: Iterable[Binding],
-    parameters: Parameters,
+    parameters: StaticParameters,
     schemas: Schemas,
     exceptions: Iterable[PolicyException] = (),
     compile_: Compile = compile_policy,

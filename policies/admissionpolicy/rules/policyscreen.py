@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.fusing import part_of
 from policies.admissionpolicy.evaluation.inputs import Json
-from policies.admissionpolicy.evaluation.parameters import Parameters
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.validator import holds, parameters_of
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key
 from policies.admissionpolicy.rules.subject import Subject, SubjectCache
@@ -39,7 +39,7 @@ class Member(Struct, frozen=True):
     """
 
     bound: BoundPolicy
-    parameters: Parameters
+    parameters: StaticParameters
     is_direct: bool
     is_derived: bool
 
@@ -110,7 +110,7 @@ class PolicyScreen:
         subject = self._subjects.of(request, facts)
         asked = self._of(subject, derived=False).asked(subject)
         if self._is_derived:
-            for _, pod in subject.pods:
+            for pod in (pod for _, pods in subject.pods for pod in pods):
                 asked += self._of(pod, derived=True).asked(pod)
         return asked + [name for name in self.names if name in facts.skipped] if facts.skipped else asked
 

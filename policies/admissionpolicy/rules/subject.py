@@ -7,7 +7,7 @@ from functools import cached_property
 from weakref import ReferenceType
 
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
-from policies.admissionpolicy.evaluation.parameters import Parameters, ReviewParameters
+from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.pods.derivation import DerivedPod, derive
 from policies.admissionpolicy.rules.boundpolicy import key_of
 from policies.engine.facts import Facts
@@ -44,7 +44,7 @@ class Subject:
             labels = self._labels[name] = self.facts.namespace_labels(name)
         return labels
 
-    def parameters(self, given: Parameters) -> ReviewParameters:
+    def parameters(self, given: StaticParameters) -> ReviewParameters:
         """The parameters for the review, with those given with its policies."""
         parameters = self._parameters
         if parameters is None or parameters.given is not given:
@@ -65,10 +65,10 @@ class Subject:
         return inputs_of(self.request, self.facts)
 
     @cached_property
-    def pods(self) -> tuple[tuple[DerivedPod, Subject], ...]:
-        """The Pods that would be created after the request, each with a subject of its own."""
+    def pods(self) -> tuple[tuple[DerivedPod, tuple[Subject, ...]], ...]:
+        """The Pods that would be created after the request, with a subject for each of the requests that judge them."""
         pods = derive(self.request, self._workloads)
-        return tuple((pod, Subject(pod.request, self.facts, {})) for pod in pods)
+        return tuple((pod, tuple(Subject(request, self.facts, {}) for request in pod.requests)) for pod in pods)
 
 
 class SubjectCache:

@@ -29,7 +29,7 @@ from policies.admissionpolicy.schema import unknown
 from policies.cel.library.kubernetes.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
-from policies.engine.violation import Violation, describe, one_line
+from policies.engine.violation import Violation, describe
 from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation
 
@@ -151,7 +151,7 @@ class SuiteRun:
         return (*result.findings, *result.ignored)
 
     def _derived(self, review: _CaseReview) -> Texts:
-        """The findings with the service's own messages: a refusal with its places below it."""
+        """The findings of the service, with their places: in a refusal below the text, else in brackets after it."""
         subjects = SubjectCache(_WORKLOADS)
         rules = (PolicyRule(policy, review.parameters, subjects) for policy in self._of("ValidatingAdmissionPolicy"))
         outcome = chain.from_iterable(rule.validate(review.changed, review.facts) for rule in rules)
@@ -161,13 +161,18 @@ class SuiteRun:
             if violation.verdict == "deny":
                 refusals.setdefault(violation.summary, []).append(violation)
         return {
-            "Deny": tuple(map(describe, refusals.values())),
-            "Warn": tuple(one_line(violation.warning) for violation in violations if violation.verdict == "warn"),
-            "Audit": tuple(violation.warning for violation in violations if violation.verdict == "audit"),
+            "Deny": tuple(describe(found).partition(" denied request: ")[2] for found in refusals.values()),
+            "Warn": tuple(_unnamed(violation) for violation in violations if violation.verdict == "warn"),
+            "Audit": tuple(_unnamed(violation) for violation in violations if violation.verdict == "audit"),
         }
 
     def _of(self, kind: PolicyKind) -> list[BoundPolicy]:
         return [policy for policy in self._policies if policy.policy.kind == kind]
+
+
+def _unnamed(violation: Violation) -> str:
+    """A warning without the policy's name in front."""
+    return violation.warning.removeprefix(f"{violation.rule}: ")
 
 
 def _binds(binding: Binding, policy: Policy) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
-from policies.admissionpolicy.evaluation.parameters import Parameters
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
@@ -41,7 +41,7 @@ class PolicyRule:
     """
 
     def __init__(
-        self, bound: BoundPolicy, parameters: Parameters, subjects: SubjectCache, *, native: bool = False
+        self, bound: BoundPolicy, parameters: StaticParameters, subjects: SubjectCache, *, native: bool = False
     ) -> None:
         self._native = native
         self._bound = bound
@@ -84,8 +84,8 @@ class PolicyRule:
             outcome += [Note(key, texts.joined(values)) for key, values in result.published.items()]
             outcome += [Skip(finding.policy, finding.message) for finding in result.ignored]
         if self._is_derived:
-            for pod, derived in subject.pods:
-                outcome += self._derived(pod, derived)
+            for pod, subjects in subject.pods:
+                outcome += self._derived(pod, subjects)
         return outcome
 
     @property
@@ -93,10 +93,11 @@ class PolicyRule:
         """The policy as it is judged together with others."""
         return Member(self._bound, self._parameters, is_direct=not self._native, is_derived=self._is_derived)
 
-    def _derived(self, pod: DerivedPod, subject: Subject) -> Iterator[Violation]:
+    def _derived(self, pod: DerivedPod, subjects: Sequence[Subject]) -> Iterator[Violation]:
         """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in."""
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
-        for finding in self._result(subject).findings:
+        results = (self._evaluated(subject, bound) for subject in subjects if (bound := self._matching(subject)))
+        for finding in next(results, NOTHING_FOUND).findings:
             yield from self._violations(finding, pod.place, unless)
 
     def _violations(
@@ -128,12 +129,16 @@ class PolicyRule:
         places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
         if finding.kind == "violation" and self._bound.policy.validations[finding.index].message_expression is not None:
             places = [(path, "") for path, _ in places[:1] if path]
-        return places or [("", "")]
+        return places or [(fieldpath.render(place(())), "")]
 
     def _result(self, subject: Subject) -> Result:
-        bindings = self._bound.matching(subject.request, subject.namespace_labels, subject.key)
-        if not bindings:
-            return NOTHING_FOUND
+        bindings = self._matching(subject)
+        return self._evaluated(subject, bindings) if bindings else NOTHING_FOUND
+
+    def _matching(self, subject: Subject) -> Sequence[Binding]:
+        return self._bound.matching(subject.request, subject.namespace_labels, subject.key)
+
+    def _evaluated(self, subject: Subject, bindings: Sequence[Binding]) -> Result:
         if self._bound.policy.name in subject.facts.skipped:
             raise SkippedPolicyError
         return evaluate_policy(self._bound.compiled, bindings, subject.parameters(self._parameters), subject.inputs)
@@ -142,7 +147,7 @@ class PolicyRule:
 def rules(
     policies: Iterable[Policy],
     bindings: Iterable[Binding],
-    parameters: Parameters,
+    parameters: StaticParameters,
     workloads: Workloads,
     compile_: Compile = compile_policy,
     *,
@@ -179,7 +184,7 @@ def _names(paths: Iterable[str]) -> Iterator[str]:
 
 def _path(reason: Reason, place: Callable[[Location], Location]) -> str:
     if reason.place is None:
-        return ""
+        return fieldpath.render(place(()))
     if reason.place[0] != "object":
         return shown(reason.place)
     return fieldpath.render(place(reason.place[1:]))

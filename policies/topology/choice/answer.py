@@ -84,21 +84,15 @@ def _rest(question: Question, domains: Domains, holding: Sequence[int]) -> Seque
 def _candidates(question: Question, domains: Domains, groups: Sequence[int], fits: int) -> tuple[Candidate, ...]:
     """The domains, the first `fits` of which hold the gang."""
     shown = list(groups[:MOST_CONSIDERED])
-    whole = np.repeat(domains.room.counts[:, None], fits, axis=1)
-    pods = np.concatenate((whole, domains.most(shown[fits:])), axis=1)
-    nodes, free, total, promised = question.sums(domains.level, shown)
+    others = domains.most(shown[fits:])
+    pods = [question.pods] * len(shown[:fits]) + others.sum(axis=0).tolist()
+    missing = [()] * len(shown[:fits]) + [_missing(domains.room, own) for own in others.T]
+    sums = question.sums(domains.level, shown).tolist()
     return tuple(
-        Candidate(
-            question.address(domains.level, group),
-            int(nodes[index]),
-            int(free[index]),
-            int(total[index]),
-            int(pods[:, index].sum()),
-            index < fits,
-            int(promised[index]),
-            _missing(domains.room, pods[:, index]),
+        Candidate(question.address(domains.level, group), nodes, free, total, placed, index < fits, promised, lacking)
+        for index, (group, nodes, free, total, promised, placed, lacking) in enumerate(
+            zip(shown, *sums, pods, missing, strict=True)
         )
-        for index, group in enumerate(shown)
     )
 
 

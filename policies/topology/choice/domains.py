@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 
 from policies.topology.choice.ground.layout import Layout
-from policies.topology.choice.order import ordered
+from policies.topology.choice.order import Ordered, ordered
 from policies.topology.choice.pack import spread
 from policies.topology.choice.pack.exact import Budget, packing
 from policies.topology.choice.pack.greedy import capacities, hopeful, pack, placed
@@ -19,6 +19,8 @@ from policies.topology.choice.stock import Codes, Integers, Mask
 
 _CERTAIN = 2
 _MOST_TRIES = 20
+# Domains with so many Nodes are packed at once.
+_TOGETHER = 256
 
 
 class Domains:
@@ -43,10 +45,14 @@ class Domains:
         self.budget = budget
         self._also = also
         self.size = len(layout.first(level))
-        self.nearer = next(layout.below(level, layout.present), None)
+        self.nearer = layout.nearer(level)
         self.groups: Codes = layout.groups(level)[room.rows]
         self.capacities = capacities(room, self.groups, self.size)
         self.possible: Mask = hopeful(room, self.groups, self.capacities) & layout.carries(level)
+        # Those that were packed, and of these those that hold the gang without a search.
+        self._tried: Mask = np.zeros(self.size, bool)
+        self._easy: Mask = np.zeros(self.size, bool)
+        self._together = _TOGETHER
         self._fits: dict[int, bool] = {}
         self._most: dict[int, Integers] = {}
 
@@ -87,16 +93,23 @@ class Domains:
         return self._fits[group]
 
     @cached_property
-    def _easy(self) -> Mask:
-        """By domain, whether it is packed without a search."""
-        easy = self.possible.copy()
-        groups = np.flatnonzero(easy)
-        easy[groups] = (self._packed(groups) == self.room.counts[:, None]).all(axis=0)
-        return easy
+    def _order(self) -> Ordered:
+        return ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts)
+
+    def _try(self, group: int) -> None:
+        """Pack a domain, and some of the next in order, which takes little longer; more and more of them."""
+        others = self._order.groups[~self._tried[self._order.groups]]
+        nodes = np.cumsum(np.bincount(self.groups, minlength=self.size)[others])
+        groups = np.union1d(group, others[: np.searchsorted(nodes, self._together)])
+        self._together *= 2
+        self._easy[groups] = (self._packed(groups) == self.room.counts[:, None]).all(axis=0)
+        self._tried[groups] = True
 
     def _packs(self, group: int) -> bool:
         if not self.possible[group]:
             return False
+        if not self._tried[group]:
+            self._try(group)
         if self._easy[group]:
             return True
         if self.budget.steps <= 0:
@@ -106,8 +119,7 @@ class Domains:
 
     def holding(self) -> Iterator[int]:
         """The domains that hold the gang, in order."""
-        order = ordered(self.layout, self.level, np.flatnonzero(self.possible), self.amounts)
-        pairs = zip(order.ties.tolist(), order.groups.tolist(), strict=True)
+        pairs = zip(self._order.ties.tolist(), self._order.groups.tolist(), strict=True)
         for _, tie in groupby(pairs, key=lambda pair: pair[0]):
             yield from self._fewest_first([group for _, group in tie])
 

@@ -36,8 +36,9 @@ class Ordered(NamedTuple):
 
 def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers) -> Ordered:
     """Some domains of a level in order. amounts: what is free of what the gang asks for, by row."""
-    # The rows without a Node, whose domain is -1, come first.
-    own = np.bincount(layout.groups(level) + 1, weights=amounts, minlength=len(layout.first(level)) + 1)[1:]
+    # Rows without a Node have nothing free.
+    rows = np.flatnonzero(amounts)
+    own = np.bincount(layout.groups(level)[rows], weights=amounts[rows], minlength=len(layout.first(level)))
     keys = [_sums(layout, level, outer, own)[groups] for outer in range(WHOLE, level + 1)]
     order = np.lexsort((groups, *keys))
     same = np.zeros(len(groups), bool)
@@ -48,5 +49,7 @@ def ordered(layout: Layout, level: int, groups: Integers, amounts: Integers) -> 
 
 def _sums(layout: Layout, level: int, outer: int, own: NDArray[Any]) -> Integers:
     """By domain of a level, what the domain around it of a farther level has. own: by domain of the level."""
+    if outer == level:
+        return own.astype(np.int64)
     around = layout.around(level, outer)
     return np.asarray(np.bincount(around, weights=own)[around]).astype(np.int64)

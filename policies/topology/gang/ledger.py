@@ -73,22 +73,6 @@ class Ledger:
         else:
             self._note(key, None, None)
 
-    def replace(self, kind: tuple[str, str], objects: Iterable[JsonObject]) -> None:
-        """Take in all workloads of a group and kind, and forget the others of that kind, as after a new list.
-
-        The objects may lack `apiVersion` and `kind`, as those in a list do.
-        """
-        if kind == POD:
-            self._replace_pods(objects)
-            return
-        stale = {key for key in (*self._accounts, *self._owners) if (key.group, key.kind) == kind}
-        for obj in objects:
-            named = {**obj, "apiVersion": f"{kind[0]}/v1" if kind[0] else "v1", "kind": kind[1]}
-            stale.discard(identity(named))
-            self.put(named)
-        for key in stale:
-            self._note(key, None, None)
-
     def put_pod(self, pod: JsonObject) -> None:
         """Take in a Pod, or what has become of it."""
         name, belongs = _name(pod), membership(pod)
@@ -172,14 +156,6 @@ class Ledger:
             if self._root(one) == key:
                 yield one
                 pending += sorted(self._below.get(one, ()), reverse=True)
-
-    def _replace_pods(self, pods: Iterable[JsonObject]) -> None:
-        stale = set(self._places)
-        for pod in pods:
-            stale.discard(_name(pod))
-            self.put_pod(pod)
-        for name in stale:
-            self._leave(name, self._places[name])
 
     def _note(self, key: GangKey, known: Account | None, controller: GangKey | None) -> None:
         """Enter what a workload is promised, and for whom it works, or that there is nothing to enter any more."""

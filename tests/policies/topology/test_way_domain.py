@@ -178,6 +178,36 @@ def test_templates_of_one_level_are_one_gang() -> None:
     assert [specs[name]["template"]["spec"]["affinity"] for name in specs] == [_required(*_in(rack="12"))] * 2
 
 
+def test_the_jobset_of_a_trainjob() -> None:
+    """What Kubeflow's Trainer makes from a TrainJob and its runtime is placed as one gang, at the TrainJob's numbers.
+
+    It copies the annotations of both to the JobSet, and numNodes to parallelism and completions of the training step.
+    """
+    trainer = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "a", "controller": True}
+    steps = {"dataset-initializer": (1, {}), "node": (4, _GPU)}
+    jobs = [
+        {
+            "name": name,
+            "template": {
+                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": name}},
+                "spec": {"parallelism": pods, "completions": pods, "template": {"spec": pod_spec(asked)}},
+            },
+        }
+        for name, (pods, asked) in steps.items()
+    ]
+    obj = resource("jobset.x-k8s.io/v1alpha2", "JobSet", {"spec": {"replicatedJobs": jobs}}, annotations=_asked("rack"))
+    obj["metadata"]["ownerReferences"] = [trainer]
+    chooser = Chooser("12", _ABOVE)
+
+    changed = _changed(obj, chooser.facts)
+
+    assert changed["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["spec"]["affinity"] == _required(
+        *_in(fabric="f1", superpod="2", rack="12")
+    )
+    (gang,) = chooser.asked[0].gangs
+    assert (gang.key.kind, gang.pods, gang.accelerators) == ("JobSet", 4, 32)
+
+
 @pytest.mark.parametrize(
     "edit", [{"metadata": {"labels": {"a": "b"}}}, {"spec": {"replicas": 2}}], ids=["label", "fewer"]
 )

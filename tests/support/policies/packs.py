@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ from policies.admissionpolicy.evaluation.inputs import Inputs
 from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
+from policies.admissionpolicy.pods.derivation import derive
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun
+from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation, Suite
 from policies.suite import read as read_suite
 
 Json = dict[str, Any]
+_WORKLOADS = table(BUILT_IN)
 PACKS = Path(__file__).parents[3] / "policies" / "packs"
 
 
@@ -72,9 +75,20 @@ def judged(policy: PackPolicy, case: Case) -> Expectation:
     return policy.run.outcome(case)
 
 
+def native(policy: PackPolicy, case: Case) -> Expectation:
+    """The same, as kube-apiserver alone would answer: nothing about templates, and no places."""
+    return policy.run.outcome(replace(case, derived=False))
+
+
 def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:
-    """All findings of a case, including those without consequences."""
-    return policy.run.findings(case)
+    """All findings of a case, including those without consequences, and those of the Pods that it would create."""
+    pods = derive(suiterun.request_of(case), _WORKLOADS) if case.derived else ()
+    asked = [
+        replace(case, operation=request.operation, object=request.object, old_object=request.old_object)
+        for pod in pods
+        for request in pod.requests[:1]
+    ]
+    return tuple(finding for each in (case, *asked) for finding in policy.run.findings(each))
 
 
 def inputs_of(case: Case) -> Inputs:

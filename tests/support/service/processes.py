@@ -15,6 +15,7 @@ from typing import Self
 
 import yaml
 from support.builders import Json
+from support.packmodes import OFF
 from support.patience import PATIENCE, until
 from support.service.commands import COMMAND
 from support.service.wire import Reply, connected, head
@@ -53,6 +54,7 @@ class Service:
             "health": {"host": _HOST, "port": 0},
             "tls": {"directory": str(self.certs), "checkSeconds": 0.05},
             "log": {"format": "json"},
+            "packs": dict(OFF),
         }
         merged = {section: {**quick.get(section, {}), **settings.get(section, {})} for section in {**quick, **settings}}
         self._config.write_text(yaml.safe_dump(merged), encoding="utf-8")

@@ -9,6 +9,8 @@ import yaml
 from support.builders import Json
 from support.service.commands import run, start
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 _FILES = {
     "train.yaml": """\
         apiVersion: apps/v1

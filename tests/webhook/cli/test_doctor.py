@@ -15,6 +15,8 @@ from support.api.fakeapi import MUTATING, NODES, VALIDATING, Json, status
 from support.service.commands import last_line, run
 from support.service.installation import CONFIG_MAPS, SECRETS, Installation, installed
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 
 @pytest.fixture
 async def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installation]:

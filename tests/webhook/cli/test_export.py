@@ -15,6 +15,8 @@ from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read
 from webhook.registration.configurations import registered
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 

@@ -12,6 +12,8 @@ from support.service.servers import Serve, default_rules
 from policies.engine.facts import StaticFacts
 from webhook.http.state import Served
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from webhook.configuration.settings import Settings
 from webhook.registration.configurations import Client, Timeouts, configurations
 from webhook.sources import policyfiles
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 _FACTS = StaticFacts(TODAY)
 _POLICY = """
 apiVersion: admissionregistration.k8s.io/v1

@@ -122,6 +122,11 @@ _DEFAULTS: Json = {
             "ignoring": ("*-slurm-scheduler", "slurm-bridge-scheduler"),
         },
     },
+    "packs": {
+        "interruptable-qos": {"mode": "warn", "policies": {}, "parameters": {}},
+        "scheduling-safety": {"mode": "warn", "policies": {}, "parameters": {}},
+        "sunk": {"mode": "warn", "policies": {}, "parameters": {}},
+    },
     "policies": {"directories": (), "configMaps": True, "native": True, "slow": "keep"},
     "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
@@ -213,6 +218,12 @@ topology:
   files: [topologies, more.json]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
+packs:
+  interruptable-qos:
+    {mode: enforce, policies: {interruptable-drain: warn}, parameters: {maxTerminationGracePeriodSeconds: 60}}
+  scheduling-safety:
+    {mode: audit, policies: {node-selector: off}, parameters: {allowedReservedValues: [mine, "7"]}}
+  sunk: {mode: off, policies: {lock-toleration: audit}}
 policies: {directories: [policies, more.yaml], configMaps: false, native: false, slow: skip}
 safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
@@ -377,6 +388,19 @@ _OTHER_READ: Json = {
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },
+    "packs": {
+        "interruptable-qos": {
+            "mode": "enforce",
+            "policies": {"interruptable-drain": "warn"},
+            "parameters": {"maxTerminationGracePeriodSeconds": "60"},
+        },
+        "scheduling-safety": {
+            "mode": "audit",
+            "policies": {"node-selector": "off"},
+            "parameters": {"allowedReservedValues": "mine 7"},
+        },
+        "sunk": {"mode": "off", "policies": {"lock-toleration": "audit"}, "parameters": {}},
+    },
     "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False, "slow": "skip"},
     "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},
     "workloads": (
@@ -423,7 +447,8 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
     found = _read(tmp_path, _OTHER)
 
     assert found == _OTHER_READ
-    assert [path for path, value in _leaves(found) if dict(_leaves(_DEFAULTS)).get(path) == value] == []
+    without = [("packs", "sunk", "parameters")]  # it has none
+    assert [path for path, value in _leaves(found) if dict(_leaves(_DEFAULTS)).get(path) == value] == without
 
 
 def _leaves(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

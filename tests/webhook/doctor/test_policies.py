@@ -18,6 +18,8 @@ from webhook.doctor.policies import check
 
 from .findings import FORBIDDEN, settings, told
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 _TODAY = date(2026, 3, 1)
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1

@@ -20,6 +20,8 @@ from webhook.metrics import Metrics
 from webhook.sources.directories import Directories
 from webhook.sources.policykeeper import PolicyKeeper
 
+pytestmark = pytest.mark.usefixtures("no_packs")
+
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -178,7 +178,7 @@ async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
 
 
 async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[JsonObject]]:
-    """The cluster's own policies that request rules for pod templates, each with its bindings."""
+    """The cluster's own policies by name: those that ask for rules for pod templates with bindings, others empty."""
     if not settings.policies.native:
         return {}
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -186,10 +186,11 @@ async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[Json
     policies, bindings = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
     head = {"apiVersion": f"{GROUP}/v1"}
     natives = {
-        policy["metadata"]["name"]: [{**head, "kind": kinds[0], **policy}] for policy in policies if _asks(policy)
+        policy["metadata"]["name"]: [{**head, "kind": kinds[0], **policy}] if _asks(policy) else []
+        for policy in policies
     }
     for binding in bindings:
-        if (documents := natives.get(binding["spec"].get("policyName", ""))) is not None:
+        if documents := natives.get(binding["spec"].get("policyName", "")):
             documents.append({**head, "kind": kinds[1], **binding})
     return natives
 

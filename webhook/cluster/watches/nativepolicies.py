@@ -1,4 +1,4 @@
-"""Follows the cluster's own ValidatingAdmissionPolicies that should also apply to pod templates."""
+"""Follows the cluster's own ValidatingAdmissionPolicies: their names, and those that should also apply to templates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class NativePolicies(Followers):
-    """Policies that request this, and their bindings. changed: set when any of them may have changed."""
+    """Policies, whole if they request this, and their bindings. changed: set when any of them may have changed."""
 
     def __init__(self, api: Connection, clock: Clock | None = None) -> None:
         clock = clock or Clock()
@@ -39,10 +39,10 @@ class NativePolicies(Followers):
 
     @property
     def known(self) -> Mapping[str, list[Json]]:
-        """The policies that request derived rules, by name: each as a list of the policy and its bindings, sorted."""
-        policies = {name: [policy] for name, policy in sorted(self._policies.by_key.items())}
+        """All policies by name, sorted: one that requests derived rules with its bindings behind it, others empty."""
+        policies = {name: [policy] if policy else [] for name, policy in sorted(self._policies.by_key.items())}
         for _, binding in sorted(self._bindings.by_key.items()):
-            if (policy := policies.get(binding.get("spec", {}).get("policyName", ""))) is not None:
+            if policy := policies.get(binding.get("spec", {}).get("policyName", "")):
                 policy.append(binding)
         return policies
 
@@ -64,11 +64,12 @@ def _followed(plural: str) -> FollowedResource[WholeObject]:
     return FollowedResource(plural, whole, cached=True)
 
 
-def _asking(item: WholeObject) -> Json | None:
+def _asking(item: WholeObject) -> Json:
+    """The policy; nothing of one that does not request this."""
     metadata = item.content.get("metadata") or {}
     places = (metadata.get("annotations") or {}, metadata.get("labels") or {})
     asks = any(place.get(DERIVE) == "true" for place in places)
-    return _named(item, "ValidatingAdmissionPolicy") if asks else None
+    return _named(item, "ValidatingAdmissionPolicy") if asks else {}
 
 
 def _binding(item: WholeObject) -> Json:

@@ -13,12 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.layout import WHOLE, Layout
+from policies.topology.choice.ground.page import Entry
 from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import GangKey, Member
-from policies.topology.gang.promise import Promise
-from policies.topology.gang.size import excess
 
 MOST = 2**50
 """So the sums of thousands of claims stay within 64 bits, whatever a tenant asks for."""
@@ -36,21 +34,17 @@ class Claim(NamedTuple):
     owed: int
 
 
-def claims(
-    stock: Stock, promises: Sequence[Promise], values: Values, names: Sequence[str], own: GangKey
-) -> Iterator[Claim]:
+def claims(stock: Stock, entries: Sequence[Entry], names: Sequence[str], own: GangKey) -> Iterator[Claim]:
     """The claims of other gangs. names: the resources that are counted, all together."""
     free = {name: stock.free(name) for name in names}
-    for promise in promises:
-        owed = demand(promise.members, names)
-        if promise.key == own or not owed or excess(promise.members):
-            continue
-        rows = values.sorted(promise.address)
-        if not len(rows):
+    for entry in entries:
+        owed = demand(entry.room.members, names)
+        key, rows = entry.promise.key, entry.room.rows
+        if key == own or not owed or not len(rows):
             continue
         held = 0
-        if stock.bound(promise.key):
-            held = sum(int((stock.free(name, None, promise.key) - free[name])[rows].sum()) for name in names)
+        if stock.bound(key):
+            held = sum(int((stock.free(name, None, key) - free[name])[rows].sum()) for name in names)
         yield Claim(rows, owed + held, owed)
 
 

@@ -24,7 +24,6 @@ class Ground:
     def __init__(self, stock: Stock, promises: Sequence[Promise], atlas: Atlas) -> None:
         self.stock = stock
         self._atlas = atlas
-        self._promises = promises
         self._order, self._values = atlas.places(stock)
         self._promised = Reservations(stock, promises, self._values, atlas)
         # Of the gang that was asked about last: its question reads them several times.
@@ -68,7 +67,7 @@ class Ground:
 
     def claims(self, names: Sequence[str], key: GangKey) -> tuple[Claim, ...]:
         """What other gangs that wait ask for of some resources."""
-        return tuple(claims(self.stock, self._promises, self._values, names, key))
+        return tuple(claims(self.stock, self._promised.entries, names, key))
 
     def yields(self, members: Sequence[Member], priority: int) -> bool:
         """Whether Pods below a priority have, or are promised, any of what the members ask for."""

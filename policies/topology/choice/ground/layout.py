@@ -6,8 +6,6 @@ same values on the whole path. The numbers of a level are in the natural order o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from policies.topology.choice.stock import Codes, Integers, Mask, Stock
@@ -48,7 +46,10 @@ class Layout:
             groups[present] = np.unique(paths[present], return_inverse=True)[1].ravel()
             self._groups.append(groups)
         self._told: dict[int, Mask] = {}
+        self._around: dict[tuple[int, int], Codes] = {}
         self._first = [_first(groups) for groups in self._groups]
+        pairs = zip(self.levels, self._first[1:], strict=True)
+        self._carries = [np.ones(len(self._first[0]), bool), *(level.codes[first] >= 0 for level, first in pairs)]
 
     def groups(self, level: int) -> Codes:
         """The number of the path down to a level by row; -1 for a row without a Node.
@@ -63,13 +64,13 @@ class Layout:
 
     def carries(self, level: int) -> Mask:
         """Whether the path's Nodes carry the level, so that it is a domain, by path."""
-        if level == WHOLE:
-            return np.ones(len(self.first(level)), bool)
-        return np.asarray(self.levels[level].codes[self.first(level)] >= 0)
+        return self._carries[level + 1]
 
     def around(self, level: int, outer: int) -> Codes:
         """By path of a level, the path of a farther level that it is in."""
-        return self.groups(outer)[self.first(level)]
+        if (level, outer) not in self._around:
+            self._around[level, outer] = self.groups(outer)[self.first(level)]
+        return self._around[level, outer]
 
     def is_told(self, level: int) -> Mask:
         """By path of a level, whether the values of its Nodes tell it from all others; the whole cluster is."""
@@ -107,9 +108,9 @@ class Layout:
         """The Nodes of a path."""
         return np.asarray(self.groups(level) == group)
 
-    def below(self, level: int, rows: Mask) -> Iterator[int]:
-        """The nearer levels that any of these Nodes carries, farthest first."""
-        return (tier for tier in range(level + 1, len(self.tiers)) if (self.levels[tier].codes[rows] >= 0).any())
+    def nearer(self, level: int) -> int | None:
+        """The next nearer level that any Node carries; None if there is none."""
+        return next((tier for tier in range(level + 1, len(self.tiers)) if self.carries(tier).any()), None)
 
 
 def _first(groups: Codes) -> Integers:

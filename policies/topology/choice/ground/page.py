@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import NamedTuple
 
-from policies.topology.choice.stock import Integers, Mask
+import numpy as np
+
+from policies.topology.choice.pack.room import Room
+from policies.topology.choice.stock import Integers
 from policies.topology.gang.gang import Member
 from policies.topology.gang.promise import Promise
 
 
 class Entry(NamedTuple):
-    """What a promise takes. members: those whose Pods count. rows: of the stock. is_open: by member and row of these.
+    """What a promise takes. room: what was left for those of its members whose Pods count, on all Nodes of its domain.
 
-    free, amounts: what was left for it, and what it takes, by resource and row of these.
+    bits: the rows of these. amounts: what it takes, by resource and Node of the room.
     """
 
     promise: Promise
-    members: tuple[Member, ...]
-    rows: Integers
-    is_open: Mask
-    resources: tuple[str, ...]
-    free: Integers
+    room: Room
+    bits: int
     amounts: Integers
 
 
@@ -34,8 +34,16 @@ class Page(NamedTuple):
     edition: Hashable
     size: int
     entries: tuple[Entry, ...]
-    free: Mapping[str, Integers]
-    sums: Mapping[str, Integers]
+    resources: tuple[str, ...]
+    free: Integers
+    sums: Integers
+
+
+def bits(rows: Integers, size: int) -> int:
+    """Rows of a stock as the bits of a number: whether two sets have some in common is then asked in no time."""
+    mask = np.zeros(size, bool)
+    mask[rows] = True
+    return int.from_bytes(np.packbits(mask).tobytes(), "big")
 
 
 def counts(member: Member, priority: int | None) -> bool:

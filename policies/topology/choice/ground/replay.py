@@ -1,27 +1,31 @@
 """The promises gone through once more after a change.
 
-Only those are looked at that share Nodes with what changed, directly or by others; what all others take stays. The
-result is the same as if all were gone through: a promise takes the same where it finds the same.
+Only those are packed again for which something else is left than last time; what all others take stays. The result is
+the same as if all were: a promise takes the same where it finds the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
 from policies.topology.choice.ground.address import Values
-from policies.topology.choice.ground.page import Entry, Page, counts
+from policies.topology.choice.ground.page import Entry, Page, bits, counts
 from policies.topology.choice.pack.exact import Budget
-from policies.topology.choice.pack.greedy import pack
 from policies.topology.choice.pack.room import Room, requests
-from policies.topology.choice.pack.spread import packed
-from policies.topology.choice.stock import Integers, Mask, Stock
+from policies.topology.choice.pack.spread import most
+from policies.topology.choice.stock import Integers, Stock
 from policies.topology.gang.gang import Member
 from policies.topology.gang.promise import Promise
 from policies.topology.gang.size import excess
 
 _STEPS = 500
+
+_Pair = tuple[Entry | None, Entry | None]
+"""The entry of a promise on the last page, if it is still true or the promise has gone, and on the next one."""
 
 
 class Replay:
@@ -31,55 +35,42 @@ class Replay:
         self._stock = stock
         self._values = values
         self._priority = priority
-        empty = Page(stock.edition, stock.size, (), {}, {})
+        none = np.zeros((0, stock.size), np.int64)
+        empty = Page(stock.edition, stock.size, (), (), none, none)
         self._last = last if last is not None and last.size == stock.size else empty
-        self._is_same = self._last.edition == stock.edition
-        # The rows on which a promise may not find what it found last time.
-        self._changed = np.zeros(stock.size, bool)
 
     def page(self, promises: Iterable[Promise]) -> Page:
         """The next page. promises: in their order."""
-        entries, is_known = self._aligned(promises)
-        free = self._free(entries)
-        overlap = _Overlap(entries)
-        area = self._area(entries, is_known, overlap)
-        left = {resource: column.copy() for resource, column in free.items()}
-        for index in overlap.indices(area):
-            entry = entries[index]
-            if not is_known[index] or self._changed[entry.rows].any():
-                entry = entries[index] = self._anew(entry, left, is_known=is_known[index])
-            for resource, amounts in zip(entry.resources, entry.amounts, strict=True):
-                left[resource][entry.rows] -= amounts
-        sums = {resource: self._sum(resource, column, left[resource], area) for resource, column in free.items()}
-        return Page(self._stock.edition, self._stock.size, tuple(entries), free, sums)
+        pairs = list(self._pairs(promises))
+        of_entries = {entry.room.resources for pair in pairs for entry in pair if entry is not None}
+        resources = tuple(sorted({name for names in of_entries for name in names}))
+        columns = [self._stock.free(name, self._priority) for name in resources]
+        free = np.array(columns, np.int64).reshape(-1, self._stock.size)
+        new = reduce(or_, (now.bits for before, now in pairs if before is None and now is not None), 0)
+        turns = _Turns(self._last, resources, free, new)
+        return Page(self._stock.edition, self._stock.size, tuple(turns.entries(pairs)), resources, free, turns.sums)
 
-    def _aligned(self, promises: Iterable[Promise]) -> tuple[list[Entry], list[bool]]:
-        """An entry for each promise, and whether it is the last one's, in the same order."""
-        earlier = self._last.entries
+    def _pairs(self, promises: Iterable[Promise]) -> Iterator[_Pair]:
+        """The entries of the last page and the promises, both in their order."""
+        earlier, at = self._last.entries, 0
+        is_same = self._last.edition == self._stock.edition
         places = {id(entry.promise): place for place, entry in enumerate(earlier)}
-        entries, is_known, at = [], [], 0
         for promise in promises:
-            place, entry = places.get(id(promise), -1), None
-            if place >= at:
-                self._leave(earlier[at:place])
-                at = place + 1
-                entry = earlier[place] if self._is_same else self._still(earlier[place])
-            entries.append(entry or self._blank(promise))
-            is_known.append(entry is not None)
-        self._leave(earlier[at:])
-        return entries, is_known
+            place = places.get(id(promise), -1)
+            if place < at:
+                yield None, self._blank(promise)
+                continue
+            yield from ((entry, None) for entry in earlier[at:place])
+            at = place + 1
+            yield from self._same(earlier[place]) if not is_same else ((earlier[place], earlier[place]),)
+        yield from ((entry, None) for entry in earlier[at:])
 
-    def _still(self, entry: Entry) -> Entry | None:
-        """The entry, unless Nodes changed for it."""
+    def _same(self, entry: Entry) -> Sequence[_Pair]:
+        """The entry, or another one if Nodes changed for it."""
         blank = self._blank(entry.promise)
-        if np.array_equal(blank.rows, entry.rows) and np.array_equal(blank.is_open, entry.is_open):
-            return entry
-        self._leave([entry])
-        return None
-
-    def _leave(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            self._changed[entry.rows[entry.amounts.any(axis=0)]] = True
+        if np.array_equal(blank.room.rows, entry.room.rows) and np.array_equal(blank.room.open, entry.room.open):
+            return ((entry, entry),)
+        return (entry, None), (None, blank)
 
     def _members(self, promise: Promise) -> tuple[Member, ...]:
         """Those whose Pods count; none of a demand beyond all measure, which is not given a place."""
@@ -92,63 +83,83 @@ class Replay:
         rows = self._values.sorted(promise.address) if members else np.zeros(0, np.int64)
         resources = tuple(dict.fromkeys(name for member in members for name, _ in member.requests))
         is_open = np.array([self._stock.eligible(member)[0][rows] for member in members], bool)
-        none = np.zeros((len(resources), len(rows)), np.int64)
-        return Entry(promise, members, rows, is_open, resources, none, none)
-
-    def _free(self, entries: Iterable[Entry]) -> dict[str, Integers]:
-        resources = {name for resources in {entry.resources for entry in entries} for name in resources}
-        free = {resource: self._stock.free(resource, self._priority) for resource in resources}
-        for resource, column in free.items():
-            if resource in self._last.free:
-                self._changed |= column != self._last.free[resource]
-        return free
-
-    def _area(self, entries: Sequence[Entry], is_known: Sequence[bool], overlap: _Overlap) -> Mask:
-        """The rows of all promises that share some with what changed, directly or by others, and the changed ones."""
-        area = self._changed.copy()
-        for entry, known in zip(entries, is_known, strict=True):
-            if not known:
-                area[entry.rows] = True
-        size = -1
-        while size != area.sum():
-            size = area.sum()
-            for index in overlap.indices(area):
-                area[entries[index].rows] = True
-        return area
-
-    def _anew(self, entry: Entry, left: dict[str, Integers], *, is_known: bool) -> Entry:
-        """The entry with what its Pods take of what is left: the same as before, if the same is left."""
-        rows, members = entry.rows, entry.members
-        free = np.array([left[resource][rows] for resource in entry.resources], np.int64)
-        if is_known and np.array_equal(free, entry.free):
-            return entry
         pods = np.array([member.count for member in members], np.int64)
-        room = Room(members, entry.resources, requests(members, entry.resources), pods, rows, free, entry.is_open)
-        places = packed(room, Budget(_STEPS))
-        if places is None:
-            places = pack(room, np.zeros(len(rows), np.int32))
-        amounts = room.requests.T @ places
-        before = entry.amounts if is_known else np.zeros_like(amounts)
-        self._changed[rows[(amounts != before).any(axis=0)]] = True
-        return entry._replace(free=free, amounts=amounts)
-
-    def _sum(self, resource: str, free: Integers, left: Integers, area: Mask) -> Integers:
-        last = self._last.sums.get(resource)
-        return free - left if last is None else np.where(area, free - left, last)
+        none = np.zeros((len(resources), len(rows)), np.int64)
+        room = Room(members, resources, requests(members, resources), pods, rows, none, is_open)
+        return Entry(promise, room, bits(rows, self._stock.size), none)
 
 
-class _Overlap:
-    """Which entries have rows in an area."""
+class _Turns:
+    """What is left for the promises, one after the other. new: the rows of those that are not on the last page."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._owners = [index for index, entry in enumerate(entries) if len(entry.rows)]
-        rows = [entries[index].rows for index in self._owners]
-        self._rows = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-        self._starts = np.cumsum([0, *map(len, rows)])[:-1]
+    def __init__(self, last: Page, resources: tuple[str, ...], free: Integers, new: int) -> None:
+        self._positions = {name: position for position, name in enumerate(resources)}
+        self._new = new
+        # What is left for those that are new; true in their rows alone.
+        self._left = free.copy() if new else free
+        # How much more is left at this turn than at the same turn of the last page, and where that may not be 0.
+        self._more = free - _aligned(last.resources, last.free, resources, free)
+        self._changed = bits(np.flatnonzero(self._more.any(axis=0)), last.size)
+        self._last_sums = _aligned(last.resources, last.sums, resources, np.zeros_like(free)) + self._more
 
-    def indices(self, area: Mask) -> list[int]:
-        """The positions of those that have, in order."""
-        if not self._owners:
-            return []
-        inside = np.logical_or.reduceat(area[self._rows], self._starts)
-        return [self._owners[place] for place in np.flatnonzero(inside)]
+    @property
+    def sums(self) -> Integers:
+        """What those that had their turn take together, by resource and row."""
+        return np.asarray(self._last_sums - self._more)
+
+    def entries(self, pairs: Iterable[_Pair]) -> Iterator[Entry]:
+        """The entries of all promises that have not gone."""
+        for before, now in pairs:
+            if before is not None and before is now and not before.bits & (self._changed | self._new):
+                yield before
+            elif (entry := self._entry(before, now)) is not None:
+                yield entry
+
+    def _entry(self, before: Entry | None, now: Entry | None) -> Entry | None:
+        """The entry of the next promise; None for one that has gone."""
+        if before is None and now is not None:
+            now = _taking(now, self._left[self._cells(now)])
+            self._leave(now, -now.amounts)
+        elif before is not None and now is None:
+            self._leave(before, before.amounts)
+        elif before is not None and before.bits & self._changed:
+            now = self._again(before)
+        if now is not None and now.bits & self._new:
+            self._left[self._cells(now)] -= now.amounts
+        return now
+
+    def _again(self, before: Entry) -> Entry:
+        """The entry with what its Pods take of what is left: the same as before, if the same is left."""
+        more = self._more[self._cells(before)]
+        if not more.any():
+            return before
+        now = _taking(before, before.room.free + more)
+        self._leave(now, before.amounts - now.amounts)
+        return now
+
+    def _leave(self, entry: Entry, more: Integers) -> None:
+        """Leave more than on the last page to those after an entry."""
+        rows = entry.room.rows[more.any(axis=0)]
+        if len(rows):
+            self._more[self._cells(entry)] += more
+            self._changed |= bits(rows, self._more.shape[1])
+
+    def _cells(self, entry: Entry) -> tuple[Integers, Integers]:
+        positions = [self._positions[name] for name in entry.room.resources]
+        return np.array(positions, np.int64)[:, None], entry.room.rows
+
+
+def _taking(entry: Entry, free: Integers) -> Entry:
+    """The entry with what its Pods take of something."""
+    room = entry.room.having(free)
+    places = most(room, Budget(_STEPS))
+    return Entry(entry.promise, room, entry.bits, room.requests.T @ places)
+
+
+def _aligned(given: tuple[str, ...], columns: Integers, resources: tuple[str, ...], others: Integers) -> Integers:
+    """The columns of given resources in the order of some resources; where one is not given that of the others."""
+    if given == resources:
+        return columns
+    pairs = zip(resources, others, strict=True)
+    chosen = [columns[given.index(name)] if name in given else other for name, other in pairs]
+    return np.array(chosen, np.int64).reshape(others.shape)

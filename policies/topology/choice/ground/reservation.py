@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,16 +30,25 @@ class Reservations:
         self._pages: dict[int | None, Page] = {}
         self._last: tuple[int | None, GangKey, tuple[Entry, ...]] | None = None
 
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The promises with the rows of their domains, if no Pod makes room."""
+        return self._page(None).entries
+
     def of(self, resource: str, priority: int | None, without: GangKey) -> Integers:
-        """By row, what is promised of a resource to gangs other than one. priority: as in `Stock.free`."""
+        """By row, what is promised of a resource to gangs other than one. priority: as in `Stock.free`.
+
+        It is not to be written to.
+        """
         page = self._page(priority)
-        sums = page.sums.get(resource)
-        if sums is None:
+        if resource not in page.resources:
             return np.zeros(self._stock.size, np.int64)
-        others = sums.copy()
-        for entry in self._of_gang(priority, without):
-            if resource in entry.resources:
-                others[entry.rows] -= entry.amounts[entry.resources.index(resource)]
+        others: Integers = page.sums[page.resources.index(resource)]
+        own = self._of_gang(priority, without)
+        others = others.copy() if own else others
+        for entry in own:
+            if resource in entry.room.resources:
+                others[entry.room.rows] -= entry.amounts[entry.room.resources.index(resource)]
         return others
 
     def has_below(self, priority: int) -> bool:
@@ -48,8 +58,9 @@ class Reservations:
     def _of_gang(self, priority: int | None, key: GangKey) -> tuple[Entry, ...]:
         """The entries of a gang: of the last one that was asked about, as a question reads them several times."""
         if self._last is None or self._last[:2] != (priority, key):
-            entries = tuple(entry for entry in self._page(priority).entries if entry.promise.key == key)
-            self._last = (priority, key, entries)
+            entries = self._page(priority).entries
+            start = bisect_left(entries, key, key=_key)
+            self._last = (priority, key, entries[start : bisect_right(entries, key, start, key=_key)])
         return self._last[2]
 
     def _page(self, priority: int | None) -> Page:
@@ -58,3 +69,7 @@ class Reservations:
             page = Replay(self._stock, self._values, priority, last).page(self._promises)
             self._pages[priority] = self._atlas.turn(priority, page)
         return self._pages[priority]
+
+
+def _key(entry: Entry) -> GangKey:
+    return entry.promise.key

@@ -22,18 +22,33 @@ def pack(room: Room, groups: Codes) -> Integers:
     if not len(room.rows):
         return taken
     order = _order(room, groups)
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    lengths = np.diff(starts, append=len(order))
+    starts = beginnings(groups[order])
+    if len(room.members) == 1:
+        taken[0, order] = first(room.fit[0, order], starts, int(room.counts[0]))
+        return taken
     free = room.free[:, order]
     for member in demanding(room):
         requests, count = room.requests[member], int(room.counts[member])
-        fit = capacity(requests, free, room.open[member][order], count)
-        before = np.cumsum(fit) - fit
-        before -= np.repeat(before[starts], lengths)
-        take = np.clip(count - before, 0, fit)
+        take = first(capacity(requests, free, room.open[member][order], count), starts, count)
         taken[member, order] = take
-        free -= requests[:, None] * take
+        nodes = np.flatnonzero(take)
+        free[:, nodes] -= requests[:, None] * take[nodes]
     return taken
+
+
+def beginnings(groups: Codes | Integers) -> Integers:
+    """Where each domain begins among Nodes that are sorted by domain."""
+    if groups[0] == groups[-1]:
+        return np.zeros(1, np.int64)
+    return np.concatenate(([0], np.flatnonzero(groups[1:] != groups[:-1]) + 1))
+
+
+def first(fit: Integers, starts: Integers | Codes, count: int) -> Integers:
+    """So many Pods on the first Nodes of each domain. fit: by Node. starts: of the domains."""
+    before = np.cumsum(fit) - fit
+    if len(starts) > 1:
+        before -= np.repeat(before[starts], np.diff(starts, append=len(fit)))
+    return np.asarray(np.minimum(np.maximum(count - before, 0), fit))
 
 
 def placed(taken: Integers, groups: Codes, size: int) -> Integers:
@@ -53,7 +68,7 @@ def hopeful(room: Room, groups: Codes, capacities: Integers) -> Mask:
     capacities: of the domains.
     """
     possible = np.asarray((capacities >= room.counts[:, None]).all(axis=0))
-    if len(room.members) == 1:
+    if len(room.members) == 1 or not possible.any():
         return possible
     for demand, free in zip(room.counts @ room.requests, room.free, strict=True):
         sums = np.bincount(groups, weights=free, minlength=capacities.shape[1])

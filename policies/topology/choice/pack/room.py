@@ -41,6 +41,10 @@ class Room:
         vars(room)["fit"] = self.fit[:, nodes]
         return room
 
+    def having(self, free: Integers) -> Room:
+        """The same Nodes with something else free."""
+        return Room(self.members, self.resources, self.requests, self.counts, self.rows, free, self.open)
+
     @cached_property
     def fit(self) -> Integers:
         """How many Pods of each member fit on each Node if nothing else runs there, at most all; by member and Node."""

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from policies.topology.choice.pack.exact import Budget, packing
-from policies.topology.choice.pack.greedy import capacities, hopeful, pack
+from policies.topology.choice.pack.greedy import beginnings, capacities, first, hopeful, pack
 from policies.topology.choice.pack.room import Room
 from policies.topology.choice.stock import Codes, Integers
 
@@ -18,15 +18,22 @@ _PACK = 4
 
 def packed(room: Room, budget: Budget) -> Integers | None:
     """A packing of the whole gang on these Nodes, by member and Node; None if none is known when the budget ends."""
-    pods = int(room.counts.sum())
+    taken = most(room, budget)
+    return taken if int(taken.sum()) == int(room.counts.sum()) else None
+
+
+def most(room: Room, budget: Budget) -> Integers:
+    """The packing of `packed`; if none is known, one of the Pods that find a place one after the other."""
     budget.steps -= _PACK * len(room.members)
     whole = np.zeros(len(room.rows), np.int32)
+    if len(room.members) == 1:
+        return first(room.fit[0], whole[:1], int(room.counts[0]))[None]
     taken = pack(room, whole)
-    if int(taken.sum()) == pods:
+    pods = int(room.counts.sum())
+    if int(taken.sum()) == pods or not hopeful(room, whole, capacities(room, whole, 1))[0]:
         return taken
-    if len(room.members) == 1 or not hopeful(room, whole, capacities(room, whole, 1))[0]:
-        return None
-    return packing(room, pods, budget)
+    better = packing(room, pods, budget)
+    return taken if better is None else better
 
 
 def fits(room: Room, budget: Budget) -> bool:
@@ -90,9 +97,10 @@ def needed(fit: Integers, outer: Codes, size: int, count: int) -> Integers:
 
     outer: the outer domain of each. size: the number of outer domains.
     """
-    order = np.lexsort((-fit, outer))
-    sorted_fit, sorted_outer = fit[order], outer[order]
-    before = np.cumsum(sorted_fit) - sorted_fit
-    starts = np.flatnonzero(np.diff(sorted_outer, prepend=-1))
-    before -= np.repeat(before[starts], np.diff(starts, append=len(order)))
-    return np.bincount(sorted_outer[(before < count) & (sorted_fit > 0)], minlength=size)
+    fitting = np.flatnonzero(fit)
+    if not len(fitting):
+        return np.zeros(size, np.int64)
+    order = fitting[np.lexsort((-fit[fitting], outer[fitting]))]
+    sorted_outer = outer[order]
+    taken = first(fit[order], beginnings(sorted_outer), count)
+    return np.bincount(sorted_outer[taken > 0], minlength=size)

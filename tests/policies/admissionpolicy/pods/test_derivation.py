@@ -67,10 +67,33 @@ def test_the_pod_and_its_request() -> None:
             object={
                 "apiVersion": "v1",
                 "kind": "Pod",
-                "metadata": {"generateName": "web-", "namespace": "default", "labels": {"app": "web"}},
+                "metadata": {
+                    "generateName": "web-",
+                    "namespace": "default",
+                    "labels": {"app": "web"},
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "apps/v1",
+                            "kind": "ReplicaSet",
+                            "name": "web-0",
+                            "controller": True,
+                            "blockOwnerDeletion": True,
+                            "uid": "",
+                        },
+                        {
+                            "apiVersion": "apps/v1",
+                            "kind": "Deployment",
+                            "name": "web",
+                            "controller": False,
+                            "blockOwnerDeletion": False,
+                            "uid": "",
+                        },
+                    ],
+                },
                 "spec": SPEC,
             },
         ),
+        None,
         GroupVersionKind("apps", "v1", "Deployment"),
         ("spec", "template"),
     )
@@ -91,7 +114,9 @@ def test_metadata_is_what_controllers_copy() -> None:
 
     labels = {"app": "trainer", "a": "b"}
     expected = {"generateName": "trainer-", "namespace": "default", **copied, "labels": labels}
-    assert only(asked).pod["metadata"] == expected
+    metadata = only(asked).pod["metadata"]
+    owners = [reference["kind"] for reference in metadata.pop("ownerReferences")]
+    assert (metadata, owners) == (expected, ["ReplicaSet", "Deployment"])
 
 
 @pytest.mark.parametrize(
@@ -134,6 +159,11 @@ NOT_DERIVED: dict[str, AdmissionRequest] = {
     ),
     "a template that is no map": request(resource("apps/v1", "Deployment", at("spec.template", "x"))),
     "no template": request(resource("apps/v1", "Deployment")),
+    "a new object of a workload in the table": request(
+        deployment(
+            metadata={"ownerReferences": [{"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "controller": True}]}
+        )
+    ),
     "a cluster-scoped workload": request(
         resource(
             "trainer.kubeflow.org/v1alpha1",
@@ -151,7 +181,7 @@ def test_nothing_is_derived(asked: AdmissionRequest) -> None:
 
 
 def test_an_update_judges_the_templates_that_changed() -> None:
-    """On UPDATE a template is judged where it is not what stands in the old object at the same place."""
+    """On UPDATE a template is judged where it is not what stands in the old object, as an update and as a creation."""
     kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
     worker, leader = "spec.leaderWorkerTemplate.workerTemplate", "spec.leaderWorkerTemplate.leaderTemplate"
     old = resource(*kind, at(worker, template()), at(leader, template()))
@@ -159,7 +189,24 @@ def test_an_update_judges_the_templates_that_changed() -> None:
 
     found = only(request(new, old=old))
 
-    assert (render(found.template), found.request.operation, found.request.old_object) == (worker, "CREATE", None)
+    change, creation = found.requests
+    assert (render(found.template), change.operation, creation.operation, creation.old_object) == (
+        *(worker, "UPDATE", "CREATE"),
+        None,
+    )
+    assert change.old_object == next(
+        pod.pod for pod in derive(request(old), WORKLOADS) if render(pod.template) == worker
+    )
+    assert change.object == creation.object != change.old_object
+
+
+def test_a_template_that_is_new_in_an_update_is_a_creation() -> None:
+    """A template where there was none before has no old Pod."""
+    new = merged(WORKLOAD, at("spec.template", {"metadata": {"labels": {"a": "b"}}}))
+
+    found = only(request(new, old=resource("apps/v1", "Deployment")))
+
+    assert [asked.operation for asked in found.requests] == ["CREATE"]
 
 
 PLACES: dict[str, tuple[Location, str]] = {
@@ -180,16 +227,17 @@ def test_places(location: Location, expected: str) -> None:
 
 ALL = Reads(whole=frozenset({""}))
 FILLED: dict[str, tuple[Json, set[str]]] = {
-    "a plain template": ({}, {"spec.nodeSelector", "spec.overhead"}),
+    "a plain template": ({}, {"spec.nodeSelector", "spec.overhead", "spec.tolerations"}),
     "a service account": (
         {"serviceAccountName": "web"},
-        {"spec.nodeSelector", "spec.overhead", "spec.serviceAccountName", "spec.serviceAccount"},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount"},
     ),
     "no token": (
         {"automountServiceAccountToken": False},
         {
             "spec.nodeSelector",
             "spec.overhead",
+            "spec.tolerations",
             "spec.volumes",
             "spec.volumes[*].name",
             "spec.volumes[*].projected",
@@ -197,19 +245,14 @@ FILLED: dict[str, tuple[Json, set[str]]] = {
             "spec.initContainers[*].volumeMounts",
         },
     ),
-    "volumes": ({"volumes": [{"name": "a"}]}, {"spec.nodeSelector", "spec.overhead", "spec.volumes"}),
+    "volumes": (
+        {"volumes": [{"name": "a"}]},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.volumes"},
+    ),
     "a runtime class": ({"runtimeClassName": "kata"}, set()),
-    "everything tolerated": (
-        {"tolerations": [{"operator": "Exists"}]},
-        {"spec.nodeSelector", "spec.overhead", "spec.tolerations"},
-    ),
-    "one taint tolerated": (
-        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]},
-        {"spec.nodeSelector", "spec.overhead"},
-    ),
     "a priority class": (
         {"priorityClassName": "high"},
-        {"spec.nodeSelector", "spec.overhead", "spec.priorityClassName"},
+        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.priorityClassName"},
     ),
 }
 
@@ -224,10 +267,10 @@ def test_what_admission_would_fill(spec: Json, settled: set[str]) -> None:
 
 
 def test_what_the_controller_would_fill() -> None:
-    """A DaemonSet's Pods get tolerations and an affinity, whatever the template has."""
-    found = only(request(deployment(kind="DaemonSet", tolerations=[{"operator": "Exists"}])))
+    """A DaemonSet's Pods get an affinity, whatever the template has."""
+    found = only(request(deployment(kind="DaemonSet")))
 
-    assert {"spec.affinity", "spec.tolerations"} <= found.filled
+    assert "spec.affinity" in found.filled
 
 
 READS: dict[str, tuple[Reads, set[str]]] = {
@@ -240,7 +283,7 @@ READS: dict[str, tuple[Reads, set[str]]] = {
         set(),
     ),
     "the names of volumes": (Reads(frozenset({"spec.volumes[*].name"})), {"spec.volumes[*].name"}),
-    "tolerations": (Reads(frozenset({"spec.tolerations[*].key"})), {"spec.tolerations"}),
+    "tolerations": (Reads(frozenset({"spec.tolerations[*].key"})), set()),
 }
 
 
@@ -258,11 +301,19 @@ def test_filled_paths_are_paths() -> None:
 
 
 def test_templates_are_read_whole() -> None:
-    """Whether a template has changed, and what is filled in, depends on all of it: it cannot be decoded in parts."""
+    """Templates are decoded whole, since any change counts, with what Pods get from their workload."""
     rows = [workload("", "Pod", [""]), workload("apps", "Deployment", ["spec.template"]), workload("", "Node")]
 
     assert template_paths(table([*rows, workload("x.org", "Set", ["spec.sets[*].template"])])) == frozenset(
-        {"spec.template", "spec.sets[*].template"}
+        {
+            "spec.template",
+            "spec.sets[*].template",
+            "metadata.name",
+            "metadata.generateName",
+            "metadata.namespace",
+            "metadata.annotations",
+            "metadata.ownerReferences",
+        }
     )
 
 
@@ -293,8 +344,8 @@ def test_policies_are_matched_against_the_pod() -> None:
         candidates = index.candidates(asked)
         return [name for matcher, name in candidates if matcher.matches(asked, lambda _: {})]
 
-    assert found(only(request(deployment(labels={"tier": "a"}))).request) == ["all Pods"]
-    assert found(only(request(deployment(template_labels={"tier": "a"}))).request) == ["all Pods", "labelled Pods"]
+    assert found(only(request(deployment(labels={"tier": "a"}))).creation) == ["all Pods"]
+    assert found(only(request(deployment(template_labels={"tier": "a"}))).creation) == ["all Pods", "labelled Pods"]
 
 
 @pytest.mark.parametrize(

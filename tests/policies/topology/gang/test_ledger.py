@@ -155,20 +155,13 @@ def test_resume() -> None:
 
 
 def test_removal() -> None:
-    """A workload that was deleted, or is not in a new list, is promised nothing."""
-    removed, replaced = ledger(job("a"), job("b")), ledger(job("a"), job("b"))
+    """A workload that was deleted is promised nothing, and a Pod that was deleted is not bound."""
+    removed, unbound = ledger(job("a"), job("b")), ledger(job(), pod("a-0"), pod("a-1"))
     removed.remove(job("a"))
-    replaced.replace(("batch", "Job"), [{key: job("b")[key] for key in ("metadata", "spec")}])
+    unbound.remove({**pod("a-0"), "apiVersion": "v1", "kind": "Pod"})
 
-    assert removed.promises(START) == replaced.promises(START) == ledger(job("b")).promises(START)
-
-
-def test_pods_of_a_new_list() -> None:
-    """A Pod that is not in a new list is not bound."""
-    made = ledger(job(), pod("a-0"), pod("a-1"))
-    made.replace(("", "Pod"), [pod("a-1")])
-
-    assert counts(made) == {"spec.template": 3}
+    assert removed.promises(START) == ledger(job("b")).promises(START)
+    assert counts(unbound) == {"spec.template": 3}
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,18 @@ def _racks_of(patch: list[dict[str, Any]]) -> list[str]:
     return [value for one in expressions if one["key"] == RACK for value in one.get("values", ())]
 
 
+def test_check_judges_no_further_what_is_refused() -> None:
+    """A gang that is refused for lack of room gets no warning about the affinity that it would have got."""
+    Path("config.yaml").write_text("topology: {full: refuse}\n", encoding="utf-8")
+    Path("jobs.yaml").write_text(yaml.safe_dump(_job(8, _asks("rack"))), encoding="utf-8")
+    nodes = write(Path("nodes.json"), *_racks())
+
+    result = run("check", "-f", "jobs.yaml", "--nodes", nodes, "--config", "config.yaml", "-o", "json")
+
+    (told,) = json.loads(result.stdout)
+    assert (told["allowed"], told["warnings"], told["patch"], result.exit_code) == (False, [], [], 1)
+
+
 def test_nodes_that_take_no_pods_are_no_room() -> None:
     """Nodes in triage, locked, cordoned or not ready are not free, but could be one day: the gang waits for them."""
     nodes = [

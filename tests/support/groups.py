@@ -1,0 +1,38 @@
+"""Which tests run in one process, and the order of these groups: the longest first, so that all processes end together.
+
+A group shares what is dear: a control plane, the release on it, what helm rendered. Every other module is a group.
+"""
+
+RELEASED = ("certificate", "collisions", "load", "rights", "skew")
+"""Modules test_release_* that share one release, as test_release does; the others install and remove their own."""
+JUDGED = ("test_doctor", "test_harness", "test_packs", "test_safety", "test_served_packs", "test_served_policies")
+"""Modules with services that refuse much, on a control plane of their own."""
+
+LONGEST = (
+    *("released", "control_plane", "vacant", "judged"),
+    *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "workers/test_workers", "test_serve_heavy")),
+    "tests/policies/topology/choice/test_choice_properties",
+    *(f"tests/properties/{name}" for name in ("test_topology", "test_topology_large", "test_topology_updates")),
+)
+"""What takes over 20 s on a busy machine, in this order."""
+
+
+def group(nodeid: str) -> str:
+    """Return the name of a test's group. In the wrong one another control plane is started."""
+    path = nodeid.partition("::")[0].removesuffix(".py")
+    folder, _, module = path.rpartition("/")
+    if folder.endswith("tests/chart"):
+        return "chart"
+    if not folder.endswith("tests/cluster"):
+        return path
+    if module == "test_release" or module.removeprefix("test_release_") in RELEASED:
+        return "released"
+    if module.startswith("test_release_"):
+        return "vacant"
+    return "judged" if module in JUDGED else "control_plane"
+
+
+def rank(nodeid: str) -> int:
+    """Return a group's place among those that begin first."""
+    name = group(nodeid)
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)

@@ -1,0 +1,184 @@
+"""The shipped packs as the settings have them: modes, parameters, and whose place others take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from policies.admissionpolicy.evaluation.compilation import Compiler
+from policies.admissionpolicy.evaluation.parameters import ParametersKey, ReviewParameters
+from policies.admissionpolicy.model import ParamKind
+from policies.engine.facts import StaticFacts
+from policies.engine.lookup import Key
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.registration.configurations import registered
+from webhook.sources import natives, packfiles, packs, policyfiles
+from webhook.sources.policyset import EMPTY
+
+_CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
+_TODAY = datetime.now(UTC).date()
+_OWN = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: lock-toleration}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: lock-toleration}
+spec: {policyName: lock-toleration, validationActions: [Deny]}
+"""
+
+
+def _settings(**sections: Any) -> Settings:
+    return Settings.model_validate(sections)
+
+
+def _actions(**chosen: Any) -> dict[str, list[str]]:
+    """The validationActions of each policy in force."""
+    made = packs.made(_settings(packs=chosen))
+    return {binding.policy_name: sorted(binding.validation_actions) for binding in made.bindings}
+
+
+def _shipped() -> Mapping[str, list[str]]:
+    return _actions(**dict.fromkeys(Settings().packs.names(), "enforce"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("enforce", {"Deny": ["Deny"], "Warn": ["Warn"], "Audit": ["Audit"]}),
+        ("warn", {"Deny": ["Warn"], "Warn": ["Warn"], "Audit": ["Audit"]}),
+        ("audit", {"Deny": ["Audit"], "Warn": ["Audit"], "Audit": ["Audit"]}),
+    ],
+)
+def test_a_mode_makes_nothing_louder_than_it_ships(mode: Any, expected: dict[str, list[str]]) -> None:
+    """To enforce leaves the actions as they ship; warn and audit take away what is louder."""
+    chosen = Settings.model_validate({"packs": {"sunk": mode}}).packs.sunk
+
+    assert {loud: packs.action(chosen, "p", "s", [loud]) for loud in expected} == expected
+    assert packs.action(chosen, "p", "s", ["Deny", "Audit"]) == (
+        ["Deny", "Audit"] if mode == "enforce" else expected["Deny"]
+    )
+
+
+def test_modes_of_single_policies() -> None:
+    """A subject's mode is one for all policies about it; a policy's own is taken at its word, louder or not."""
+    everything = _shipped()
+    policies = {"reserved-toleration": "off", "reserved-toleration-unset": "enforce", "node-selector": "enforce"}
+
+    found = _actions(**{"scheduling-safety": {"mode": "audit", "policies": policies}, "interruptable-qos": "off"})
+    assert found == {
+        **{name: ["Audit"] for name in everything if name.startswith("keyless-toleration")},
+        "node-selector": ["Deny"],
+        "reserved-toleration-unset": ["Deny"],
+        **{name: ["Warn"] for name in packfiles.names("sunk").policies},
+    }
+
+
+def test_nothing_is_left_of_packs_that_are_off() -> None:
+    """Neither policies nor bindings nor parameters are made."""
+    made = packs.made(_settings(packs=dict.fromkeys(Settings().packs.names(), "off")))
+
+    assert (made.policies, made.bindings, made.parameters.objects) == ((), (), ())
+
+
+def test_parameters_replace_what_ships() -> None:
+    """A value that is given replaces the shipped one, the other keys stay, and the reserved hash is always allowed."""
+    given = {"interruptable-qos": {"parameters": {"maxTerminationGracePeriodSeconds": 60}}}
+    of = packs.made(_settings(packs=given, organization={"reservedHash": "abc"})).parameters
+
+    drain = of.named(_CONFIG_MAP, "kube-system", "interruptable-drain")
+    reserved = of.named(_CONFIG_MAP, "kube-system", "reserved-toleration")
+    assert drain is not None
+    assert reserved is not None
+    assert drain["data"]["maxTerminationGracePeriodSeconds"] == "60"
+    assert drain["data"]["minTerminationGracePeriodSeconds"] == "5"
+    assert reserved["data"] == {"allowedReservedValues": "abc"}
+
+
+@pytest.mark.parametrize(("given", "expected"), [("x y", "x y abc"), ("x,abc", "x,abc"), ("", "abc")])
+def test_the_organizations_own_reservation_is_added(given: str, expected: str) -> None:
+    """Values that are given stay, with the organization's own among them."""
+    chosen = {"scheduling-safety": {"parameters": {packs.OWN_RESERVATION: given}}}
+    of = packs.made(_settings(packs=chosen, organization={"reservedHash": "abc"})).parameters
+    reserved = of.named(_CONFIG_MAP, "kube-system", "reserved-toleration")
+
+    assert reserved is not None
+    assert reserved["data"] == {packs.OWN_RESERVATION: expected}
+
+
+def test_no_cluster_is_asked_for_parameters() -> None:
+    """The parameters of packs are those of the settings, whatever ConfigMaps a cluster has."""
+
+    class _Never(StaticFacts, frozen=True):
+        def known(self, key: Key[Any]) -> Any:
+            raise AssertionError(key)
+
+    made = packs.made(Settings())
+    parameters = ReviewParameters(_Never(_TODAY), made.parameters)
+
+    assert parameters.scope(_CONFIG_MAP) == "Namespaced"
+    assert parameters.named(_CONFIG_MAP, "kube-system", "interruptable-drain") is not None
+    assert isinstance(ParametersKey(kind=_CONFIG_MAP), Key)
+
+
+def test_a_policy_of_the_same_name_takes_the_place_of_a_shipped_one() -> None:
+    """Files and the cluster's own policies win, also those of the cluster that ask for nothing here."""
+    files = policyfiles.read([("own.yaml", _OWN)])
+    native, _ = natives.load({"interruptable-drain": [], "something-else": []}, {})
+
+    made = rules.of_policies(Settings(), files, native=native)
+    assert made.replaced == ("interruptable-drain", "lock-toleration")
+    assert [rule.name for rule in made.rules].count("lock-toleration") == 1
+    assert "interruptable-drain" not in [rule.name for rule in made.rules]
+
+
+def test_nothing_is_compiled_again_for_other_modes() -> None:
+    """The policies are the same objects whatever the settings say, so that a compiler knows them."""
+    compiler = Compiler()
+    first = {policy.name: compiler(policy) for policy in packs.made(Settings()).policies}
+    compiler.begin()
+
+    second = {p.name: compiler(p) for p in packs.made(_settings(packs={"sunk": "enforce"})).policies}
+    assert all(second[name] is compiled for name, compiled in first.items())
+
+
+def test_one_entry_that_fails_open() -> None:
+    """All packs share an entry that fails open and is not asked about controllers; without packs there is none."""
+    found = {}
+    for mode in ("warn", "off"):
+        settings = _settings(packs=dict.fromkeys(Settings().packs.names(), mode))
+        ruleset = rules.build(settings, (), rules.of_policies(settings, EMPTY.files))
+        webhooks = registered(settings, b"", ruleset)[1]["webhooks"]
+        found[mode] = [webhook for webhook in webhooks if "policies" in webhook["name"]]
+
+    (entry,) = found["warn"]
+    assert found["off"] == []
+    assert entry["failurePolicy"] == "Ignore"
+    (condition,) = entry["matchConditions"]
+    assert "serviceaccount:kube-system:" in condition["expression"]
+    assert "object" not in condition["expression"]
+
+
+def test_texts_are_complete() -> None:
+    """What is written as objects loads without errors, and has the modes and parameters of the settings."""
+    chosen = {"sunk": "enforce", "interruptable-qos": {"parameters": {"maxTerminationGracePeriodSeconds": 60}}}
+    settings = _settings(packs=chosen)
+
+    written = policyfiles.read(packs.texts(settings))
+    made = packs.made(settings)
+    assert {p.name for p in written.loaded.policies} == {p.name for p in made.policies}
+    assert {b.name: b.validation_actions for b in written.loaded.bindings} == {
+        b.name: b.validation_actions for b in made.bindings
+    }
+    drain = written.parameters.named(_CONFIG_MAP, "kube-system", "interruptable-drain")
+    assert drain is not None
+    assert drain["data"]["maxTerminationGracePeriodSeconds"] == "60"

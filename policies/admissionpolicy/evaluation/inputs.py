@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from policies.cel.activation import activation
+from policies.cel.activation import activation, shown_namespace
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
@@ -103,7 +103,7 @@ class Inputs:
         if is_namespace or not self.request_namespace:
             return None
         namespace = self.namespace() if callable(self.namespace) else self.namespace
-        return activation(self.request, self.decisions, object=None, namespace=namespace)["namespaceObject"]
+        return shown_namespace(namespace)
 
 
 class _Names(dict[str, Value]):

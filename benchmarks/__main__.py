@@ -17,7 +17,7 @@ from cluster.kubectl import KubectlError
 from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, gangs, policies, reload, report, servers, speed, topology, workers
+from benchmarks import footprint, gangs, policies, policyload, reload, report, servers, speed, topology, workers
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.inventory import cost as inventory
@@ -94,6 +94,7 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.figures += report.speed_figures(results.comparisons)
     elif part == "policies":
         results.add("policies", policies, policies.compare(directory, *rounds))
+        results.add("policy load", policyload, policyload.measure(directory))
         results.add("reload", reload, reload.measure(directory, _say))
     elif part == "topology":
         results.add("topology", topology, topology.measure(directory, *rounds))

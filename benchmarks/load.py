@@ -7,7 +7,6 @@ import gc
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple, cast
 
 import uvloop
@@ -119,16 +118,26 @@ def admits(response: bytes, uid: bytes) -> bool:
     return response.startswith(b"HTTP/1.1 200 ") and uid in response and b'"allowed":true' in response
 
 
-def drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float) -> Sample:
-    """Put reviews on one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError."""
-    return put(port, [_review(port, path, sent, number) for number in range(CONNECTIONS)], context(), server, seconds)
+def refuses(response: bytes, uid: bytes) -> bool:
+    """Whether a response answers the review with this uid, and refuses it."""
+    return response.startswith(b"HTTP/1.1 200 ") and uid in response and b'"allowed":false' in response
 
 
-def _review(port: int, path: str, sent: bytes, number: int) -> Exchange:
+def drive(port: int, path: str, sent: bytes, server: CpuClock, seconds: float, *, refused: bool = False) -> Sample:
+    """Put reviews on one path of the server on a port of 127.0.0.1 for some seconds. Raises LoadError.
+
+    refused: whether each review has to be refused.
+    """
+    exchanges = [_review(port, path, sent, number, refuses if refused else admits) for number in range(CONNECTIONS)]
+    return put(port, exchanges, context(), server, seconds)
+
+
+def _review(port: int, path: str, sent: bytes, number: int, accepts: Callable[[bytes, bytes], bool]) -> Exchange:
     uid = f"00000000-0000-4000-8000-{number:012}"
     content = with_uid(sent, uid)
     head = HEAD.format(path=path, port=port, length=len(content)).encode()
-    return Exchange(head + content, partial(admits, uid=f'"uid":"{uid}"'.encode()))
+    known = f'"uid":"{uid}"'.encode()
+    return Exchange(head + content, lambda response: accepts(response, known))
 
 
 def put(port: int, exchanges: Sequence[Exchange], tls: ssl.SSLContext, server: CpuClock, seconds: float) -> Sample:

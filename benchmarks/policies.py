@@ -22,10 +22,16 @@ from benchmarks.speed import cores, middle, pinned
 PATH = "/validate"
 ECHO = "echo"
 FEW, SHIPPED, MANY = "3 policies", "packs and 20 policies", f"packs and {policysets.MANY:,} policies"
-TO_ECHO = {FEW: 0.8, SHIPPED: 0.5}
+MATCHING = f"{policysets.MATCHING} policies on Pods"
+TO_ECHO = {FEW: 0.8, SHIPPED: 0.5, MATCHING: 0.3}
 MANY_TO_SHIPPED = 0.9
+ONE_MORE_MICROSECONDS = 4.0
+REFUSAL_MILLISECONDS = 2.0
+FINDINGS = 5
 # A registry that no policy allows, so a Pod with an image from there has to be refused.
 ALLOWED, FOREIGN = b'"registry.example.org/', b'"registry.example.net/'
+# A label without which the Pod has to be refused, too.
+UNLABELLED = b'"example.org/team"', b'"example.org/teams"'
 SECONDS = 10
 
 Rounds = Mapping[str, Sequence[Sample]]
@@ -33,10 +39,11 @@ Rounds = Mapping[str, Sequence[Sample]]
 
 
 class Comparison(NamedTuple):
-    """rounds: samples by server. asked: how many policies judged the Pod, by set."""
+    """rounds: samples by server. asked: how many policies judged the Pod, by set. refusals: of some policies."""
 
     rounds: Rounds
     asked: Mapping[str, int]
+    refusals: Sequence[Sample]
 
     def ratio(self, name: str, to: str, field: str = "capacity") -> float:
         """The ratio of one server to another, the median of the rounds' ratios."""
@@ -48,7 +55,7 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
     """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
     server_core, load_core = cores()
     sent = body(PATH, REAL)
-    samples: dict[str, list[Sample]] = {name: [] for name in (ECHO, FEW, SHIPPED, MANY)}
+    samples: dict[str, list[Sample]] = {name: [] for name in (ECHO, FEW, SHIPPED, MATCHING, MANY)}
     with ExitStack() as stack:
         stack.enter_context(pinned(load_core))
         running = {ECHO: stack.enter_context(servers.echo(directory, cores={server_core}))}
@@ -56,18 +63,26 @@ def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
             options = policysets.options(paths)
             running[name] = stack.enter_context(servers.service(directory, *options, cores={server_core}))
         asked = {name: _asked(listening, sent) for name, listening in running.items() if name != ECHO}
+        refused = sent.replace(ALLOWED, FOREIGN).replace(*UNLABELLED)
+        refusing, refusals = running[SHIPPED], list[Sample]()
+        _check_findings(refusing, refused)
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
             for name in sorted(samples, key=list(samples).index, reverse=number % 2 == 1):
                 listening = running[name]
                 samples[name].append(drive(listening.port, PATH, sent, listening.server, seconds))
-    return Comparison(samples, asked)
+            refusals.append(drive(refusing.port, PATH, refused, refusing.server, seconds, refused=True))
+    return Comparison(samples, asked, refusals)
 
 
 def sets(directory: Path) -> Iterator[tuple[str, Sequence[Path]]]:
     """Make the directories of each set, and return them."""
     yield FEW, [policysets.few(directory / "few")]
     yield SHIPPED, [policysets.PACKS, policysets.twenty(directory / "twenty")]
+    yield (
+        MATCHING,
+        [policysets.matching(directory / "matching", policysets.MATCHING - len(policysets.FEW)), directory / "few"],
+    )
     yield MANY, [policysets.PACKS, policysets.thousand(directory / "thousand")]
 
 
@@ -83,6 +98,14 @@ def _asked(listening: Listening, sent: bytes) -> int:
     if not refused.get("auditAnnotations", {}).get(f"{policysets.PREFIX}registry", "").startswith("deny"):
         raise LoadError(f"a Pod with images from elsewhere is not refused: {refused}")
     return len(judged.keys() - {"labels", "tolerations"})
+
+
+def _check_findings(listening: Listening, refused: bytes) -> None:
+    """Raise LoadError unless the Pod is refused by enough policies."""
+    judged = answer(listening.port, refused).get("auditAnnotations", {})
+    count = sum(said.startswith("deny") for said in judged.values())
+    if count < FINDINGS:
+        raise LoadError(f"only {count} policies refuse the Pod: {judged}")
 
 
 def answer(port: int, content: bytes) -> dict[str, Any]:
@@ -106,9 +129,18 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
     for name, target in TO_ECHO.items():
         note = f"({comparison.asked[name]} asked)"
         yield Figure(f"{PATH} real, {name}, to echo", comparison.ratio(name, ECHO), target, at_least=True, note=note)
+    more = policysets.MATCHING - len(policysets.FEW)
+    one = (_microseconds(comparison, MATCHING) - _microseconds(comparison, FEW)) / more
+    yield Figure("one more policy of three simple expressions", one, ONE_MORE_MICROSECONDS, unit=" us")
+    refusal = middle(list(comparison.refusals), "cpu") * 1e3
+    yield Figure(f"refusal with {FINDINGS} findings or more", refusal, REFUSAL_MILLISECONDS, unit=" ms")
     ratio = comparison.ratio(MANY, SHIPPED)
     note = f"({comparison.asked[MANY]} asked)"
     yield Figure(f"{PATH} real, {MANY}, to 20", ratio, MANY_TO_SHIPPED, at_least=True, note=note)
+
+
+def _microseconds(comparison: Comparison, name: str) -> float:
+    return middle(list(comparison.rounds[name]), "cpu") * 1e6
 
 
 def table(comparison: Comparison) -> Iterator[str]:
@@ -125,4 +157,5 @@ def table(comparison: Comparison) -> Iterator[str]:
 def as_json(comparison: Comparison) -> dict[str, Any]:
     """All figures, each round included."""
     rounds = {name: [sample._asdict() for sample in samples] for name, samples in comparison.rounds.items()}
-    return {"asked": dict(comparison.asked), "rounds": rounds}
+    refusals = [sample._asdict() for sample in comparison.refusals]
+    return {"asked": dict(comparison.asked), "rounds": rounds, "refusals": refusals}

@@ -17,6 +17,7 @@ from benchmarks.cel.policies import Policy, many, policies
 
 PACKS: Final = Path(__file__).parents[1] / "policies" / "packs"
 FEW: Final = ("labels", "memory", "registry")
+MATCHING: Final = 100
 MANY: Final = 1000
 # A policy may not have the name of a built-in rule, and `labels` is one.
 PREFIX: Final = "bench-"
@@ -37,6 +38,12 @@ def few(directory: Path) -> Path:
 def twenty(directory: Path) -> Path:
     """The twenty policies that compare the engines."""
     return _written(directory, map(_on_pods, policies()))
+
+
+def matching(directory: Path, count: int) -> Path:
+    """Policies on Pods, of three simple expressions each."""
+    sets = enumerate(many(count))
+    return _written(directory, [_documents(f"{PREFIX}simple-{number:03}", _PODS, texts, {}) for number, texts in sets])
 
 
 def thousand(directory: Path) -> Path:

@@ -71,6 +71,8 @@ def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
 
 def log_skips(seldom: Seldom, request: AdmissionRequest, answer: Answer) -> None:
     """Log the rules that could not be evaluated and let the request pass, each at most once a minute."""
+    if answer.unanimity is not None:
+        return
     for decision in answer.decisions:
         if decision.failure is not None and not decision.denies:
             # What an expression failed with may quote the object; the expression itself does not.
@@ -86,7 +88,7 @@ def log_answer(
 ) -> None:
     """Log one line for a review: the request, its user, and the decision of each rule."""
     write = log.debug
-    for decision in answer.decisions:
+    for decision in () if answer.unanimity is not None else answer.decisions:
         if decision.verdict in _NOTABLE or (decision.failure is not None and decision.denies):
             write = log.info
             break

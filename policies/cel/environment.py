@@ -59,9 +59,9 @@ def _joined(first: Function, second: Function) -> Function:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Environment:
-    """Names and their meanings.
+    """Names and their meanings. An environment is equal only to itself.
 
     `structs`: types with declared fields, by name. `patch_types` adds `JSONPatch`, `Object` and all types below it.
     """

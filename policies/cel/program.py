@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from policies.cel.evaluation.step import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
+from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
@@ -202,19 +203,33 @@ def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Val
 
 
 def compile_expression(
-    text: str, environment: Environment, result: Type | None = None, *, source: Source | None = None
+    text: str,
+    environment: Environment,
+    result: Type | None = None,
+    *,
+    source: Source | None = None,
+    generated: bool = True,
 ) -> Program:
-    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues."""
+    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues.
+
+    generated: whether it gets a function, which takes a quarter of the time and is needless if it never runs.
+    """
     source = source or Source(text)
     try:
-        return deeply(lambda: _compiled(source, environment, result))
+        return deeply(lambda: _compiled(source, environment, result, generated=generated))
     except RecursionError:
         raise CompileError(source, (Issue(0, "expression is nested too deeply"),)) from None
 
 
-def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
+@lru_cache(maxsize=64)  # what a policy reads is found out right after its expressions are compiled
+def checked(source: Source, environment: Environment) -> tuple[Node, Type]:
+    """The checked tree of an expression, and its type. Raises CompileError."""
     tree = parse(source)
-    actual = check(tree, source, environment)
+    return tree, check(tree, source, environment)
+
+
+def _compiled(source: Source, environment: Environment, result: Type | None, *, generated: bool) -> Program:
+    tree, actual = checked(source, environment)
     if result is not None and actual != result:
         message = f"must evaluate to {result.declared} but got {actual.declared}"
         raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))
@@ -222,7 +237,7 @@ def _compiled(source: Source, environment: Environment, result: Type | None) -> 
         steps = plan(tree)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
-    return Program(source, actual, steps, generate(tree))
+    return Program(source, actual, steps, generate(tree) if generated else None)
 
 
 def _result_hint(result: Type, actual: Type) -> str:
@@ -231,9 +246,9 @@ def _result_hint(result: Type, actual: Type) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Composition:
-    """The variables of a policy, in order. Each may use those before it.
+    """The variables of a policy, in order. Each may use those before it. A composition is equal only to itself.
 
     >>> from policies.cel.kubernetes import admission
     >>> composition = Composition(admission()).declare("n", "object.spec.replicas + 1")

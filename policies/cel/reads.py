@@ -19,10 +19,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies.cel.checking.checker import check
 from policies.cel.evaluation.dispatch import arguments
 from policies.cel.evaluation.recursion import deeply
-from policies.cel.program import Composition, Program
+from policies.cel.program import Composition, Program, checked
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -34,7 +33,6 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from policies.cel.syntax.parser import parse as parse_expression
 from policies.cel.syntax.source import Source
 from policies.cel.types import Kind
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse, render
@@ -111,21 +109,17 @@ def composed_reads(sources: Iterable[Source], composition: Composition) -> Mappi
     frozenset({'spec.a'})
     """
     programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
-    variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+    variables = {name: checked_tree(program.source, composition) for name, program in programs.items()}
     together = dict.fromkeys(ROOTS, NOTHING)
     for source in sources:
-        more = reads(_tree(source, composition), variables)
+        more = reads(checked_tree(source, composition), variables)
         together = {root: together[root] | more[root] for root in ROOTS}
     return together
 
 
-def _tree(source: Source, composition: Composition) -> Node:
-    def checked() -> Node:
-        tree = parse_expression(source)
-        check(tree, source, composition.environment)
-        return tree
-
-    return deeply(checked)
+def checked_tree(source: Source, composition: Composition) -> Node:
+    """The checked tree of an expression that compiles."""
+    return deeply(lambda: checked(source, composition.environment))[0]
 
 
 def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:
@@ -257,6 +251,9 @@ class _Walk:
             case "value" | "optional.of" | "dyn":
                 return self.source(given[0], scope)
             case "hasValue" | "type":
+                self.source(given[0], scope)
+                return _COMPUTED
+            case "size" if given[0].type is not None and given[0].type.kind is Kind.LIST:
                 self.source(given[0], scope)
                 return _COMPUTED
             case "_==_" | "_!=_" if any(isinstance(argument, Literal) and argument.value is None for argument in given):

@@ -94,13 +94,13 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The facts that rules may use. entries: values and failures by key that were looked up for one review.
 
     expired: the clock of the review; None for as much time as it takes. skipped: names of policies that are too slow to
-    be evaluated. lap: told the name of each rule and mutating policy after its evaluation.
+    be evaluated. lap: told the name of each rule and mutating policy after its evaluation, or of those judged together.
     """
 
     entries: Mapping[Key[Any], Any] = {}
     expired: Expired | None = None
     skipped: frozenset[str] = frozenset()
-    lap: Callable[[str], None] | None = None
+    lap: Callable[[str | Sequence[str]], None] | None = None
 
     def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:
         """These facts with one more entry."""

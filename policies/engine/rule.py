@@ -11,6 +11,7 @@ from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule
 from policies.engine.request import AdmissionRequest
+from policies.engine.screen import Screener
 from policies.engine.violation import More, Violation
 
 Action = Literal["deny", "warn", "audit", "off"]
@@ -118,7 +119,7 @@ class Rule(Struct, frozen=True):
     action: the consequence of a violation. reads: the paths that the rule reads in an object besides apiVersion, kind
     and metadata, such as `spec.containers[*].resources`; other paths may be missing. namespaces: selects the Namespaces
     to whose objects the rule applies; it always applies to cluster-scoped objects. validate, mutate: the decision in a
-    phase, or None. They must not change the request.
+    phase, or None. They must not change the request. screener: judges the rule together with others, if it has one.
     """
 
     name: str
@@ -128,3 +129,4 @@ class Rule(Struct, frozen=True):
     namespaces: LabelSelector = EVERYTHING
     validate: Validator | None = None
     mutate: Mutator | None = None
+    screener: Screener | None = None

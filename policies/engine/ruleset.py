@@ -10,6 +10,7 @@ from policies.engine.exception import PolicyException
 from policies.engine.request import AdmissionRequest, Target
 from policies.engine.rule import Hook, Phase, Rule
 from policies.engine.safety import Safety
+from policies.engine.screen import Names, Screen, Screener
 
 # A cluster with many custom resources serves some hundred resources, each with a few subresources and four operations.
 MEMORY = 10_000
@@ -23,15 +24,27 @@ class Selection(NamedTuple):
     reads: frozenset[str]
 
 
+class Turn(NamedTuple):
+    """The rules that run for a request. screens: those that are judged together; alone: the others."""
+
+    rules: tuple[Rule, ...]
+    screens: tuple[Screen, ...]
+    alone: tuple[Rule, ...]
+    names: Names
+
+
 class _Match(NamedTuple):
-    """The cached rules for requests of one kind. everywhere: the rules that apply even to spared requests."""
+    """The cached rules for requests of one kind. spared: the turn for requests that most rules spare."""
 
     selection: Selection
-    everywhere: tuple[Rule, ...]
+    turn: Turn
+    spared: Turn
 
 
 class RuleSet:
     """Rules in the order in which they run, their exceptions, and the requests that most of them spare.
+
+    screeners: those of its rules.
 
     A reload replaces the whole rule set. Raises ValueError if two rules have the same name.
     """
@@ -45,6 +58,7 @@ class RuleSet:
         for name, times in Counter(rule.name for rule in self.rules).items():
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")
+        self.screeners = tuple({rule.screener: None for rule in self.rules if rule.screener is not None})
         self._cache: dict[tuple[str, ...], _Match] = {}
 
     def groups(self, phase: Phase) -> frozenset[str]:
@@ -57,10 +71,14 @@ class RuleSet:
 
     def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
         """The rules that run for a request: those of `select`, or fewer if the request is spared."""
-        (rules, _), everywhere = self._match(phase, request, group)
-        if len(everywhere) < len(rules) and self.safety.spares(request):
-            return everywhere
-        return rules
+        return self.turn(phase, request, group).rules
+
+    def turn(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> Turn:
+        """The same rules, and which of them are judged together."""
+        _, turn, spared = self._match(phase, request, group)
+        if len(spared.rules) < len(turn.rules) and self.safety.spares(request):
+            return spared
+        return turn
 
     def select(self, phase: Phase, request: Target, group: str | None = None) -> Selection:
         """The rules whose hooks match the request, in one group or in all."""
@@ -77,8 +95,9 @@ class RuleSet:
         match = self._cache.get(key)
         if match is None:
             matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]
-            everywhere = tuple(rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
-            match = _Match(_selection(rule for rule, hooks in matching if hooks), everywhere)
+            selection = _selection(rule for rule, hooks in matching if hooks)
+            everywhere = (rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
+            match = _Match(selection, _turn(selection.rules), _turn(tuple(everywhere)))
             if len(self._cache) < MEMORY:
                 self._cache[key] = match
         return match
@@ -87,6 +106,16 @@ class RuleSet:
 def _selection(rules: Iterable[Rule]) -> Selection:
     selected = tuple(rules)
     return Selection(selected, frozenset().union(*(rule.reads for rule in selected)))
+
+
+def _turn(rules: tuple[Rule, ...]) -> Turn:
+    together: dict[Screener, list[str]] = {}
+    for rule in rules:
+        if rule.screener is not None:
+            together.setdefault(rule.screener, []).append(rule.name)
+    screens = tuple(screener.screen(names) for screener, names in together.items())
+    alone = tuple(rule for rule in rules if rule.screener is None)
+    return Turn(rules, screens, alone, Names(rule.name for rule in rules))
 
 
 def _is_of(hook: Hook, phase: Phase, group: str | None) -> bool:

@@ -92,7 +92,7 @@ def test_a_map_finds_the_keys_that_are_equal(mapping: dict[Any, Any], key: Any) 
 _PROGRAMS = [compiled(text) for text in EXPRESSIONS]
 _NAMES = st.sampled_from(["a", "b", "x", "", "a-b", "12", "name"])
 _ports = some_of(fields(port=st.integers(1000, 1050)))
-_objects = fields(
+OBJECTS = fields(
     metadata=fields(
         name=_NAMES,
         namespace=_NAMES,
@@ -132,14 +132,14 @@ def _disagreements(programs: list[Program], given_: dict[str, Any]) -> list[tupl
 
 
 @settings(max_examples=150)
-@given(_objects, _objects)
+@given(OBJECTS, OBJECTS)
 def test_both_evaluators_agree(obj: Any, old: Any) -> None:
     """On any object each expression has the same value or error, and the same cost, however it is evaluated."""
     assert _disagreements(_PROGRAMS, names(obj, oldObject=old)) == []
 
 
 @settings(max_examples=80)
-@given(_objects, st.integers(0, 60))
+@given(OBJECTS, st.integers(0, 60))
 def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:
     """Under a small limit the end comes at the same cost, or there is the same value."""
     for program in _PROGRAMS:
@@ -148,7 +148,7 @@ def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:
 
 
 @settings(max_examples=80)
-@given(_objects, st.integers(0, 60))
+@given(OBJECTS, st.integers(0, 60))
 def test_generated_code_never_claims_too_early_that_the_limit_is_exceeded(obj: Any, limit: int) -> None:
     """Whoever does not need the cost of an expression over its limit learns the same without a second evaluation."""
     for program in _PROGRAMS:
@@ -161,7 +161,7 @@ def test_generated_code_never_claims_too_early_that_the_limit_is_exceeded(obj: A
 
 
 @settings(max_examples=100)
-@given(_objects)
+@given(OBJECTS)
 def test_evaluation_changes_nothing(obj: Any) -> None:
     """After all expressions the object is what it was, key for key and in the same order."""
     given_ = names(obj, oldObject=deepcopy(obj))

@@ -10,7 +10,7 @@ import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, thread_time
 from types import FrameType
 from typing import TypeVar
 
@@ -22,17 +22,21 @@ T = TypeVar("T")
 TICK = 0.015
 # The ticks of a slice: it ends after 15 to 30 ms. An ordinary review takes tenths of a millisecond.
 SLICE = 2
+# The part of a tick that the main thread has to have used. Some kernels count in steps of 10 ms.
+_OWN = 0.6
 
 
 class Ticks:
-    """Counts processor time by a timer of the kernel, so that looking at it costs nothing.
+    """Counts processor time of the main thread by a timer of the kernel, so that looking at it costs nothing.
 
-    current: the slice that runs, which each tick may end.
+    The timer counts that of all threads, such as one that reads policies; no review is heavy because of them. current:
+    the slice that runs, which each tick may end.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.current: Slice | None = None
+        self._used = 0.0
 
     def start(self) -> None:
         """Begin to count, in the main thread. Only one counts in a process, the last one that was started."""
@@ -42,7 +46,10 @@ class Ticks:
         atexit.register(_stop)
 
     def _tick(self, _signal: int, frame: FrameType | None) -> None:
-        self.count += 1
+        used = thread_time()  # handlers of signals run in the main thread
+        if used - self._used < _OWN * TICK:
+            return
+        self.count, self._used = self.count + 1, used
         if self.current is not None and self.current.is_over and _is_evaluation(frame):
             raise PostponedError
 

@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
+
+from policies.engine.screen import Names
 
 
 class RuleTimes:
     """Evaluations and seconds by rule, since they were last taken.
 
-    It is told the name of each rule after its evaluation, which began when the one before it ended.
+    It is told the name of each rule after its evaluation, which began when the one before it ended. Rules that
+    are judged together share their time equally: to measure each of them would take longer than most of them take.
     """
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._evaluations: Counter[str] = Counter()
+        self._together: dict[Names, tuple[int, float]] = {}
         self._since = 0.0
 
     def begin(self) -> None:
         """Begin the first evaluation of a review."""
         self._since = perf_counter()
 
-    def __call__(self, rule: str) -> None:
-        """End the evaluation of a rule, and begin the next one."""
+    def __call__(self, rule: str | Sequence[str]) -> None:
+        """End the evaluation of a rule, or of rules that are judged together, and begin the next one."""
         now = perf_counter()
-        self._add(rule, now - self._since)
-        self._since = now
+        took, self._since = now - self._since, now
+        if isinstance(rule, Names):
+            times, seconds = self._together.get(rule, (0, 0.0))
+            self._together[rule] = times + 1, seconds + took
+        else:
+            self._add(str(rule), took)
 
     def add(self, seconds: Mapping[str, float]) -> None:
         """Count evaluations of another process."""
@@ -35,10 +43,14 @@ class RuleTimes:
 
     def take(self) -> list[tuple[str, int, float]]:
         """Rules with their evaluations and seconds; then nothing is left."""
+        together, self._together = self._together, {}
+        for names, (times, seconds) in together.items():
+            for rule in names:
+                self._add(rule, seconds / len(names), times)
         taken = [(rule, times, self.seconds[rule]) for rule, times in self._evaluations.items()]
         self.seconds, self._evaluations = {}, Counter()
         return taken
 
-    def _add(self, rule: str, seconds: float) -> None:
+    def _add(self, rule: str, seconds: float, times: int = 1) -> None:
         self.seconds[rule] = self.seconds.get(rule, 0.0) + seconds
-        self._evaluations[rule] += 1
+        self._evaluations[rule] += times

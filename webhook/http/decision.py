@@ -20,6 +20,7 @@ from policies.engine.facts import Facts
 from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Rule
+from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import OvertimeError, PostponedError
 from webhook.heavy.child import LAST_WORDS, Child, ChildError
 from webhook.heavy.clock import Allowance, Slice, Ticks
@@ -66,6 +67,7 @@ class Judge:
         self._metrics = metrics
         self._slow = slow
         self._turns = Turns()
+        self._preparing: asyncio.Future[None] | None = None
         self._ticks = Ticks()
         self._ticks.start()
         metrics.heavy_waiting.set_function(lambda: self._turns.waiting)
@@ -82,6 +84,7 @@ class Judge:
         if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
             try:
                 answer = await self._here(request, route, served, deadline)
+                self._prepare(served.ruleset)
                 return Reviewed(encode(request.uid, answer), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
@@ -99,6 +102,12 @@ class Judge:
             except Missing as missing:
                 key = missing.key
             facts = await self._entered(facts, key, served.resolver, deadline)
+
+    def _prepare(self, ruleset: RuleSet) -> None:
+        """Have what reviews turned out to need made faster, in another thread: one thing at a time."""
+        for screener in ruleset.screeners:
+            if screener.is_waiting and (self._preparing is None or self._preparing.done()):
+                self._preparing = asyncio.get_running_loop().run_in_executor(None, screener.prepare)
 
     async def _entered(self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float) -> Facts:
         """The facts with the value of a key, or with the failure to find it."""
@@ -170,7 +179,8 @@ def _judged(
         with allowance.running(seconds):
             request = route.decode(body)
             laps.begin()
-            answer = _run(request, route, replace(facts, expired=allowance, lap=laps), served)
+            # Not together: when the time is over, the rules that were evaluated until then keep their decisions.
+            answer = _run(request, route, replace(facts, expired=allowance, lap=laps), served, together=False)
     except Missing as missing:
         key: Key[Any] = missing.key
         return key
@@ -193,9 +203,10 @@ def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rul
     return served.ruleset.applicable(route.phase, request, route.group)
 
 
-def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served) -> Answer:
-    run = engine.mutate if route.phase == "mutate" else engine.validate
-    return run(request, served.ruleset, facts, route.group)
+def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served, *, together: bool = True) -> Answer:
+    if route.phase == "mutate":
+        return engine.mutate(request, served.ruleset, facts, route.group)
+    return engine.validate(request, served.ruleset, facts, route.group, together=together)
 
 
 async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver | None, seconds: float) -> Any:

@@ -96,9 +96,9 @@ def _check(
 
 
 def _failure(text: str, environment: Environment, results: Sequence[Type]) -> CompileError | None:
-    source = Source(text)
+    source, result = Source(text), results[0] if len(results) == 1 else None
     try:
-        program = compile_expression(text, environment, results[0] if len(results) == 1 else None, source=source)
+        program = compile_expression(text, environment, result, source=source, generated=False)
     except CompileError as error:
         return error
     if program.type in results:

@@ -20,7 +20,7 @@ from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, Program, ResultError, compile_expression
 from policies.cel.reads import EVERYTHING, ROOTS, Reads, composed_reads
-from policies.cel.syntax.ast import Call
+from policies.cel.syntax.ast import Call, Literal
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
@@ -41,7 +41,8 @@ _CHEAP_CALLS = frozenset(
     (
         *("_+_", "_-_", "-_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "_?_:_", "@in"),
         *("_[_]", "_[?_]", "_?._", "or", "orValue", "hasValue", "value", "optional.of", "optional.none"),
-        *("size", "string", "int", "format", "slice", "trim", "lowerAscii", "upperAscii"),
+        *("size", "string", "int", "format", "slice", "trim", "lowerAscii", "upperAscii", "startsWith", "endsWith"),
+        *("of", "none", "dyn", "type", "@not_strictly_false"),  # the first two are optional.of and optional.none
     )
 )
 _SELECTED = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
@@ -123,7 +124,7 @@ class CompiledPolicy:
 
         known: variables that were evaluated before. They are not counted here, because their cost is known.
         """
-        count, more = self._message_count, self._message_reads.difference(known)
+        count, more = self._message_count, self.message_reads.difference(known)
         new: set[str] = set()
         while more:
             new |= more
@@ -139,7 +140,8 @@ class CompiledPolicy:
         return len(programs) if not asking and all(map(_is_cheap, programs)) else _CHEAP_COUNT + 1
 
     @cached_property
-    def _message_reads(self) -> frozenset[str]:
+    def message_reads(self) -> frozenset[str]:
+        """The variables that the messageExpressions read themselves."""
         messages = (unit.expression for unit in self.messages if unit is not None)
         return frozenset().union(*(_variables_in(message, self.composition.programs) for message in messages))
 
@@ -267,5 +269,10 @@ def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[s
 def _is_cheap(program: Program | CompileError) -> bool:
     if isinstance(program, CompileError):
         return True  # it is never evaluated
-    calls = (node.function for node in walk(parse(program.source)) if isinstance(node, Call))
-    return all(call in _CHEAP_CALLS for call in calls)
+    calls = (node for node in walk(parse(program.source)) if isinstance(node, Call))
+    return all(call.function in _CHEAP_CALLS or _is_cheap_join(call) for call in calls)
+
+
+def _is_cheap_join(call: Call) -> bool:
+    """Whether a call joins texts with a literal between them, which is as long whatever the input is."""
+    return call.function == "join" and all(isinstance(argument, Literal) for argument in call.args)

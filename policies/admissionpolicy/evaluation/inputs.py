@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from policies.cel.activation import activation
+from policies.cel.activation import activation, shown_namespace
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
@@ -64,14 +64,18 @@ class Inputs:
         if not (request or namespace):
             return self._objects if params is None else {**self._objects, "params": params}
         if params is None and authorizer and not namespace:
-            return self._shared
-        names = {**self._shared, "params": params}
+            return self.shared
+        names = {**self.shared, "params": params}
         if namespace:
-            names["namespaceObject"] = self._namespace_object
+            names["namespaceObject"] = self.namespace_object
         if not authorizer:
             for name in _AUTHORIZERS:
                 del names[name]
         return names
+
+    def lazily(self) -> Mapping[str, Value]:
+        """The variables of expressions without parameters. What is expensive to make is made when it is read."""
+        return _Names(self)
 
     @cached_property
     def _objects(self) -> Mapping[str, Value]:
@@ -85,21 +89,36 @@ class Inputs:
         }
 
     @cached_property
-    def _shared(self) -> dict[str, Value]:
+    def shared(self) -> dict[str, Value]:
         """The variables that are the same for all policies. In the API server, too, `request` has no uid here."""
         request = {**self.request, "uid": ""}
         shared = activation(request, self.decisions, object=self.object, old_object=self.old_object)
         return {**shared, "variables": NO_VARIABLES}
 
     @cached_property
-    def _namespace_object(self) -> Value:
+    def namespace_object(self) -> Value:
         """The request's Namespace; null for cluster-scoped objects, including Namespaces (dispatcher.go)."""
         kind = self.request.get("requestKind") or self.request.get("kind") or {}
         is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
         if is_namespace or not self.request_namespace:
             return None
         namespace = self.namespace() if callable(self.namespace) else self.namespace
-        return activation(self.request, self.decisions, object=None, namespace=namespace)["namespaceObject"]
+        return shown_namespace(namespace)
+
+
+class _Names(dict[str, Value]):
+    """The objects of a request, and the other variables as soon as they are read."""
+
+    __slots__ = ("_inputs",)
+
+    def __init__(self, inputs: Inputs) -> None:
+        super().__init__(object=inputs.object, oldObject=inputs.old_object)
+        self._inputs = inputs
+
+    def __missing__(self, name: str) -> Value:
+        inputs = self._inputs
+        value = self[name] = inputs.namespace_object if name == "namespaceObject" else inputs.shared[name]
+        return value
 
 
 def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:

@@ -81,10 +81,14 @@ class Matcher:
         self._objects = constraints.object_selector
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it has no selectors and names, so that it treats all requests about a resource alike."""
-        named = any(rule.names for rule in (*self._rules, *self._excluded))
-        return not (named or self._objects.requirements or self._namespaces.requirements)
+    def is_named(self) -> bool:
+        """Whether it has names of objects, so that it covers only some of the requests about a resource."""
+        return any(rule.names for rule in (*self._rules, *self._excluded))
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether it has selectors."""
+        return bool(self._objects.requirements or self._namespaces.requirements)
 
     def matches(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> bool:
         """Whether the request matches.
@@ -92,10 +96,16 @@ class Matcher:
         Raises MatchError, and what `namespace_labels` raises, only if everything but the Namespace matches: the API
         server, too, ignores the error of a selector if the rules or the other selector do not match.
         """
+        return self.covers(request) and self.selects(request, namespace_labels)
+
+    def covers(self, request: AdmissionRequest) -> bool:
+        """Whether the request matches but for selectors."""
         if self._excluded and _covered(self._excluded, request, self._any_version):
             return False
-        if self._rules and not _covered(self._rules, request, self._any_version):
-            return False
+        return not self._rules or _covered(self._rules, request, self._any_version)
+
+    def selects(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> bool:
+        """Whether the selectors match. Raises MatchError, and what `namespace_labels` raises."""
         return (not self._objects.requirements or selects(self._objects, request)) and (
             not self._namespaces.requirements or _namespace_is_selected(self._namespaces, request, namespace_labels)
         )

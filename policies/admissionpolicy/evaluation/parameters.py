@@ -159,18 +159,25 @@ def _place(obj: Json) -> tuple[Any, ...]:
 NO_PARAMETERS = StaticParameters()
 
 
-class ReviewParameters(Struct, frozen=True):
+class ReviewParameters:
     """The parameters of one review: those of the cluster, and those given with the policies.
 
     An object of the cluster hides a given one with the same kind, namespace and name, unless what is given is final.
     """
 
-    facts: Facts
-    given: StaticParameters
+    def __init__(self, facts: Facts, given: StaticParameters) -> None:
+        self.facts = facts
+        self.given = given
+        self._scopes: dict[ParamKind, KindScope] = {}
 
     def scope(self, kind: ParamKind) -> KindScope | None:
         """The scope of a kind in the cluster or, if it is unknown there, in the given objects."""
-        return self._of_cluster(ParametersKey(kind=kind)).scope or self.given.scope(kind)
+        known = self._scopes.get(kind)
+        if known is None:
+            known = self._of_cluster(ParametersKey(kind=kind)).scope or self.given.scope(kind)
+            if known is not None:
+                self._scopes[kind] = known
+        return known
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
         """The object with a name, from the cluster if it is there."""

@@ -72,6 +72,26 @@ def evaluate(
     return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
 
 
+def parameters_of(
+    compiled: CompiledPolicy, bindings: Iterable[Binding], parameters: Parameters, namespace: str
+) -> tuple[Json | None, ...]:
+    """The parameters with which a policy is evaluated because of any of its bindings; None: without parameters.
+
+    namespace: that of the request. Raises Missing and ConfigurationError.
+    """
+    kind = compiled.policy.param_kind
+    if kind is None:
+        return (None,) if bindings else ()
+    scope_of(kind, parameters)
+    return tuple(params for binding in bindings for params in collect(kind, binding, parameters, namespace))
+
+
+def holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool:
+    """Whether `evaluate` certainly finds nothing with some parameters, as the fast evaluator shows. Raises Missing."""
+    why = unmatched(compiled, params, inputs)
+    return isinstance(why, Unmatched) or (why is None and _hold(compiled, params, inputs, POLICY_LIMIT))
+
+
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
     """The finding for a misconfiguration. Only the failurePolicy counts, not the binding's actions."""
     actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.matching import Matcher, NamespaceLabels, is_seen
@@ -12,6 +12,8 @@ from policies.engine.request import AdmissionRequest
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it has a namespace."""
+
+_Bindings = tuple[tuple[Binding, Matcher | None], ...]
 
 # Most policies match few resources; with `*` there may be some hundred, custom resources included.
 _CACHED = 1000
@@ -25,19 +27,21 @@ def key_of(request: AdmissionRequest) -> Key:
 
 
 class BoundPolicy:
-    """A compiled policy with its bindings, and the requests that they match."""
+    """A compiled policy with its bindings, and the requests that they match.
+
+    is_plain: whether all requests of the same key are matched alike.
+    """
 
     def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
         self.compiled = compiled
         self._matcher = Matcher(self.policy.match_constraints)
-        self._bindings = tuple(
+        self._bindings: _Bindings = tuple(
             (binding, None if binding.match_resources is None else Matcher(binding.match_resources))
             for binding in bindings
         )
         matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
-        self._cache: dict[Key, tuple[Binding, ...]] | None = (
-            {} if all(matcher.is_plain for matcher in matchers) else None
-        )
+        self._cache: dict[Key, _Bindings | None] | None = None if any(matcher.is_named for matcher in matchers) else {}
+        self.is_plain = self._cache is not None and not any(matcher.is_selective for matcher in matchers)
 
     @property
     def policy(self) -> Policy:
@@ -49,25 +53,38 @@ class BoundPolicy:
     ) -> tuple[Binding, ...]:
         """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable.
 
-        key: the request's key, if the caller has it. Most policies depend only on it, and their result is cached.
+        key: the request's key, if the caller has it. Only selectors and names need more, so the rest is cached.
         """
-        if self._cache is None or key is None:
-            return self._matching(request, namespace_labels)
-        matching = self._cache.get(key)
-        if matching is None:
-            matching = self._matching(request, namespace_labels)
-            if len(self._cache) < _CACHED:
-                self._cache[key] = matching
-        return matching
-
-    def _matching(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> tuple[Binding, ...]:
-        if not (is_seen(request) and self._matcher.matches(request, namespace_labels)):
+        bindings = self._covering(request, key)
+        if bindings is None or (self._matcher.is_selective and not self._matcher.selects(request, namespace_labels)):
             return ()
         return tuple(
-            binding
-            for binding, matcher in self._bindings
-            if matcher is None or matcher.matches(request, namespace_labels)
+            binding for binding, matcher in bindings if matcher is None or matcher.selects(request, namespace_labels)
         )
+
+    def may_match(self, request: AdmissionRequest, key: Key) -> bool:
+        """Whether the policy and a binding may match requests of a key: this one, or one with other names or labels."""
+        if self._cache is None:
+            return True
+        bindings = self._covering(request, key)
+        # Without bindings a selector of the policy can still fail, and the policy with it.
+        return bindings is not None and (bool(bindings) or self._matcher.is_selective)
+
+    def _covering(self, request: AdmissionRequest, key: Key | None) -> _Bindings | None:
+        """The bindings that match but for selectors; None if the policy does not."""
+        if self._cache is None or key is None:
+            return self._covered(request)
+        if key not in self._cache:
+            covering = self._covered(request)
+            if len(self._cache) >= _CACHED:
+                return covering
+            self._cache[key] = covering
+        return self._cache[key]
+
+    def _covered(self, request: AdmissionRequest) -> _Bindings | None:
+        if not (is_seen(request) and self._matcher.covers(request)):
+            return None
+        return tuple(pair for pair in self._bindings if pair[1] is None or pair[1].covers(request))
 
     @property
     def namespaces(self) -> LabelSelector:
@@ -85,17 +102,15 @@ class BoundPolicy:
 
 def in_force(
     kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
-) -> list[BoundPolicy]:
-    """The policies of a kind that are in force because they have a binding."""
+) -> Iterator[BoundPolicy]:
+    """The policies of a kind that are in force because they have a binding, each compiled when it is asked for."""
     by_policy: dict[str, list[Binding]] = {}
     for binding in bindings:
         if binding.kind == f"{kind}Binding":
             by_policy.setdefault(binding.policy_name, []).append(binding)
-    return [
-        BoundPolicy(compile_(policy), by_policy[policy.name])
-        for policy in policies
-        if policy.kind == kind and policy.name in by_policy
-    ]
+    for policy in policies:
+        if policy.kind == kind and policy.name in by_policy:
+            yield BoundPolicy(compile_(policy), by_policy[policy.name])
 
 
 def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:

@@ -141,5 +141,5 @@ def rules(
     compile_: Compile = compile_policy,
 ) -> list[Rule]:
     """The one rule for all mutating policies that are in force; empty if there are none."""
-    mutating_policies = in_force("MutatingAdmissionPolicy", policies, bindings, compile_)
+    mutating_policies = list(in_force("MutatingAdmissionPolicy", policies, bindings, compile_))
     return [MutatingPolicies(mutating_policies, parameters, schemas, exceptions).rule] if mutating_policies else []

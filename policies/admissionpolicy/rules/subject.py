@@ -7,6 +7,7 @@ from functools import cached_property
 from weakref import ReferenceType
 
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
+from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.pods.derivation import DerivedPod, derive
 from policies.admissionpolicy.rules.boundpolicy import key_of
 from policies.engine.facts import Facts
@@ -33,6 +34,22 @@ class Subject:
         self.key = key_of(request)
         self.facts = facts
         self._workloads = workloads
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._parameters: ReviewParameters | None = None
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a Namespace, looked up once. Raises Missing and FactUnavailable."""
+        labels = self._labels.get(name)
+        if labels is None:
+            labels = self._labels[name] = self.facts.namespace_labels(name)
+        return labels
+
+    def parameters(self, given: StaticParameters) -> ReviewParameters:
+        """The parameters for the review, with those given with its policies."""
+        parameters = self._parameters
+        if parameters is None or parameters.given is not given:
+            parameters = self._parameters = ReviewParameters(self.facts, given)
+        return parameters
 
     @property
     def request(self) -> AdmissionRequest:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
-from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
+from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.pods.derivation import DerivedPod, is_derived, template_paths, templated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
+from policies.admissionpolicy.rules.policyscreen import Member, PolicyScreener
 from policies.admissionpolicy.rules.subject import Subject, SubjectCache, Workloads
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
@@ -24,6 +25,7 @@ from policies.engine.facts import Facts
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule, Skip
+from policies.engine.screen import Screener
 from policies.engine.timelimit import SkippedPolicyError
 from policies.engine.violation import Verdict, Violation
 from policies.objects import fieldpath
@@ -48,8 +50,7 @@ class PolicyRule:
         self._is_derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
         self._reads = bound.compiled.reads
 
-    @property
-    def rule(self) -> Rule:
+    def rule(self, screener: Screener) -> Rule:
         """The rule of the service. Its hooks cover all requests that may match; `validate` decides."""
         policy = self._bound.policy
         resources = [] if self._native else self._bound.resource_rules()
@@ -67,7 +68,7 @@ class PolicyRule:
         )
         read = frozenset().union(*(read.paths for read in self._reads.values()))
         paths = read.union(_names(read), template_paths(workloads))
-        return Rule(policy.name, (hook,), "deny", paths, validate=self.validate)
+        return Rule(policy.name, (hook,), "deny", paths, validate=self.validate, screener=screener)
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note | Skip]:
         """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors.
@@ -86,6 +87,11 @@ class PolicyRule:
             for pod, subjects in subject.pods:
                 outcome += self._derived(pod, subjects)
         return outcome
+
+    @property
+    def member(self) -> Member:
+        """The policy as it is judged together with others."""
+        return Member(self._bound, self._parameters, is_direct=not self._native, is_derived=self._is_derived)
 
     def _derived(self, pod: DerivedPod, subjects: Sequence[Subject]) -> Iterator[Violation]:
         """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in."""
@@ -130,13 +136,12 @@ class PolicyRule:
         return self._evaluated(subject, bindings) if bindings else NOTHING_FOUND
 
     def _matching(self, subject: Subject) -> Sequence[Binding]:
-        return self._bound.matching(subject.request, subject.facts.namespace_labels, subject.key)
+        return self._bound.matching(subject.request, subject.namespace_labels, subject.key)
 
     def _evaluated(self, subject: Subject, bindings: Sequence[Binding]) -> Result:
         if self._bound.policy.name in subject.facts.skipped:
             raise SkippedPolicyError
-        parameters = ReviewParameters(subject.facts, self._parameters)
-        return evaluate_policy(self._bound.compiled, bindings, parameters, subject.inputs)
+        return evaluate_policy(self._bound.compiled, bindings, subject.parameters(self._parameters), subject.inputs)
 
 
 def rules(
@@ -150,11 +155,13 @@ def rules(
 ) -> list[Rule]:
     """The rules of all validating policies that are in force. For `native` see PolicyRule."""
     subjects = SubjectCache(workloads)
-    return [
-        PolicyRule(bound, parameters, subjects, native=native).rule
+    made = {
+        bound.policy.name: PolicyRule(bound, parameters, subjects, native=native)
         for bound in in_force("ValidatingAdmissionPolicy", policies, bindings, compile_)
         if not native or covers_pods(bound.policy.match_constraints)
-    ]
+    }
+    screener = PolicyScreener({name: rule.member for name, rule in made.items()}, subjects)
+    return [rule.rule(screener) for rule in made.values()]
 
 
 def covers_pods(constraints: MatchResources) -> bool:

@@ -3,16 +3,17 @@
 The explanation of `object.spec.containers.all(c, has(c.resources.limits))` is
 `spec.containers[1].resources: has(c.resources.limits) is false (container "sidecar")`.
 
-An explanation compiles the expression again and evaluates its parts, but only after a refusal.
+An explanation compiles the expression again and evaluates its parts, but only after a refusal. What was compiled is
+kept for a while, because the same refusal is often met again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
-from policies.cel.checking.checker import check
 from policies.cel.checking.validation import children, walk
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.dispatch import arguments
@@ -22,9 +23,8 @@ from policies.cel.evaluation.run import Outcome, Run
 from policies.cel.evaluation.step import Step, failed
 from policies.cel.explanation import masking
 from policies.cel.explanation.places import NOTHING, Place, Places, Scope, shown
-from policies.cel.program import Composition, Names, Program
+from policies.cel.program import Composition, Names, Program, checked
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
-from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
 from policies.cel.values import Value
 from policies.engine.timelimit import Expired
@@ -32,6 +32,7 @@ from policies.engine.timelimit import Expired
 REASONS = 5
 """The most reasons that are given, also for the elements of one list."""
 _LONGEST_TEXT = 160
+_KEPT = 64
 _QUANTIFIERS = {"all": False, "exists": True}
 _COUNTING = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 _NOUNS = {"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
@@ -79,22 +80,32 @@ def explain(
 
 
 def _tree(source: Source, composition: Composition) -> Node:
-    tree = parse(source)
-    check(tree, source, composition.environment)
-    return tree
+    return checked(source, composition.environment)[0]
+
+
+class _Compiled:
+    """An expression with the variables of its policy: their texts and trees, and the steps of the parts met so far."""
+
+    def __init__(self, source: Source, composition: Composition) -> None:
+        self.tree = _tree(source, composition)
+        programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
+        self.texts = {name: program.source.text for name, program in programs.items()}
+        self.variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+        self.steps: dict[int, tuple[Node, Step]] = {}  # by id of the node, which is kept so that no other one gets it
+
+
+_compiled = lru_cache(maxsize=_KEPT)(_Compiled)
 
 
 class _Explainer:
     """Walks down one expression along the parts that decided."""
 
     def __init__(self, source: Source, composition: Composition, run: Run) -> None:
-        self.tree = _tree(source, composition)
+        compiled = _compiled(source, composition)
+        self.tree, self._texts, self._variables = compiled.tree, compiled.texts, compiled.variables
         self._text = source.text
         self._run = run
-        self._steps: dict[int, Step] = {}
-        programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
-        self._texts = {name: program.source.text for name, program in programs.items()}
-        self._variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+        self._steps = compiled.steps
         self._element = ""
         objects = (run.names.get(name) for name in ("object", "oldObject"))
         self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
@@ -106,11 +117,11 @@ class _Explainer:
 
     def evaluate(self, node: Node, scope: Scope) -> Outcome:
         """The outcome of a part of the expression. Raises BudgetError if that costs too much."""
-        step = self._steps.get(id(node))
-        if step is None:
-            step = self._steps[id(node)] = plan(node)
+        known = self._steps.get(id(node))
+        if known is None:
+            known = self._steps[id(node)] = node, plan(node)
         self._run.scopes = [dict(scope.values)]
-        return step.evaluate(self._run)
+        return known[1].evaluate(self._run)
 
     def reasons(self, node: Node, scope: Scope) -> Iterator[Reason]:
         """The reasons for the outcome of a node."""

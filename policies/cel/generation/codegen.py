@@ -40,12 +40,13 @@ _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
 class Generator(NodeEmitter):
-    """Writes the body of the function of one expression."""
+    """Writes the body of the function of one expression; of no certain one, without a tree."""
 
-    def __init__(self, tree: Node) -> None:
-        super().__init__(certain_loops(tree))
+    def __init__(self, tree: Node | None) -> None:
+        super().__init__(frozenset() if tree is None else certain_loops(tree))
         self.roots: dict[str, str] = {}  # variables of the activation, with their generated names
-        self._uses = Counter(path for node in walk(tree) if (path := written_path(node)))
+        nodes = () if tree is None else walk(tree)
+        self._uses = Counter(path for node in nodes if (path := written_path(node)))
 
     def name(self, name: str) -> str:
         """The generated name of a variable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from policies.cel.generation.codegen import Generator
 from policies.cel.generation.emitter import TooDeepError, UnsupportedError
@@ -26,14 +27,19 @@ class Generated:
 
     def load(self) -> Function | None:
         """The function; None if the source is too complex for Python."""
-        namespace = {**NAMESPACE, **self.constants}
-        try:
-            exec(compile(self.source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
-        except (SyntaxError, RecursionError, MemoryError):
-            return None
-        # The function holds the namespace. Removing it avoids a cycle that would wait for the garbage collector.
-        function: Function = namespace.pop("evaluate")
+        function: Function | None = loaded(self.source, self.constants)
         return function
+
+
+def loaded(source: str, constants: Mapping[str, Value]) -> Any:
+    """The function `evaluate` of generated source; None if the source is too complex for Python."""
+    namespace = {**NAMESPACE, **constants}
+    try:
+        exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
+    except (SyntaxError, RecursionError, MemoryError):
+        return None
+    # The function holds the namespace. Removing it avoids a cycle that would wait for the garbage collector.
+    return namespace.pop("evaluate")
 
 
 def generate(tree: Node) -> Generated | None:

@@ -20,7 +20,9 @@ Facts = dict[Path, str]
 """Known values of paths: the generated names that hold them."""
 
 _WRITTEN = (str, int, bool, type(None))
-_DEEPEST = 18  # CPython refuses more than 20 nested loops
+# CPython refuses more than 20 nested loops and `try` statements, and more than 100 levels of indentation.
+_MOST_LOOPS = 18
+_DEEPEST = 90
 
 
 class UnsupportedError(Exception):
@@ -40,6 +42,7 @@ class Emitter:
         self.known: dict[Path, str] = {}
         self.charged = 0
         self._depth = 1
+        self._loops = 0
         self._temporaries = 0
         self._cost = 0
 
@@ -96,7 +99,9 @@ class Emitter:
         """The statements under a header. `facts`, and facts found inside, hold only there."""
         self.settle()
         self.line(header)
-        if self._depth >= _DEEPEST:
+        loops = self._loops
+        self._loops += not header.startswith(("if", "else"))
+        if self._depth >= _DEEPEST or self._loops > _MOST_LOOPS:
             raise TooDeepError
         known, self.known = self.known, {**self.known, **(facts or {})}
         self._depth += 1
@@ -106,6 +111,7 @@ class Emitter:
         if len(self.lines) == size:
             self.line("pass")
         self._depth -= 1
+        self._loops = loops
         self.known = known
 
 

@@ -99,6 +99,11 @@ PATHS: dict[str, tuple[str, set[str], set[str]]] = {
         set(),
     ),
     "size": ("size(object.spec.containers) < 3", {"spec.containers"}, set()),
+    "size of a new list": (
+        "size(object.spec.containers.filter(c, c.tty == true)) < 3",
+        {"spec.containers[*].tty"},
+        set(),
+    ),
     "two variables over an unknown": ("object.spec.a.all(k, v, v.x == 1)", {"spec.a"}, set()),
     "two variables over a list": (
         "[object.spec.a, object.spec.b].all(i, v, v.x == 1)",

@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import threading
 import time
 import weakref
 from collections.abc import Iterator
@@ -44,6 +45,19 @@ def test_time_that_is_not_used_does_not_count(ticks: Ticks) -> None:
         return clock()
 
     assert clock.run(sleep) is False
+
+
+def test_time_that_another_thread_uses_does_not_count(ticks: Ticks) -> None:
+    """Reading policies, which takes seconds of another thread, makes no review a heavy one."""
+    clock = Slice(ticks)
+
+    def wait() -> bool:
+        other = threading.Thread(target=_spin, args=(0.2,))
+        other.start()
+        other.join()
+        return clock()
+
+    assert clock.run(wait) is False
 
 
 def test_work_that_never_looks_is_interrupted(ticks: Ticks) -> None:

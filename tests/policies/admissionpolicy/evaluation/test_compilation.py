@@ -117,7 +117,8 @@ def test_only_mutations_know_the_types_of_patches() -> None:
     [
         pytest.param("'a' + string(object.data.a) + ' of ' + object.data.items.map(i, string(i))[0]", True, id="words"),
         pytest.param("'%s is %d'.format([object.data.a, size(object.data)])", True, id="format"),
-        pytest.param("[object.data.a, object.data.a].join()", False, id="join"),
+        pytest.param("[object.data.a, object.data.a].join() + object.data.list.join('; ')", True, id="join"),
+        pytest.param("object.data.list.join(object.data.a)", False, id="join with a text of the object"),
         pytest.param("object.data.a.matches('a+') ? 'a' : 'b'", False, id="pattern"),
         pytest.param("object.data.a.contains(object.data.b) ? 'a' : 'b'", False, id="search"),
         pytest.param("string(sets.intersects(object.data.a, object.data.b))", False, id="sets"),

@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import names
+from support.policies.admissionpolicies import validating
 
+from policies.admissionpolicy.evaluation.fusing import part_of
 from policies.cel.checking.validation import walk
 from policies.cel.generation.compiled import Generated
+from policies.cel.generation.fusion import Part, written
 from policies.cel.generation.support import NAMESPACE
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Program, compile_expression
@@ -294,3 +297,50 @@ def test_any_expression(text: str) -> None:
     else:
         if program.generated is not None:
             _assert_harmless(text, program.generated)
+
+
+_OF_MANY = {"names", "parameters", "holds", "asked", "expired", "blame", "evaluate"}
+_OWN = {"at", "start", "cost", "limit", "mark", "error", "Exception_", "TimeLimitError_", "len", "iter", "next", "min"}
+_HANDLING = (ast.Try, ast.ExceptHandler, ast.Raise)
+
+
+def _parts(text: str) -> list[Part | None]:
+    """Two policies with a text in each place that takes one; they share a variable and a condition."""
+    quoted = "'" + "".join(f"\\U{ord(character):08x}" for character in text) + "'"
+    spec = {
+        "variables": [
+            {"name": "t1", "expression": f"object[{quoted}]"},
+            {"name": "cost", "expression": "variables.t1"},
+        ],
+        "matchConditions": [{"name": "c", "expression": f"object.a != {quoted}"}],
+    }
+    policies = (
+        validating(f"variables.cost == {quoted} || object.all(k, k != {quoted})", **spec),
+        validating(f"variables.t1.startsWith({quoted}) || variables.cost in [{quoted}]", **spec),
+    )
+    return [part_of(policy, is_selective=False) for policy in policies]
+
+
+@TEXTS
+def test_texts_of_several_policies(text: str) -> None:
+    """The source has known nodes, names and attributes only, and no text but the policies' own."""
+    source, constants = written(_parts(text))
+    nodes = list(ast.walk(ast.parse(source)))
+    names_ = {node.id for node in nodes if isinstance(node, ast.Name)} | {
+        node.arg for node in nodes if isinstance(node, ast.arg)
+    }
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) if isinstance(node.value, str)}
+
+    assert {type(node) for node in nodes} - {*NODES, *_HANDLING} == set()
+    assert {node.attr for node in nodes if isinstance(node, ast.Attribute)} - ATTRIBUTES == set()
+    made = {name for name in names_ if re.fullmatch(r"[tr][0-9]+|v_[0-9]+", name)} | set(constants)
+    assert names_ - made - _OF_MANY - _OWN - {*NAMESPACE} == set()
+    assert texts - {text, "object", "a"} == set()
+
+
+def test_what_policies_share_is_written_as_shared() -> None:
+    """Conditions and variables with the same text are computed once for both policies."""
+    source, _ = written(_parts("x"))
+
+    assert len(re.findall(r"^ t[0-9]+ = ABSENT$", source, re.MULTILINE)) == 3
+    assert "holds(" not in source

@@ -1,0 +1,309 @@
+"""One generated function for many policies: it finds those that may have something to say about a request.
+
+Like the function of one expression it handles only evaluations in which nothing fails. Each policy stands in a `try`
+statement of its own. A policy of which something is false or fails, or whose cost may be over a limit, is added to
+`asked`, and judged by itself; so the function need not be exact, it only must never leave out a policy that has
+something to say. What several policies read alike is computed once: fields of an object in one policy, variables and
+conditions with the same text in all of them.
+
+The costs of all policies are added up, and kept below the limit for one expression. That is the lowest of the limits,
+so no policy exceeds any of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from policies.cel.checking.validation import walk
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.generation.codegen import Generator
+from policies.cel.generation.compiled import loaded
+from policies.cel.generation.emitter import Path, TooDeepError, UnsupportedError
+from policies.cel.generation.shape import written_path
+from policies.cel.generation.support import BETWEEN_LOOKS
+from policies.cel.syntax.ast import Ident, Node, Select
+from policies.cel.values import Value
+from policies.engine.timelimit import Expired, TimeLimitError
+
+_ONCE = ("object", "oldObject")
+_LONGEST = 2_000
+"""A policy with more lines is left out: a variable is written at each place where it may be read first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A checked expression. text: its own, and those of the variables that it reads; None if that cannot be shared."""
+
+    tree: Node
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The expressions of one policy.
+
+    The policy has nothing to say if a condition is false, or if all validations are true. is_repeated: whether it is
+    evaluated for each of some parameters, or only for some requests. is_silent: whether it has nothing more to say if
+    these variables have been evaluated. afterwards: the variables that it reads for what it says.
+    """
+
+    conditions: Sequence[Expression]
+    validations: Sequence[Expression]
+    variables: Mapping[str, Expression]
+    is_repeated: bool
+    is_silent: Callable[[Collection[str]], bool]
+    afterwards: Collection[str]
+
+
+class Fused(Protocol):
+    """The generated function: it appends the positions of policies that have to be asked one by one.
+
+    names: the variables of expressions. parameters: returns those for which a policy is evaluated. holds: judges a
+    policy that is not in the function. blame: told of an expired time, and of the policy under evaluation.
+    """
+
+    def __call__(
+        self,
+        names: Mapping[str, Value],
+        parameters: Callable[[int], Iterable[Value]],
+        holds: Callable[[int], bool],
+        asked: list[int],
+        expired: Expired | None,
+        blame: Callable[[TimeLimitError, int], None],
+    ) -> None:
+        """Judge all policies. Raises TimeLimitError."""
+        ...
+
+
+def fuse(parts: Sequence[Part | None]) -> Fused | None:
+    """The function of some policies, None for those that are not in it; None if it is too complex for Python.
+
+    Python compiles it in one go, with all other threads waiting: about half a millisecond for each policy.
+    """
+    function: Fused | None = loaded(*written(parts))
+    return function
+
+
+def written(parts: Sequence[Part | None]) -> tuple[str, Mapping[str, Value]]:
+    """The source of the function, and the objects that its names stand for."""
+    generator = _Fusion(parts)
+    source = generator.source(parts)
+    return source, {**generator.constants, "Exception_": Exception, "TimeLimitError_": TimeLimitError}
+
+
+class _Fusion(Generator):
+    """Writes the function."""
+
+    def __init__(self, parts: Sequence[Part | None]) -> None:
+        super().__init__(None)
+        self._part: Part
+        self._here: set[str] = set()  # names that the current policy reads
+        self._own: list[str] = []  # variables that only the current policy has
+        self._common = {text: self.temporary() for text in _repeated(parts)}
+        self._costs = {text: self.temporary() for text in self._common}
+
+    def source(self, parts: Sequence[Part | None]) -> str:
+        """The source of the function."""
+        with self.block("try:"):
+            for position, part in enumerate(parts):
+                self._write(position, part)
+        self.line("except TimeLimitError_ as error:")
+        self.line(" blame(error, at)")
+        self.line(" raise")
+        head = ["def evaluate(names, parameters, holds, asked, expired, blame):", " at = cost = 0"]
+        head += [f" limit = {EXPRESSION_LIMIT}", f" mark = {BETWEEN_LOOKS}"]
+        head += [f" {self.roots[name]} = names[{name!r}]" for name in _ONCE if name in self.roots]
+        head += [f" {memory} = ABSENT" for memory in self._common.values()]
+        return "\n".join([*head, *self.lines])
+
+    def name(self, name: str) -> str:
+        """The generated name of a variable. `variables` itself has none."""
+        if not any(name in scope for scope in self.scopes):
+            if name == "variables":
+                raise UnsupportedError
+            self._here.add(name)
+        return super().name(name)
+
+    def path(self, node: Node) -> Path | None:
+        """The path of a node; that of a variable is the name of its value."""
+        name = self._variable_of(node)
+        return super().path(node) if name is None else (self._variable(name),)
+
+    def attribute(self, node: Node) -> str:
+        """A chain of selections."""
+        name = self._variable_of(node)
+        if name is None:
+            return super().attribute(node)
+        self.charge(1)
+        return self._variable(name)
+
+    # Policies
+
+    def _write(self, position: int, part: Part | None) -> None:
+        """Write one policy: all of it, or at least its conditions, or a call that judges it."""
+        ways: tuple[Callable[[], None], ...] = (
+            *(
+                ()
+                if part is None
+                else (
+                    partial(self._write_part, position, part, self._validate),
+                    partial(self._write_part, position, part, lambda _: self._ask(position, part)),
+                )
+            ),
+            partial(self._ask, position, None),
+        )
+        for way in ways:
+            if self._is_written(position, way):
+                break
+
+    def _is_written(self, position: int, write: Callable[[], None]) -> bool:
+        """Whether a policy could be written in a way."""
+        start, depth = len(self.lines), self._depth
+        try:
+            with self._guarded(position):
+                write()
+        except (UnsupportedError, TooDeepError, RecursionError):
+            fits = False
+        else:
+            fits = len(self.lines) - start <= _LONGEST
+        if not fits:
+            del self.lines[start:]
+            self._depth, self._loops, self._cost, self.scopes, self.known = depth, 1, 0, [], {}
+        return fits
+
+    def _ask(self, position: int, part: Part | None) -> None:
+        """Write a call that judges the policy, with all of its parameters."""
+        self.line(f"if not holds({position}): fail()")
+        if part is not None and part.is_repeated:
+            self.line("break")
+
+    @contextmanager
+    def _guarded(self, position: int) -> Iterator[None]:
+        self.line(f"at = {position}")
+        self.line("start = cost")
+        with self.block("try:"):
+            yield
+            self.settle()
+            self.line("if cost > limit: fail()")
+        with self.block("except Exception_:"):
+            self.line(f"asked.append({position})")
+            self.line("cost = start")
+
+    def _write_part(self, position: int, part: Part, validate: Callable[[Part], None]) -> None:
+        self._part, self._here, self._own = part, set(), []
+        self._uses = Counter(path for node in _nodes(part) if (path := written_path(node)))
+        start = len(self.lines)
+        if part.is_repeated:
+            with self.block(f"for {super().name('params')} in parameters({position}):"):
+                inner, depth = len(self.lines), self._depth
+                self._judge(part, validate)
+                self._insert(inner, depth, self._own)
+            self._insert(start, self._depth, [])
+        else:
+            self._judge(part, validate)
+            self._insert(start, self._depth, self._own)
+
+    def _insert(self, at: int, depth: int, variables: list[str]) -> None:
+        """Write before a line what the policy reads, or that its variables are not evaluated yet."""
+        read = sorted(self._here.difference(_ONCE, ("params",)))
+        lines = [f"{' ' * depth}{self.roots[name]} = names[{name!r}]" for name in read]
+        lines += [f"{' ' * depth}{variable} = ABSENT" for variable in variables]
+        self.lines[at:at] = lines
+
+    def _judge(self, part: Part, validate: Callable[[Part], None]) -> None:
+        conditions = [self._truth_of(condition) for condition in part.conditions]
+        if not conditions:
+            validate(part)
+            return
+        with self.block(f"if {' and '.join(conditions)}:"):
+            validate(part)
+
+    def _validate(self, part: Part) -> None:
+        for validation in part.validations:
+            expression, holds, _ = self.condition(validation.tree)
+            self.line(f"if not ({expression}): fail()")
+            self.known.update(holds)
+        if not part.is_silent(self._evaluated(part)):
+            for name in sorted(part.afterwards):
+                self._variable(name)
+            if not part.is_silent(self._evaluated(part)):
+                raise UnsupportedError
+
+    def _evaluated(self, part: Part) -> list[str]:
+        """The variables that certainly have been evaluated here."""
+        return [name for name in part.variables if _place(name) in self.known]
+
+    def _truth_of(self, condition: Expression) -> str:
+        """A name for whether a condition holds. One with the same text in several policies is evaluated once."""
+        memory = self._common.get(condition.text or "")
+        if memory is None:
+            return self.atom(self.condition(condition.tree)[0])
+        self._remembered(memory, condition, lambda tree: self.condition(tree)[0])
+        return memory
+
+    # Variables
+
+    def _variable_of(self, node: Node) -> str | None:
+        """The name of the variable of the policy that a node reads."""
+        if not isinstance(node, Select) or node.test_only or not isinstance(node.operand, Ident):
+            return None
+        is_own = node.operand.name == "variables" and not any("variables" in scope for scope in self.scopes)
+        return node.field if is_own else None
+
+    def _variable(self, name: str) -> str:
+        """The name of the value of a variable, which is evaluated when it is first read."""
+        place = _place(name)
+        if place in self.known:
+            return self.known[place]
+        expression = self._part.variables.get(name)
+        if expression is None:
+            raise UnsupportedError
+        memory = self._common.get(expression.text or "")
+        if memory is None:
+            memory = f"v_{list(self._part.variables).index(name)}"
+            self._own += [] if memory in self._own else [memory]
+        scopes, self.scopes = self.scopes, []
+        self._remembered(memory, expression, self.value)
+        self.scopes = scopes
+        self.known[place] = memory
+        return memory
+
+    def _remembered(self, memory: str, expression: Expression, write: Callable[[Node], str]) -> None:
+        """Write the evaluation of what is not known yet. If another policy has evaluated it, only its cost counts."""
+        cost = self._costs.get(expression.text or "")
+        with self.block(f"if {memory} is ABSENT:"):
+            before = "" if cost is None else self.atom("cost + 0")
+            result = write(expression.tree)
+            if cost is not None:
+                self.settle()
+                self.line(f"{cost} = cost - {before}")
+            self.line(f"{memory} = {result}")
+        if cost is not None:
+            self.line(f"else: cost += {cost}")
+
+
+def _place(name: str) -> Path:
+    """The place of a variable among the known values."""
+    return "variables", name
+
+
+def _nodes(part: Part) -> Iterator[Node]:
+    for expression in (*part.conditions, *part.validations, *part.variables.values()):
+        yield from walk(expression.tree)
+
+
+def _repeated(parts: Iterable[Part | None]) -> list[str]:
+    """The texts of conditions and variables that several policies have."""
+    texts = Counter(
+        text
+        for part in parts
+        if part is not None
+        for text in {expression.text for expression in (*part.conditions, *part.variables.values())}
+        if text is not None
+    )
+    return [text for text, times in texts.items() if times > 1]

@@ -1,0 +1,66 @@
+"""Policies judged together, in the service: fused after the first review, counted and annotated each by itself."""
+
+from __future__ import annotations
+
+from support.builders import FACTS, WORKLOADS, pod
+from support.patience import until
+from support.policies.policydocuments import documents
+from support.service.reviews import answer_of, body
+from support.service.servers import Serve
+
+from policies.admissionpolicy.documents.reader import read
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.rules import validatingrule
+from policies.engine.ruleset import RuleSet
+from webhook.http.state import Served
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "object.metadata.?labels[?'NAME'].orValue('') != 'no'"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME, validationActions: [Deny]}
+---
+"""
+
+
+async def test_reviews_before_and_after_policies_are_fused(serve: Serve) -> None:
+    """Answers, annotations and metrics are the same; a refusal names the one policy that refuses."""
+    loaded = read(documents("".join(_POLICY.replace("NAME", name) for name in ("first", "second"))))
+    rules = RuleSet(validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
+    (screener,) = rules.screeners
+    running = await serve(Served(rules, FACTS))
+    admitted, refused = body(pod()), body(pod(labels={"second": "no"}))
+
+    before = [answer_of((await running.post(sent)).body) for sent in (admitted, refused)]
+    await until(lambda: not screener.is_waiting)
+    after = [answer_of((await running.post(sent)).body) for sent in (admitted, refused)]
+
+    assert before == after
+    assert [answer["allowed"] for answer in after] == [True, False]
+    assert after[0]["auditAnnotations"] == {"first": "admit", "second": "admit"}
+    assert after[1]["auditAnnotations"]["first"] == "admit"
+    exposed = (await running.get("/metrics")).text
+    labels = 'phase="validate",rule="{}",verdict="{}"'
+    counts = {
+        (name, verdict): count
+        for name in ("first", "second")
+        for verdict in ("admit", "deny")
+        if (count := _count(exposed, 'operation="CREATE",' + labels.format(name, verdict)))
+    }
+    assert counts == {("first", "admit"): 4.0, ("second", "admit"): 2.0, ("second", "deny"): 2.0}
+    assert 'cks_admission_rule_evaluations_total{rule="first"} 4.0\n' in exposed
+    assert 'cks_admission_rule_evaluations_total{rule="second"} 6.0\n' in exposed
+
+
+def _count(exposed: str, labels: str) -> float:
+    """The value of a series of decisions; 0 if there is none."""
+    start = f"cks_admission_decisions_total{{{labels}}} "
+    return sum(float(line.removeprefix(start)) for line in exposed.splitlines() if line.startswith(start))

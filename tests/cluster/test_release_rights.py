@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support import packmodes
 
 from cluster import crds, load, manifests
 from cluster.conversion import DEFINITION, gadgets
@@ -74,7 +75,10 @@ TAKEN_OVER = [
     ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", _EMPTY),
 ]
 """Requests that a replica's token must not be good for: method, path and body."""
-OFF = {rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology")}
+OFF = {
+    **{rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology")},
+    "packs": dict(packmodes.OFF),
+}
 ASKS_AUTHORIZER = """
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -55,14 +55,17 @@ async def _tried(behave: Behaviour, wire: Wire) -> None:
 
 @asynccontextmanager
 async def _standing(service: Service, count: int, behave: Behaviour, *, tls: bool) -> AsyncIterator[list[Wire]]:
-    """Connections that behave in a way, held open."""
+    """Connections that behave in a way, held open: those that did not have to make way during their handshake."""
     port = await service.port()
     context = service.context() if tls else None
     contexts = [connected(port, context) for _ in range(count)]
-    wires = []
+    wires: list[Wire] = []
     try:
         for start in range(0, count, 50):
-            wires += await asyncio.gather(*(each.__aenter__() for each in contexts[start : start + 50]))
+            some = [each.__aenter__() for each in contexts[start : start + 50]]
+            opened = await asyncio.gather(*some, return_exceptions=True)
+            assert [each for each in opened if not isinstance(each, Wire | ConnectionResetError)] == []
+            wires += [each for each in opened if isinstance(each, Wire)]
         await asyncio.gather(*(_tried(behave, wire) for wire in wires))
         yield wires
     finally:

@@ -6,8 +6,6 @@ READY := .venv/.ready
 # rewrites every assertion in every run.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Unit tests run beside the proofs, which wait half of the time. What they print comes when they end.
-BESIDE := -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
@@ -30,7 +28,7 @@ run: venv ## serve on https://127.0.0.1:9443 with certificates of its own and th
 	$(BIN)/cks-admission serve --host 127.0.0.1 --health-host 127.0.0.1
 
 test: venv ## everything: checks, unit tests, and the proofs on a real control plane
-	@$(TIMED) "make test" sh -ec "$(MAKE) --no-print-directory check; $(MAKE) --no-print-directory programs || true; $(MAKE) --no-print-directory $(BESIDE) unit cluster-test"
+	@$(TIMED) "make test" $(MAKE) --no-print-directory check unit cluster-test
 
 check: venv ## format, lint, types, import borders
 	@$(TIMED) "make check" sh -exc "$(BIN)/ruff format --check .; $(BIN)/ruff check .; $(BIN)/mypy; $(BIN)/lint-imports"

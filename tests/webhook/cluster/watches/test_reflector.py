@@ -280,7 +280,7 @@ async def test_an_error_in_a_watch_means_a_new_list(
 async def test_a_silent_watch_is_replaced(server: FakeApi, api: Connection, recorder: Recorder, times: Times) -> None:
     """A connection without a byte for too long is taken for dead: the next watch goes on, and it is no problem."""
     server.put(NAMESPACES, named("one"))
-    reflector = Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, recorder, times.clock, silence=0.1)
+    reflector = Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, recorder, times.clock, silence=0.5)
 
     with capture_logs() as logs:
         async with running(reflector):

@@ -6,7 +6,6 @@ READY := .venv/.ready
 # rewrites every assertion in every run.
 unexport PYTHONDONTWRITEBYTECODE
 
-
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 

@@ -102,6 +102,7 @@ def test_finalizers_and_the_garbage_collector_are_not_interrupted(ticks: Ticks) 
         gc.collect()
         _spin(60)
 
+    gc.collect()  # what other tests left has callbacks of weak references, which may be interrupted
     gc.callbacks.append(spin)
     try:
         with pytest.raises(PostponedError):

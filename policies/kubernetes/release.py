@@ -1,0 +1,51 @@
+"""The releases of Kubernetes whose API server this project follows, and what differs between them.
+
+What differs is a field of `Release` here, or a row of a table that names releases; no other module asks for a version.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Release:
+    """A minor release of Kubernetes. Releases are ordered by age.
+
+    proven: the version whose API server and library the recorded answers are of.
+    """
+
+    major: int
+    minor: int
+    proven: str
+
+    @property
+    def name(self) -> str:
+        """Such as `1.37`."""
+        return f"{self.major}.{self.minor}"
+
+
+RELEASES = (Release(1, 36, "1.36.3"), Release(1, 37, "1.37.2"))
+"""The oldest first."""
+NEWEST = RELEASES[-1]
+
+
+def named(name: str) -> Release:
+    """Return the release with a name such as `1.37`. Raises ValueError, with the names that there are."""
+    for release in RELEASES:
+        if release.name == name:
+            return release
+    raise ValueError(f"{name!r} is no release; there are {', '.join(release.name for release in RELEASES)}")
+
+
+def nearest(version: str) -> Release:
+    """Return the release of a version such as `v1.36.3-gke.1`, or the nearest one that is followed.
+
+    Raises ValueError if the text is no version.
+    """
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is None:
+        raise ValueError(f"{version!r} is no version of Kubernetes")
+    asked = int(match[1]), int(match[2])
+    return next((release for release in reversed(RELEASES) if (release.major, release.minor) <= asked), RELEASES[0])

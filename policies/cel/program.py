@@ -275,7 +275,10 @@ class Composition:
         """A composition for expressions that may use `JSONPatch{...}` and `Object{...}`. Variables may not."""
         known = self.environment
         patching = admission(
-            params="params" in known.variables, authorizer_="authorizer" in known.variables, patch_types=True
+            params="params" in known.variables,
+            authorizer_="authorizer" in known.variables,
+            patch_types=True,
+            dialect=known.dialect,
         )
         fields = known.structs[VARIABLES.name]
         return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)

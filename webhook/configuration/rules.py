@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -92,8 +93,9 @@ def of_policies(
 ) -> PolicyRules:
     """The rules for policies and their bindings, mutating ones first, those of the packs last.
 
-    native: those of the cluster, with rules of those that request them for pod templates. Of policies with one name
-    that of the files counts, then that of the cluster. Raises SettingsError if one has the name of a built-in rule.
+    compile_: None for compiling each anew, by the rules of the files' release. native: those of the cluster, with rules
+    of those that request them for pod templates. Of policies with one name that of the files counts, then that of the
+    cluster. Raises SettingsError if one has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
@@ -101,7 +103,7 @@ def of_policies(
     from webhook.sources import packs  # noqa: PLC0415 - as above
 
     loaded, names = files.loaded, _names(files)
-    chosen, workloads = compile_ or compile_policy, workload_table(settings)
+    chosen, workloads = compile_ or partial(compile_policy, release=files.release), workload_table(settings)
     given = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
         *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
+from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, unseen
 from webhook.registration.rights import ADMISSION
@@ -49,6 +51,7 @@ def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], setti
         yield unseen(CHECK, "version", version)
     else:
         yield from _features(version, settings)
+        yield from _release(version, settings)
     if isinstance(groups, Unread):
         yield unseen(CHECK, "served APIs", groups)
         return
@@ -62,6 +65,30 @@ def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], setti
             "not make a Pod a GPU Pod"
         )
         yield Diagnosis(CHECK, "warning", DEVICES, text, "upgrade the cluster")
+
+
+def judged_as(version: Read[str], settings: Settings) -> Release:
+    """The release by whose rules the service judges policies beside an API server of a version."""
+    if settings.policies.release is not None:
+        return settings.policies.release
+    return NEWEST if isinstance(version, Unread) or _VERSION.match(version) is None else nearest(version)
+
+
+def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
+    """Whether policies are judged as the API server would judge them."""
+    release = judged_as(version, settings)
+    text = f"policies are judged as by Kubernetes {release.name}"
+    if not rules.uses_policies(settings) or _VERSION.match(version) is None:
+        return
+    if is_proven(version) and nearest(version) == release:
+        yield Diagnosis(CHECK, "ok", "policies", text)
+    elif settings.policies.release:
+        remedy = "leave policies.kubernetes empty, and the service follows the API server"
+        yield Diagnosis(CHECK, "warning", "policies", f"{text}, and the API server is {version}", remedy)
+    else:
+        text += f", the nearest release: nothing is proven for {version}"
+        remedy = "upgrade the service; until then test policies with kubectl and --dry-run=server, too"
+        yield Diagnosis(CHECK, "warning", "policies", text, remedy)
 
 
 def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:

@@ -93,9 +93,8 @@ def of_policies(
 ) -> PolicyRules:
     """The rules for policies and their bindings, mutating ones first, those of the packs last.
 
-    compile_: None for compiling each anew, by the rules of the files' release. native: those of the cluster, with rules
-    of those that request them for pod templates. Of policies with one name that of the files counts, then that of the
-    cluster. Raises SettingsError if one has the name of a built-in rule.
+    native: those of the cluster, with rules of those that request them for pod templates. Of policies with one name
+    that of the files counts, then that of the cluster. Raises SettingsError if one has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above

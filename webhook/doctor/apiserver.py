@@ -75,20 +75,18 @@ def judged_as(version: Read[str], settings: Settings) -> Release:
 
 
 def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
-    """Whether policies are judged as the API server would judge them."""
+    """The doubts whether policies are judged as the API server would judge them."""
     release = judged_as(version, settings)
-    text = f"policies are judged as by Kubernetes {release.name}"
     if not rules.uses_policies(settings) or _VERSION.match(version) is None:
         return
-    if is_proven(version) and nearest(version) == release:
-        yield Diagnosis(CHECK, "ok", "policies", text)
-    elif settings.policies.release:
+    if settings.policies.release is not None and nearest(version) != release:
+        text = f"{version}, but policies are judged as by {release.name}"
         remedy = "leave policies.kubernetes empty, and the service follows the API server"
-        yield Diagnosis(CHECK, "warning", "policies", f"{text}, and the API server is {version}", remedy)
-    else:
-        text += f", the nearest release: nothing is proven for {version}"
-        remedy = "upgrade the service; until then test policies with kubectl and --dry-run=server, too"
-        yield Diagnosis(CHECK, "warning", "policies", text, remedy)
+        yield Diagnosis(CHECK, "warning", "policies.kubernetes", text, remedy)
+    elif not is_proven(version):
+        text = f"{version} is not proven here: policies are judged as by {release.name}, the nearest release"
+        remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
+        yield Diagnosis(CHECK, "warning", "release", text, remedy)
 
 
 def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:

@@ -57,8 +57,7 @@ def load(
 ) -> tuple[Native, Parsed]:
     """The usable policies, and the parsed objects. known: objects that were parsed before, which are reused.
 
-    policies: by name; a policy that does not request rules without its objects. release: that of the API server. They
-    are stored there already, so that they may use what it does not take into new ones.
+    policies: by name; a policy that does not request rules without its objects. release: that of the API server.
     """
     usable: list[Part] = []
     problems: list[str] = []
@@ -73,14 +72,15 @@ def load(
             revision = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations"), release.name
             key = f"{value['kind']} {metadata['name']}", repr(revision)
             version.update(repr(key).encode())
-            parsed[key] = known.get(key) or parts(
-                # An object of the cluster has no lines.
-                Document(value=value, name=key[0], places=lambda _: (1, 1)),
-                Dialect(release, stored=True),
-            )
+            parsed[key] = known.get(key) or _parts(value, key[0], release)
             group += parsed[key]
         if errors := together(group).errors:
             problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
         else:
             usable += group
     return Native(version.hexdigest(), together(usable), tuple(problems), tuple(policies)), parsed
+
+
+def _parts(value: JsonObject, name: str, release: Release) -> tuple[Part, ...]:
+    """The parts of an object, which has no lines. It is stored already, so that it may use what a new one may not."""
+    return parts(Document(value=value, name=name, places=lambda _: (1, 1)), Dialect(release, stored=True))

@@ -188,11 +188,9 @@ class CompiledPolicy:
 
 
 def compile_policy(policy: Policy, release: Release = NEWEST) -> CompiledPolicy:
-    """The policy, of either kind, with all its expressions compiled. It raises nothing; see CompiledPolicy.errors.
-
-    An API server evaluates what it has stored, whatever it would take into a new policy.
-    """
-    params, dialect = policy.param_kind is not None, Dialect(release, stored=True)
+    """The policy, of either kind, with all its expressions compiled. It raises nothing; see CompiledPolicy.errors."""
+    params = policy.param_kind is not None
+    dialect = Dialect(release, stored=True)  # whatever an API server takes into a new policy, it evaluates stored ones
     composition = Composition(admission(params=params, dialect=dialect))
     for variable in policy.variables:
         composition = composition.declare(variable.name, variable.expression.text, source=variable.expression.source)

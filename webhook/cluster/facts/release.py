@@ -85,21 +85,28 @@ class ServedRelease:
 
     async def look(self) -> None:
         """Ask once. Another release counts from its second answer on: in an upgrade, servers of both answer."""
-        try:
-            version = await _version(self._api)
-        except ClusterError as error:
-            version, self._failure = "", str(error)
-        self._asked, seen, self._seen = True, self._seen, version
-        release = self.current if version in ("", self.version) else self._chosen or nearest(version)
-        if version in ("", self.version) or (self.version and release != self.current and version != seen):
+        version, before = await self._answer(), self._seen
+        self._asked, self._seen = True, version
+        if version in ("", self.version):
             return
+        release = self._chosen or nearest(version)
         if release != self.current:
+            if self.version and version != before:
+                return
             self._changed.set()
         self.current, self.version = release, version
         if self.is_proven:
             self._log.info("kubernetes", version=version, release=release.name)
         else:
             self._log.warning("kubernetes", version=version, release=release.name, reason=self._doubt())
+
+    async def _answer(self) -> str:
+        """The version of the API server; empty if it does not tell one."""
+        try:
+            return await _version(self._api)
+        except ClusterError as error:
+            self._failure = str(error)
+            return ""
 
     async def _run(self) -> NoReturn:
         while True:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
 
+pytestmark = pytest.mark.differs
 CASES = (*validating.CASES, *seen.CASES, *mutating.CASES, *mixed.CASES)
 ASKS = [(case, index) for case in CASES for index in range(len(case.asks))]
 _TIMES = 10

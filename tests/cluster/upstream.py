@@ -38,7 +38,7 @@ _GENERATED = re.compile(r"(_test|\.pb|zz_generated\.(?:conversion|deepcopy|model
 _FUNCTION = re.compile(
     r"^func (?:\((?:\w+ )?\*?(?P<of>\w+)[^)]*\) )?(?P<name>\w+)(?:[^\n]*\}$|.*?^\})", re.MULTILINE | re.DOTALL
 )
-_COMMENT = re.compile(r"^\s*//.*$|\s+", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*//.*\n", re.MULTILINE)
 _GATE = re.compile(r"^\t(?:\w+\.)?(?P<name>\w+): \{\n(?P<stages>(?:\t\t\{Version.*\n)+)", re.MULTILINE)
 _STAGE = re.compile(r'MustParse\("1\.(\d+)"\), Default: (\w+),.*PreRelease: featuregate\.(\w+)')
 
@@ -83,7 +83,7 @@ def difference(old: Mapping[str, T], new: Mapping[str, T]) -> Difference:
 def functions(text: str) -> dict[str, str]:
     """The functions and methods of a Go file by name, without comments and white space."""
     return {
-        f"{match['of']}.{match['name']}" if match["of"] else match["name"]: _COMMENT.sub("", match[0])
+        f"{match['of']}.{match['name']}" if match["of"] else match["name"]: "".join(_COMMENT.sub("", match[0]).split())
         for match in _FUNCTION.finditer(text)
     }
 
@@ -104,9 +104,7 @@ def source(module: str, version: str) -> Path:
     named = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
     folder = Path(named) / f"{module}@v{version}"
     if not folder.is_dir():
-        raise MissingModuleError(
-            f"{folder} is missing: run `go mod download {module}` where a go.mod names that version"
-        )
+        raise MissingModuleError(f"{folder} is missing: run `go mod download {module}` beside a go.mod that names it")
     return folder
 
 
@@ -150,7 +148,8 @@ def _files(root: Path, folders: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _gates(old: str, new: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     known: list[dict[str, Gate]] = []
     for kubernetes, of in ((old, before), (new, after)):
-        minor, found = int(kubernetes.split(".")[1]), {}
+        minor = int(kubernetes.split(".")[1])
+        found: dict[str, Gate] = {}
         for module in ("k8s.io/apiserver", "k8s.io/kubernetes"):
             found |= gates((source(module, of[module]) / GATES).read_text(encoding="utf-8"), minor)
         known.append(found)

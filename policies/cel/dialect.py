@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policies.cel.changes import Feature
 from policies.kubernetes.release import NEWEST, Release
 
 
@@ -29,6 +30,10 @@ class Dialect:
     def knows(self, since: Release | None) -> bool:
         """Whether expressions may use a library that came with a release; None: one that all followed releases have."""
         return since is None or since < self.release or (self.stored and since == self.release)
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the language has a feature, which new expressions may use at once."""
+        return self.release >= feature.since
 
 
 NEW = Dialect()

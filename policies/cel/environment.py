@@ -84,6 +84,11 @@ class Environment:
         name = name.removeprefix(".")
         if (type_ := self.variables.get(name)) is not None:
             return Declared(name, type_)
+        return self.type_named(name)
+
+    def type_named(self, name: str) -> Declared | None:
+        """The type with a name."""
+        name = name.removeprefix(".")
         if (type_ := self.type_names.get(name)) is not None:
             return Declared(name, types.type_of(_GENERIC.get(name, type_)), (type_,))
         if self.is_struct(name):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from policies.cel.changes import formerly
 from policies.cel.dialect import NEW, Dialect
 from policies.cel.environment import STANDARD_TYPES, Environment, merged
 from policies.cel.library.kubernetes import authorizer, cidr, ip, jsonpatch, lists, quantity, regex, semver, url
@@ -33,6 +34,7 @@ KUBERNETES = (
     url.LIBRARY,
     regex.LIBRARY,
     lists.LIBRARY,
+    lists.INCLUDES,
     authorizer.LIBRARY,
     optional.LIBRARY,
     quantity.LIBRARY,
@@ -134,7 +136,7 @@ def admission(
     if authorizer_:
         variables |= {"authorizer": authorizer.AUTHORIZER, "authorizer.requestResource": authorizer.RESOURCE_CHECK}
     return Environment(
-        functions=merged(libraries),
+        functions=formerly(merged(libraries), dialect.release),
         variables=variables,
         structs=STRUCTS,
         type_names={

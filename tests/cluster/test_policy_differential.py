@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
 
-pytestmark = pytest.mark.differs
+pytestmark = pytest.mark.differs("policies")
 CASES = (*validating.CASES, *seen.CASES, *mutating.CASES, *mixed.CASES, *typed.CASES)
 ASKS = [(case, index) for case in CASES for index in range(len(case.asks))]
 _TIMES = 10

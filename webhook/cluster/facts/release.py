@@ -96,9 +96,9 @@ class ServedRelease:
             self._changed.set()
         self.current, self.version = release, version
         if self.is_proven:
-            self._log.info("kubernetes", version=version, release=release.name)
+            self._log.info("release of the API server", version=version, release=release.name)
         else:
-            self._log.warning("kubernetes", version=version, release=release.name, reason=self._doubt())
+            self._log.warning("release of the API server", version=version, release=release.name, reason=self._doubt())
 
     async def _answer(self) -> str:
         """The version of the API server; empty if it does not tell one."""

@@ -68,7 +68,7 @@ async def test_a_version_that_nothing_is_proven_for(server: FakeApi, api: Connec
     doubt = "not proven, policies are judged as by 1.37, the nearest release"
     assert found == [("1.36", "v1.35.9"), ("1.36", "v1.35.9"), ("1.37", "v1.38.0")]
     assert logs[-1] == {
-        "event": "kubernetes",
+        "event": "release of the API server",
         "log_level": "warning",
         "version": "v1.38.0",
         "release": "1.37",

@@ -11,6 +11,7 @@ from support.policies import nativeanswers
 
 from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
 from cluster.policycases.native import object_name
+from cluster.programs import judged_as
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation import validator
@@ -20,6 +21,7 @@ from policies.admissionpolicy.evaluation.parameters import KindScope, StaticPara
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in
+from policies.cel.dialect import Dialect
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, answer_of, subject_access_review
 from policies.engine.lookup import Missing
 from policies.engine.request import GroupVersionKind
@@ -64,9 +66,10 @@ class World:
 
 def compiled(case: Case) -> tuple[CompiledPolicy, tuple[Binding, ...]]:
     """The policy of a case, read as from a file."""
-    read = reader.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    documents = (Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    read = reader.read(documents, dialect=Dialect(judged_as()))
     assert read.errors == ()
-    return compile_policy(read.policies[0]), read.bindings
+    return compile_policy(read.policies[0], judged_as()), read.bindings
 
 
 def request(case: str, ask: Ask, generated: str = "") -> Json:
@@ -139,7 +142,7 @@ def _validated(
     result = validator.evaluate_policy(policy, bindings, parameters, inputs)
     warnings = _delivered(nativeanswers.warnings(result))
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
-    return Outcome(status, None, warnings, nativeanswers.audit_annotations(result))
+    return Outcome(status, None, warnings, nativeanswers.audit_annotations(result, policy.release))
 
 
 def _mutated(

@@ -59,8 +59,8 @@ conformance: venv ## record again what kube-apiserver's CEL library answers to t
 
 SEED ?= 1
 CASES ?= 20000
-fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 (needs go)
-	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES)
+fuzz: venv ## random CEL expressions, asked of kube-apiserver's library and of ours: SEED=7 CASES=20000 KUBERNETES=1.36 (needs go)
+	cd tests && ../$(BIN)/python -m conformance.fuzz --seed $(SEED) --cases $(CASES) $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
 SECONDS ?= 60
 fuzz-service: venv ## random reviews, policies, topologies and configurations, for the server and for the verbs: SEED=7 SECONDS=600

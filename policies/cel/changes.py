@@ -1,8 +1,8 @@
 """All that differs between releases in the language and in its functions.
 
-The other modules are the newest release's. `Feature` names what the language itself has since a release: whoever parses,
-checks or evaluates asks the dialect for it. `FORMER` holds the overloads of the releases before. A library that came with a
-release says so itself (`Library.since`), because expressions that are new may not use it at once.
+The other modules are the newest release's. `Feature` names what the language itself has since a release: whoever
+parses, checks or evaluates asks the dialect for it. `FORMER` holds the overloads of the releases before. A library that
+came with a release says so itself (`Library.since`), because new expressions may not use it at once.
 
 Sources: the differences between cel-go 0.26.0 (1.36) and 0.29.2 (1.37), and between k8s.io/apiserver 0.36 and 0.37.
 """
@@ -16,7 +16,7 @@ from enum import Enum
 from policies.cel import cost
 from policies.cel.function import Function, Library, Overload
 from policies.cel.library.kubernetes import regex
-from policies.cel.library.standard import conversion, lists, strings, text, time
+from policies.cel.library.standard import conversion, lists, strings, text
 from policies.kubernetes.release import Release, named
 
 _V1_37 = named("1.37")
@@ -98,11 +98,6 @@ FORMER = (
             **_was(strings.LIBRARY, "string_index_of_string_int", call=strings.index_of_anywhere),
             **_was(strings.LIBRARY, "string_last_index_of_string_int", call=strings.last_index_of_anywhere),
         },
-    ),
-    Former(
-        _V1_37,
-        "The minutes of a time zone such as `+01:30` have no bounds.",
-        {function.name: (function.overloads[1],) for function in time.functions(bounded=False)},
     ),
 )
 

@@ -210,10 +210,11 @@ class _Walk:
     def _of_name(self, node: Ident, scope: _Scope) -> _Source:
         if node.name in scope:
             return scope[node.name]
-        if node.name == _VARIABLES:
+        root = node.name.removeprefix(".")  # written so where a macro's variable has the name
+        if root == _VARIABLES:
             for name in self._trees:
                 self.read_whole(self._of_variable(name))
-        return self._passed(_Source(frozenset({(node.name,)}))) if node.name in ROOTS else _COMPUTED
+        return self._passed(_Source(frozenset({(root,)}))) if root in ROOTS else _COMPUTED
 
     def _of_variable(self, name: str) -> _Source:
         if name not in self._variables:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from policies.cel.cases.document import CelCase, encode
 from policies.cel.cases.run import bound, compiled
 from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.dialect import STORED, Dialect
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import type_of
 
 
-def generated_differs(case: CelCase) -> str | None:
+def generated_differs(case: CelCase, dialect: Dialect = STORED) -> str | None:
     """In which way the generated function differs from the exact evaluator: it may hand over, but say nothing else."""
     try:
-        program, composition = compiled(case)
+        program, composition = compiled(case, dialect)
     except CompileError:
         return None
     function = None if program.generated is None else program.generated.load()
@@ -34,9 +35,9 @@ def generated_differs(case: CelCase) -> str | None:
     return None if repr(found) == repr(expected) else f"generated: {found}, exactly: {expected}"
 
 
-def faulty(case: CelCase) -> bool:
+def faulty(case: CelCase, dialect: Dialect = STORED) -> bool:
     """Whether generated code has failed in an evaluation of this case in which nothing was wrong."""
     try:
-        return compiled(case)[0].faults > 0
+        return compiled(case, dialect)[0].faults > 0
     except CompileError:
         return False

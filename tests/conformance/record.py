@@ -3,9 +3,9 @@
     cd tests && python -m conformance.record [--all] [FILE ...]
 
 A case without `expect` is recorded; with --all every case is. The library of every release is asked: one answer is
-written where they agree, and one for each release where they differ. Each is asked several times, since Go iterates maps
-in any order: where the cost varies, every value seen is written as `oneOf`; where the answer itself varies, or a library
-panics, the case is named on stderr and left without `expect`.
+written where they agree, and one for each release where they differ. Each is asked several times, since Go iterates
+maps in any order: where the cost varies, every value seen is written as `oneOf`; where the answer itself varies, or a
+library panics, the case is named on stderr and left without `expect`.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def _answers(oracle: Path, cases: Sequence[Document], asked: Sequence[Document],
     """What an oracle says to each case, asked several times."""
     seen = [ask(oracle, asked) for _ in range(runs)]
     said = [[run[number] for run in seen] for number in range(len(asked))]
-    for case, one, answers in zip(cases, asked, said, strict=True):
-        if len(set(map(_text, answers))) > 1 or _varied(case):
-            answers += ask(oracle, [one] * MORE_RUNS)
+    for number, case in enumerate(cases):
+        if len(set(map(_text, said[number]))) > 1 or _varied(case):
+            said[number] += ask(oracle, [asked[number]] * MORE_RUNS)
     return said
 
 

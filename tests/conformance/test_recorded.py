@@ -11,6 +11,8 @@ from conformance.ours import faulty, generated_differs
 
 from policies.cel.cases.document import difference
 from policies.cel.cases.run import run
+from policies.cel.dialect import Dialect
+from policies.kubernetes.release import RELEASES, Release
 
 FEWEST = {
     "attributes": 351,
@@ -44,23 +46,27 @@ def _path(request: pytest.FixtureRequest) -> Path:
     return found
 
 
-def test_answers_are_kubernetes_own(path: Path) -> None:
-    """Value, type, error, stage and cost of every recorded expression are those of kube-apiserver."""
-    different = {case.id: found for case in read(path) if (found := difference(case, run(case)))}
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_answers_are_kubernetes_own(path: Path, release: Release) -> None:
+    """Value, type, error, stage and cost of every recorded expression are those of either release of kube-apiserver."""
+    dialect = Dialect(release, stored=True)
+    different = {case.id: found for case in read(path) if (found := difference(case, run(case, dialect), release))}
     assert different == {}
 
 
-def test_generated_functions_agree_with_the_exact_evaluator(path: Path) -> None:
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_generated_functions_agree_with_the_exact_evaluator(path: Path, release: Release) -> None:
     """A generated function gives the value and cost of the exact evaluator, or hands over to it."""
-    different = {case.id: found for case in read(path) if (found := generated_differs(case))}
+    dialect = Dialect(release, stored=True)
+    different = {case.id: found for case in read(path) if (found := generated_differs(case, dialect))}
     assert different == {}
-    assert [case.id for case in read(path) if faulty(case)] == []
+    assert [case.id for case in read(path) if faulty(case, dialect)] == []
 
 
 def test_every_case_is_recorded_under_an_id_of_its_own(path: Path) -> None:
-    """No case is without an expectation, and none hides another."""
+    """No case is without an expectation of either release, and none hides another."""
     found = read(path)
-    assert [case.id for case in found if case.expect is None] == []
+    assert [case.id for case in found for release in RELEASES if case.expected(release) is None] == []
     assert [name for name, count in Counter(case.id for case in found).items() if count > 1] == []
 
 

@@ -2,8 +2,8 @@
 
 A document (already parsed) has `fixtures`, the inputs that its cases share, and `cases`, each with `id`, `expression`,
 and optionally `category`, `mode` (any, bool, jsonpatch or applyconfig), `variables`, its own inputs, and `expect`:
-`value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several. Where releases
-of Kubernetes differ, `expect` has one of these for each, by its name: `{'1.36': {...}, '1.37': {...}}`.
+`value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several. Where
+releases of Kubernetes differ, `expect` has one of these for each, by its name: `{'1.36': {...}, '1.37': {...}}`.
 
 The input `authorizer` is a list of answers to authorization checks: `allowed`, `reason` and `error`, and the `user`,
 `namespace`, `verb`, `resource` and `path` of the checks that it answers. The first one that matches answers a check. If

@@ -128,7 +128,7 @@ class Attribute:
 
 
 def _content(value: Value) -> Value:
-    """The content of an optional as the reference of 1.36 converts it. A nested optional is replaced by its own content."""
+    """The content of an optional as 1.36 converts it. A nested optional is replaced by its own content."""
     if value.__class__ is Optional:
         return None if value.value is ABSENT else value.value
     if not isinstance(value, Incomparable) or (native := _NATIVE.get(value.cel_type.name)) is None:
@@ -163,14 +163,14 @@ class Name(Attribute):
         self.name = name
 
     def resolve(self, run: Run) -> Outcome:
-        """The value. What `.name` is followed by is resolved outside of the macros too, as the name is."""
+        """The value. What follows a `.name` is resolved outside of the macros, as the name is, and costs nothing."""
         if not self.name.startswith("."):
             return super().resolve(run)
-        inner, run.scopes = run.scopes, []
+        inner, run.scopes, cost = run.scopes, [], run.cost
         try:
             return super().resolve(run)
         finally:
-            run.scopes = inner
+            run.scopes, run.cost = inner, cost
 
     def _root(self, run: Run) -> Outcome:
         return run.lookup(self.name.removeprefix("."))

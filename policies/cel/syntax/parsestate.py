@@ -73,7 +73,8 @@ class ParseState:
     """The state of a parser. `stack`: open operators and frames. `nodes`: complete operands. `at`: the current token.
 
     `expressions`, `relations` and `sums` count the depth of the reference in its grammar rules of these names (`sums`
-    for calc). It limits each of them. `expands`: whether macros are expanded. `quoted`: whether names may have backticks.
+    for calc). It limits each of them. `expands`: whether macros are expanded. `quoted`: whether fields may have
+    backticks.
     """
 
     __slots__ = (
@@ -136,7 +137,7 @@ class ParseState:
         return Literal(None, position=issue.position, start=issue.position, end=issue.position)
 
     def unquoted(self, name: str, position: int) -> str:
-        """A name without its backticks. Notes an issue where they are not allowed, which the grammar has all the same."""
+        """A field without its backticks. Notes an issue where they are not allowed, which the grammar still has."""
         if not self.quoted:
             hint = "Kubernetes reads this since 1.37; write ['a-b'] for 1.36"
             self.issues.append(Issue(position, "unsupported syntax: '`'", hint))

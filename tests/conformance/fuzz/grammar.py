@@ -14,7 +14,7 @@ ILL_TYPED = 0.12
 """How many expressions have a part of the wrong type put into them."""
 LARGE = 0.01
 """How many expressions are loops that come near the limit of cost."""
-_NAMES = ("x", "y", "z", "k", "v", "object")
+_NAMES = ("x", "y", "z", "k", "v", "object", "authorizer")
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _PART = re.compile(r"<([a-z]+)(?:\|([^>]*))?>")
 

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from policies.cel import cost
+from policies.cel.changes import FORMER, Feature
+from policies.cel.dialect import STORED
 from policies.cel.function import Function, Overload
 from policies.cel.kubernetes import admission
 from policies.cel.syntax.macros import FUNCTIONS, METHODS
 from policies.cel.types import Kind, Type
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "cel.md").read_text(encoding="utf-8")
-_ENVIRONMENT = admission(patch_types=True)
+_ENVIRONMENT = admission(patch_types=True, dialect=STORED)
 _OPERATORS = {"!_", "-_"}
 _NAMED = [
     function
@@ -54,6 +56,14 @@ def test_every_macro_is_documented() -> None:
     names = {name for name, _ in (*FUNCTIONS, *METHODS)}
 
     assert {name for name in names if f"{name}(" not in _PAGE} == set()
+
+
+def test_every_change_is_documented() -> None:
+    """What the language has since a release stands there, and how functions were before it."""
+    rows = [f"| {feature.since.name} | {feature.what} |" for feature in Feature]
+    rows += [f"| before {former.until.name} | {former.what} |" for former in FORMER]
+
+    assert [row for row in rows if row not in _PAGE.splitlines()] == []
 
 
 @pytest.mark.parametrize("limit", [cost.EXPRESSION_LIMIT, cost.POLICY_LIMIT, cost.MATCH_CONDITIONS_LIMIT])

@@ -24,6 +24,7 @@ from policies.cel.reads import EVERYTHING, NOTHING, Reads, composed_reads, reads
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Source
+from policies.kubernetes.release import NEWEST
 from policies.objects.fieldpath import Pattern, Wildcard
 from policies.objects.fieldpath import parse as parse_path
 
@@ -250,7 +251,7 @@ def _outcome(program: Program, composition: Composition, inputs: Mapping[str, An
 
 def _difference(case: CelCase) -> Any:
     """How the outcome on what is read differs from the recorded one, which is that on the whole objects."""
-    expect = dict(case.expect or {})
+    expect = dict(case.expected(NEWEST) or {})
     if expect.get("stage") == COMPILE:
         return None
     program, composition = compiled(case)

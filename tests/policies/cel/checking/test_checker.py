@@ -169,7 +169,7 @@ def test_optionals(text: str, type_: str) -> None:
         ("variables.x", 9, "undefined field 'x'", ""),
         ("'a'.b", 3, "type 'string' does not support field selection", ""),
         ("string{}", 6, "'string' is not a message type", ""),
-        ("request{}", 7, "'kubernetes.AdmissionRequest' is not a type", ""),
+        ("request{}", 7, "undeclared reference to 'request' (in container '')", ""),
         ("kubernetes.UserInfo{username: 1}", 28, "expected type of field 'username' is 'string' but provided type is 'int'", ""),
         ("kubernetes.UserInfo{usernme: 'a'}", 27, "undefined field 'usernme'", "did you mean 'username'?"),
         ("'a'.startsWith(1)", 14, "found no matching overload for 'startsWith' applied to 'string.(int)'", "declared: string.startsWith(string) -> bool"),

@@ -22,7 +22,7 @@ QUICK = frozenset(
         *(f"{of}.{part}" for of in ("resource", "requestResource") for part in ("group", "version", "resource")),
     )
 )
-"""Fields of `request` that are shown as they are, unless they are empty, so that the whole need not be made for them."""
+"""Fields of `request` that are shown as they are unless they are empty: the whole need not be made for them."""
 
 _KIND = {"group": "", "version": "", "kind": ""}
 _RESOURCE = {"group": "", "version": "", "resource": ""}

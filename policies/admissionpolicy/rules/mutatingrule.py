@@ -101,8 +101,7 @@ class MutatingPolicies:
                 return matcher.selects(current, facts.namespace_labels)
 
             matching = (
-                (policy.compiled, policy.matching(current, selects))
-                for policy in self._index.candidates(current)
+                (policy.compiled, policy.matching(current, selects)) for policy in self._index.candidates(current)
             )
             matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
             excepted.update((name, holding[name]) for name in matched if name in holding)

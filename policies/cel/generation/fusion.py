@@ -34,7 +34,11 @@ from policies.engine.timelimit import Expired, TimeLimitError
 
 _ONCE = ("object", "oldObject")
 _PARAMS = "params"
-_READING = frozenset({"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "of", "none", "dyn", "size"})
+_RARE = "namespaceObject"
+"""What takes so long to make that it is made where it is read, not at the beginning of the policy."""
+_READING = frozenset(
+    {"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "of", "none", "dyn", "size"}
+)
 _LONGEST = 2_000
 """A policy with more lines is left out: a variable is written at each place where it may be read first."""
 
@@ -131,6 +135,8 @@ class _Fusion(Generator):
         if not any(name in scope for scope in self.scopes):
             if name == "variables":
                 raise UnsupportedError
+            if name == _RARE:
+                return f"names[{name!r}]"
             self._here.add(name)
         return super().name(name)
 

@@ -257,13 +257,18 @@ def _checked(text: str, environment: Environment) -> tuple[Node, Type]:
     return tree, check(tree, source, environment)
 
 
+@lru_cache(maxsize=4096)  # for the same reasons
+def _planned(text: str, environment: Environment) -> Step:
+    return plan(_checked(text, environment)[0])
+
+
 def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
     tree, actual = checked(source, environment)
     if result is not None and actual != result:
         message = f"must evaluate to {result.declared} but got {actual.declared}"
         raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))
     try:
-        steps = plan(tree)
+        steps = _planned(source.text, environment)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
     return Program(source, actual, steps, tree)

@@ -128,9 +128,8 @@ def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:
 
 def _meet(left: Pattern, right: Pattern) -> bool:
     """Whether the patterns may be equal, or one of them may be above the other."""
-    return all(
-        one == other or isinstance(one, Wildcard) or isinstance(other, Wildcard) for one, other in zip(left, right)
-    )
+    pairs = zip(left, right, strict=False)
+    return all(a == b or isinstance(a, Wildcard) or isinstance(b, Wildcard) for a, b in pairs)
 
 
 def _starts(pattern: Pattern, prefix: Pattern) -> bool:

@@ -142,12 +142,13 @@ class SuiteRun:
         """The findings as in kube-apiserver."""
         if not is_seen(review.request):
             return ()
-        inputs = inputs_of(review.changed, review.facts)
-        selects = Subject(review.changed, review.facts, {}).selects
+        changed = review.changed
+        inputs = inputs_of(changed, review.facts)
+        selects = Subject(changed, review.facts, {}).selects
         result = combined(
             evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
             for policy in self._of("ValidatingAdmissionPolicy")
-            if (bindings := policy.matching(review.changed, selects))
+            if (bindings := policy.matching(changed, selects))
         )
         return (*result.findings, *result.ignored)
 

@@ -93,11 +93,11 @@ class Program:
         "type",
     )
 
-    def __init__(self, source: Source, type_: Type, steps: Step, tree: Node) -> None:
+    def __init__(self, source: Source, type_: Type, steps: Step, tree: Node | None) -> None:
         self.source = source
         self.type = type_
         self._steps = steps
-        self._tree: Node | None = tree  # until the function is generated from it
+        self._tree = tree  # until the function is generated from it; None if there shall be none
         self._generated: Generated | None = None
         self._function: Function | None = _unloaded
         self._reads_variables = False

@@ -18,6 +18,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEPTH = 100
 # The most values after the expansion of aliases: far more than in an object of 3 MiB.
 VALUES = 1_000_000
+_INDENTATION = re.compile(r"^[-?: \t]*", re.MULTILINE)
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
 _FLOAT = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9]+)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|nan)\Z", re.IGNORECASE
@@ -142,6 +143,8 @@ def _documents(name: str, text: str) -> list[YamlDocument]:
 
 def _refuse_bombs(name: str, text: str) -> None:
     """Refuse text that nests too deeply or expands to too many values, before recursive code processes it."""
+    if "&" not in text and _deepest(text) <= DEPTH:
+        return
     open_counts: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
     total, has_aliases = 0, False
@@ -163,6 +166,15 @@ def _refuse_bombs(name: str, text: str) -> None:
         total += size
         if has_aliases and total > VALUES:
             raise FileError(f"{name}: its aliases unfold to more than {VALUES} values")
+
+
+def _deepest(text: str) -> int:
+    """A depth that no value in the text exceeds, from its indentation and brackets.
+
+    An inner block is indented further than the one around it, but for a list below its key.
+    """
+    indented = max(map(len, _INDENTATION.findall(text)), default=0)
+    return 2 * (indented + 1) + text.count("[") + text.count("{")
 
 
 def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:

@@ -187,8 +187,8 @@ def _projection(patterns: Iterable[Pattern]) -> Any:
             return Any
         inner.setdefault(pattern[0], []).append(pattern[1:])
     types: dict[Any, Any] = {step: _projection(rest) for step, rest in inner.items()}
-    if types.keys() == {Wildcard.ITEMS}:
-        return list.__class_getitem__(types[Wildcard.ITEMS])
+    if types.keys() == {Wildcard.ITEMS}:  # expressions may mean a map, which is decoded whole
+        return list.__class_getitem__(types[Wildcard.ITEMS]) | dict[str, Any] | None
     if types.keys() == {Wildcard.VALUES}:
         return dict.__class_getitem__((str, types[Wildcard.VALUES]))
     if not all(isinstance(step, str) for step in types):

@@ -136,7 +136,7 @@ class PolicyRule:
         return self._evaluated(subject, bindings) if bindings else NOTHING_FOUND
 
     def _matching(self, subject: Subject) -> Sequence[Binding]:
-        return self._bound.matching(subject.request, subject.namespace_labels, subject.key)
+        return self._bound.matching(subject.request, subject.selects, subject.key)
 
     def _evaluated(self, subject: Subject, bindings: Sequence[Binding]) -> Result:
         if self._bound.policy.name in subject.facts.skipped:

@@ -161,7 +161,7 @@ def _status(denial: Finding, causes: Sequence[Finding], inputs: Inputs) -> Json:
     message = denial.native
     if denial.policy_kind == "ValidatingAdmissionPolicy":
         message = nativeanswers.forbidden(resource["group"], resource["resource"], name, message)
-    status = {"code": nativeanswers.code(denial), "reason": denial.reason, "message": message}
+    status = {"code": denial.status.code, "reason": denial.reason, "message": message}
     if denial.kind == "internal":
         return status
     group = {"group": resource["group"]} if resource["group"] else {}

@@ -15,7 +15,7 @@ import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog
-from cluster.policycases import mixed, mutating, seen, validating
+from cluster.policycases import mixed, mutating, seen, served, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
     DENY,
@@ -107,6 +107,18 @@ def test_a_policy_says_here_what_it_says_on_the_api_server(proof: Proof, case: C
         if ours != native:
             native = proof.asked([(case, index)], turn)[0]
     assert ours == native
+
+
+@pytest.mark.parametrize(("case", "index"), ASKS, ids=[f"{case.name}-{index}" for case, index in ASKS])
+def test_the_service_refuses_with_the_code_and_reason_of_the_api_server(proof: Proof, case: Case, index: int) -> None:
+    """Whatever else its answer says, its code and reason are those of the policy itself, also if several parts fail."""
+    key = case.name, index
+    status = served.status(case, case.asks[index], proof.new[key], proof.old[key], proof.world)
+    native = proof.native[key]
+    for turn in range(1, _TIMES):
+        if status != native.refusal:
+            native = proof.asked([(case, index)], turn)[0]
+    assert status == native.refusal
 
 
 def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:

@@ -148,8 +148,6 @@ def files(path: str) -> Iterator[Path]:
 
 def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document:
     root = document.node
-    if root is None:  # JSON that is not YAML has no places
-        return Document(value=document.value, name=document.name, places=lambda _: (1, 1))
 
     def places(path: FieldPath) -> Place:
         node = _node(root, path)[1]

@@ -323,5 +323,8 @@ def test_warnings_of_all_rules_together_are_limited() -> None:
     answer = _answer(*rules)
 
     shown = range(16)
-    assert answer.warnings == (*(f"spec.{number:02}: {'7' * 116}…{'7' * 117} is odd" for number in shown), "and 104 more")
+    assert answer.warnings == (
+        *(f"spec.{number:02}: {'7' * 116}…{'7' * 117} is odd" for number in shown),
+        "and 104 more",
+    )
     assert sum(map(len, answer.warnings)) < 4096

@@ -30,8 +30,7 @@ def forbidden(group: str, resource: str, name: str, message: str) -> str:
 
 def warning(finding: Finding) -> str:
     """The warning of a validation that failed under the action Warn."""
-    whose = f"ValidatingAdmissionPolicy '{finding.policy}' with binding '{finding.binding}'"
-    return f"Validation failed for {whose}: {finding.message}"
+    return texts.warning(finding.policy, finding.binding, finding.message)
 
 
 def warnings(result: Result) -> tuple[str, ...]:

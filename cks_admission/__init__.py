@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from cks_admission import expression
 from cks_admission.documents import Documents, files, lint, read
 from cks_admission.errors import DocumentError, ExpressionError, Issue, LibraryError, RequestError
-from cks_admission.expression import Evaluation, Expression, Result
+from cks_admission.expression import Evaluation, Expression, Result, compiled_expression
 from cks_admission.policyset import Policies
 from cks_admission.request import Request
 from cks_admission.verdict import Cause, Finding, Verdict
@@ -57,7 +56,7 @@ def compile(
     and DocumentError, with all that is wrong.
     """
     if isinstance(source, str):
-        return expression.compiled(source, variables or {}, result)
+        return compiled_expression(source, variables or {}, result)
     return Policies(files(source))
 
 
@@ -71,13 +70,13 @@ def evaluate(compiled: Expression | Policies, request: Request | Mapping[str, An
     Raises RequestError.
     """
     if isinstance(compiled, Expression):
-        return expression.evaluation(compiled, _request(request))
+        return compiled.evaluation(_request(request))
     return compiled.verdict(_request(request))
 
 
 def explain(compiled: Expression, request: Request | Mapping[str, Any] = _NOTHING) -> tuple[Cause, ...]:
     """Why an expression is false or fails: the smallest parts that decided it. Empty if it is neither."""
-    return expression.causes(compiled, _request(request))
+    return compiled.causes(_request(request))
 
 
 def _request(request: Request | Mapping[str, Any]) -> Request:

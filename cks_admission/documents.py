@@ -43,11 +43,19 @@ def files(documents: Documents) -> PolicyFiles:
 
 
 def listed(documents: Documents) -> list[Document]:
-    """The documents one by one. Decoded objects have no places."""
+    """The documents one by one. Decoded objects have no places; kind and name stand for the file."""
     given = [documents] if isinstance(documents, Document | Mapping) else documents
     return [
         document
         if isinstance(document, Document)
-        else Document(value=document, name="<object>", places=lambda _: (1, 1))
-        for document in given
+        else Document(value=document, name=_name(document, number), places=lambda _: (1, 1))
+        for number, document in enumerate(given, 1)
     ]
+
+
+def _name(value: Any, number: int) -> str:
+    match value:
+        case {"kind": str(kind), "metadata": {"name": str(name)}}:
+            return f"{kind} {name}"
+        case _:
+            return f"document {number}"

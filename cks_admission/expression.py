@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
@@ -26,16 +25,6 @@ Result = Literal["any", "bool", "string", "jsonpatch", "applyconfig"]
 """The type that an expression must have: of a validation, of a message, of either kind of mutation."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Expression:
-    """A compiled expression. type: the one that the checker found, such as `bool`, `dyn` or `list(string)`."""
-
-    text: str
-    type: str
-    program: Program
-    composition: Composition
-
-
 class Evaluation(Struct, frozen=True):
     """The result of an expression.
 
@@ -49,7 +38,48 @@ class Evaluation(Struct, frozen=True):
     error: str = ""
 
 
-def compiled(text: str, variables: Mapping[str, str], result: Result) -> Expression:
+class Expression:
+    """A compiled expression. type: the one that the checker found, such as `bool`, `dyn` or `list(string)`."""
+
+    __slots__ = ("_composition", "_program", "text", "type")
+
+    def __init__(self, text: str, program: Program, composition: Composition) -> None:
+        self.text = text
+        self.type = program.type.declared
+        self._program = program
+        self._composition = composition
+
+    def evaluation(self, request: Request) -> Evaluation:
+        """The result for a request."""
+        names = self._names(request)
+        result = self._program.evaluate(names)
+        cost = result.cost + names["variables"].cost
+        if result.error is not None:
+            return Evaluation(None, "", cost, str(result.error))
+        return Evaluation(result.value, type_of(result.value).name, cost)
+
+    def causes(self, request: Request) -> tuple[Cause, ...]:
+        """Why it is false or fails for a request; empty if it is neither."""
+        names = self._names(request)
+        result = self._program.evaluate(names)
+        if result.error is None and result.value is not False:
+            return ()
+        reasons = explain.explain(self._program.source, self._composition, names, limit=EXPRESSION_LIMIT)
+        return tuple(map(cause_of, reasons))
+
+    def _names(self, request: Request) -> Names:
+        names = activation(
+            request_json(request),
+            StaticFacts(date.min),
+            object=request.object,
+            old_object=request.old_object,
+            params=request.params,
+            namespace=request.namespace_object,
+        )
+        return self._composition.bind(names)
+
+
+def compiled_expression(text: str, variables: Mapping[str, str], result: Result) -> Expression:
     """An expression with variables that may read those before them. Raises ExpressionError."""
     composition = Composition(admission())
     try:
@@ -63,36 +93,4 @@ def compiled(text: str, variables: Mapping[str, str], result: Result) -> Express
         program = compile_expression(text, composition.environment, RESULTS[result], source=Source(text, "expression"))
     except CompileError as error:
         raise ExpressionError(error) from None
-    return Expression(text, program.type.declared, program, composition)
-
-
-def evaluation(expression: Expression, request: Request) -> Evaluation:
-    """The result of an expression for a request."""
-    names = _names(expression, request)
-    result = expression.program.evaluate(names)
-    cost = result.cost + names["variables"].cost
-    if result.error is not None:
-        return Evaluation(None, "", cost, str(result.error))
-    return Evaluation(result.value, type_of(result.value).name, cost)
-
-
-def causes(expression: Expression, request: Request) -> tuple[Cause, ...]:
-    """Why an expression is false or fails for a request; empty if it is neither."""
-    names = _names(expression, request)
-    result = expression.program.evaluate(names)
-    if result.error is None and result.value is not False:
-        return ()
-    reasons = explain.explain(expression.program.source, expression.composition, names, limit=EXPRESSION_LIMIT)
-    return tuple(map(cause_of, reasons))
-
-
-def _names(expression: Expression, request: Request) -> Names:
-    names = activation(
-        request_json(request),
-        StaticFacts(date.min),
-        object=request.object,
-        old_object=request.old_object,
-        params=request.params,
-        namespace=request.namespace_object,
-    )
-    return expression.composition.bind(names)
+    return Expression(text, program, composition)

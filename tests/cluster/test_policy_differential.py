@@ -15,7 +15,7 @@ import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog
-from cluster.policycases import mixed, mutating, seen, served, validating
+from cluster.policycases import lent, mixed, mutating, seen, served, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
     DENY,
@@ -63,6 +63,11 @@ class Proof:
     new: dict[tuple[str, int], Json | None] = field(default_factory=dict)
     old: dict[tuple[str, int], Json | None] = field(default_factory=dict)
     native: dict[tuple[str, int], Outcome] = field(default_factory=dict)
+
+    @property
+    def documents(self) -> list[Json]:
+        """What there is around the policies."""
+        return [self.world.namespace, *self.world.parameters, _crd(), *_rights()]
 
     def asked(self, asks: Sequence[tuple[Case, int]], turn: int) -> list[Outcome]:
         """What the API server answers now. turn: which tells one time of asking from the others."""
@@ -119,6 +124,18 @@ def test_the_service_refuses_with_the_code_and_reason_of_the_api_server(proof: P
         if status != native.refusal:
             native = proof.asked([(case, index)], turn)[0]
     assert status == native.refusal
+
+
+@pytest.mark.parametrize(("case", "index"), ASKS, ids=[f"{case.name}-{index}" for case, index in ASKS])
+def test_the_library_says_what_the_api_server_says(proof: Proof, case: Case, index: int) -> None:
+    """The same documents, given to the library with those around them, have the same verdict there."""
+    key = case.name, index
+    answer = lent.answer(case, case.asks[index], proof.new[key], proof.old[key], proof.documents)
+    native = proof.native[key]
+    for turn in range(1, _TIMES):
+        if answer != lent.native(native):
+            native = proof.asked([(case, index)], turn)[0]
+    assert answer == lent.native(native)
 
 
 def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cks_admission.errors import RequestError
 from policies.admissionpolicy.evaluation.inputs import as_json
-from policies.engine.request import AdmissionRequest, Operation, UserInfo, mapping
+from policies.engine.request import AdmissionRequest, GroupVersionResource, Operation, UserInfo, mapping
 from webhook.files import manifest
 
 _EVERYBODY = "system:authenticated"
@@ -20,9 +20,10 @@ class Request(Struct, frozen=True, kw_only=True):
     """One write.
 
     object: as it would be stored; None for a DELETE. old_object: as it is now; None for a CREATE. operation: what the
-    objects tell, unless given. resource: the plural name; the kind's usual one, unless given. namespace: for objects
-    that name none. user, groups, extra: of the requester, who is always in system:authenticated. params,
-    namespace_object: what an expression reads by these names; policies have theirs from the documents.
+    objects tell, unless given. resource: the one that is written, as kubectl takes it, `deployments.v1.apps`, or
+    `deployments` in the group of the object; the kind's usual one, unless given. name: the object's, unless given.
+    namespace: for objects that name none. user, groups, extra: of the requester, who is always in system:authenticated.
+    params, namespace_object: what an expression reads by these names; policies have theirs from the documents.
     """
 
     object: Mapping[str, Any] | None = None
@@ -30,6 +31,7 @@ class Request(Struct, frozen=True, kw_only=True):
     operation: Operation | None = None
     resource: str = ""
     subresource: str = ""
+    name: str = ""
     namespace: str = "default"
     user: str = ""
     groups: tuple[str, ...] = ()
@@ -55,11 +57,11 @@ def admission_request(request: Request) -> AdmissionRequest:
     groups = tuple(dict.fromkeys((*request.groups, _EVERYBODY)))
     user = UserInfo(request.user, groups=groups, extra=dict(request.extra))
     made = manifest.request(shown, None, user=user, namespace=request.namespace, uid="")
-    resource = replace(made.resource, resource=request.resource) if request.resource else made.resource
     return replace(
         made,
+        name=request.name or made.name,
         operation=request.verb,
-        resource=resource,
+        resource=_resource(request.resource, made.resource),
         sub_resource=request.subresource,
         object=_plain(request.object),
         old_object=_plain(request.old_object),
@@ -93,7 +95,16 @@ def _problem(shown: Mapping[str, Any]) -> str:
     for field in ("apiVersion", "kind"):
         if not isinstance(shown.get(field), str) or not shown[field]:
             return f"the object has no {field}, by which the API server knows the policies that match"
-    return "" if isinstance(shown.get("metadata"), dict) else "the object has no metadata; give it a name at least"
+    return "" if isinstance(shown.get("metadata", {}), dict) else "the object's metadata is no map"
+
+
+def _resource(written: str, usual: GroupVersionResource) -> GroupVersionResource:
+    """The resource that is written, as `deployments.v1.apps`, `pods.v1.` or `pods`; the usual one if none is."""
+    resource, _, rest = written.partition(".")
+    version, _, group = rest.partition(".")
+    if version:
+        return GroupVersionResource(group, version, resource)
+    return replace(usual, resource=resource) if resource else usual
 
 
 def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:

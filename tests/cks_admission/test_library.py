@@ -119,7 +119,11 @@ def test_what_mutates_comes_before_what_validates() -> None:
         pytest.param("authorizer.group('').resource('pods').check('delete').allowed()", False, id="no-right"),
         pytest.param("request.userInfo.groups == ['testers', 'system:authenticated']", True, id="groups"),
         pytest.param("request.operation == 'UPDATE' && oldObject.data.size == '1'", True, id="update"),
-        pytest.param("request.namespace == 'team-a' && request.resource.resource == 'configmaps'", True, id="request"),
+        pytest.param(
+            "request.name == 'a' && request.namespace == 'team-a' && request.resource.resource == 'configmaps'",
+            True,
+            id="request",
+        ),
     ],
 )
 def test_other_documents_are_the_world_around(expression: str, allowed: bool) -> None:  # noqa: FBT001
@@ -177,7 +181,9 @@ def test_policies_apply_to_no_policies() -> None:
         pytest.param(Request(), "a request needs an object, an old_object, or both", id="nothing"),
         pytest.param({"kind": "Pod", "metadata": {}}, "the object has no apiVersion", id="version"),
         pytest.param({"apiVersion": "v1", "kind": 7, "metadata": {}}, "the object has no kind", id="kind"),
-        pytest.param({"apiVersion": "v1", "kind": "Pod"}, "the object has no metadata", id="metadata"),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": 7}, "the object's metadata is no map", id="metadata"
+        ),
     ],
 )
 def test_what_is_no_request(request_: Request | Json, problem: str) -> None:

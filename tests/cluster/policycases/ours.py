@@ -149,7 +149,7 @@ def _validated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
     result = validator.evaluate_policy(policy, bindings, parameters, inputs)
-    warnings = _delivered(nativeanswers.warnings(result))
+    warnings = delivered(nativeanswers.warnings(result))
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
     return Outcome(status, None, warnings, nativeanswers.audit_annotations(result))
 
@@ -189,7 +189,7 @@ def stable(obj: Json | None) -> Json | None:
     return {**obj, "metadata": metadata}
 
 
-def _delivered(warnings: Iterable[str]) -> tuple[str, ...]:
+def delivered(warnings: Iterable[str]) -> tuple[str, ...]:
     """What of an answer's warnings reaches kubectl: each text once, none with control characters.
 
     Once all together pass 4096 characters, each is cut to 256 and what does not fit is left out.

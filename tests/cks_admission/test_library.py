@@ -181,9 +181,7 @@ def test_policies_apply_to_no_policies() -> None:
         pytest.param(Request(), "a request needs an object, an old_object, or both", id="nothing"),
         pytest.param({"kind": "Pod", "metadata": {}}, "the object has no apiVersion", id="version"),
         pytest.param({"apiVersion": "v1", "kind": 7, "metadata": {}}, "the object has no kind", id="kind"),
-        pytest.param(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": 7}, "the object's metadata is no map", id="metadata"
-        ),
+        pytest.param({**CONFIG_MAP, "metadata": 7}, "the object's metadata is no map", id="metadata"),
     ],
 )
 def test_what_is_no_request(request_: Request | Json, problem: str) -> None:

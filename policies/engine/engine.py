@@ -33,6 +33,7 @@ from policies.engine.ruleset import RuleSet, Turn
 from policies.engine.screen import Names
 from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.violation import (
+    CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
     More,
@@ -43,6 +44,7 @@ from policies.engine.violation import (
     limited,
     one_line,
     shortened,
+    squeezed,
 )
 from policies.objects import patch
 
@@ -221,7 +223,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
             lines += [line for skip in skips for line in _warnings(skip)]
         _lap(facts, rule)
         operations += mutation.operations
-        lines += (one_line(line) for line in mutation.warnings)
+        lines += (one_line(line, CHANGE_LENGTH) for line in mutation.warnings)
     return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
 
 
@@ -299,9 +301,14 @@ def overtime(
 def _warnings(decision: Decision) -> Iterator[str]:
     """The warnings for a decision that lets the request pass."""
     if decision.verdict == "warn":
-        yield from dict.fromkeys(one_line(violation.warning) for violation in in_order(decision.violations))
+        yield from dict.fromkeys(map(_warning, in_order(decision.violations)))
     elif decision.failure is not None and not decision.denies:
-        yield one_line(_failure_text(decision.rule, decision.failure.error, "Ignore"))
+        yield squeezed(_failure_text(decision.rule, decision.failure.error, "Ignore"))
+
+
+def _warning(violation: Violation) -> str:
+    """A violation as one line: a policy's keeps the end of its message, others are as short as warnings should be."""
+    return squeezed(violation.warning) if violation.verdict else one_line(violation.warning)
 
 
 def _decide(

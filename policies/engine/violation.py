@@ -19,11 +19,15 @@ T = TypeVar("T")
 
 Verdict = Literal["deny", "warn", "audit", ""]
 
-# Warnings are sent as HTTP headers, and one with a control character gets lost. The API documentation asks for 120
-# characters, too few for what was found and what to do. The API server cuts a warning at 256 characters once all of an
-# answer have 4096, and drops those beyond.
-WARNING_LENGTH, WARNINGS_LENGTH = 250, 4080
+# Warnings are sent as HTTP headers. The API documentation asks for 120 characters at most, and a warning with a control
+# character gets lost.
+WARNING_LENGTH = 120
+# The API server cuts the warnings of an answer at 4096 characters in total; 24 full ones stay below that.
 WARNING_COUNT = 24
+# A change to an object may need more words than a mistake: what was chosen, and what to do. So may a policy, whose
+# message ends in the remedy. The API server cuts a warning at 256 characters once all of them have 4096, and drops
+# those beyond.
+CHANGE_LENGTH, WARNINGS_LENGTH = 250, 4080
 # How many violations of a rule an answer shows, and how long its text may be.
 SHOWN = 20
 MESSAGE_LENGTH = 8192
@@ -150,11 +154,16 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def one_line(text: str) -> str:
-    """The text as a warning: one line of printable characters, cut in its middle, since it ends in what to do."""
+def one_line(text: str, length: int = WARNING_LENGTH) -> str:
+    """The text as one line of printable characters, shortened to the length of a warning."""
+    return shortened(" ".join(printable(text).split()), length)
+
+
+def squeezed(text: str, length: int = CHANGE_LENGTH) -> str:
+    """The text as one line of printable characters, cut in its middle: a policy's message ends in what to do."""
     line = " ".join(printable(text).split())
-    head = WARNING_LENGTH // 2
-    return line if len(line) <= WARNING_LENGTH else f"{line[:head]}…{line[head + 1 - WARNING_LENGTH :]}"
+    head = length // 2
+    return line if len(line) <= length else f"{line[:head]}…{line[head + 1 - length :]}"
 
 
 def printable(text: str) -> str:

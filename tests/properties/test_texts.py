@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.builders import FACTS, pod
 
 from policies.conditions.matchcondition import RESERVED
-from policies.engine.violation import one_line, printable, quote
+from policies.engine.violation import one_line, printable, quote, squeezed
 from policies.glob import expression, matches
 from policies.labels import is_reserved
 from policies.objects.accelerator import Accelerators
@@ -147,10 +147,12 @@ def test_globs(glob: str, value: str) -> None:
 @bounded
 @given(st.text(st.characters(), max_size=200))
 def test_warnings_are_fit_to_travel(text: str) -> None:
-    """Of any text there is one printable line of 250 characters at most, and of that line the same again."""
+    """Of any text there is one printable line of 120 characters at most, and of that line the same again."""
     line = one_line(text)
 
-    assert (line.isprintable(), len(line) <= 250, one_line(line)) == (True, True, line)
+    longer = squeezed(text)
+    assert (line.isprintable(), len(line) <= 120, one_line(line)) == (True, True, line)
+    assert (longer.isprintable(), len(longer) <= 250, squeezed(longer)) == (True, True, longer)
     assert (printable(text).isprintable(), len(printable(text))) == (True, len(text))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.engine.violation import Violation, describe, limited, one_line, quote
+from policies.engine.violation import Violation, describe, limited, one_line, quote, squeezed
 
 
 def _violation(path: str, value: str = "7", **fields: str) -> Violation:
@@ -87,21 +87,22 @@ def test_warnings_of_many_words() -> None:
         pytest.param("a\u202eb", "a b", id="change-of-direction"),
         pytest.param("größer ≥ 漢字", "größer ≥ 漢字", id="letters-of-any-script"),
         pytest.param("  a  ", "a", id="blanks-around"),
-        pytest.param("x" * 250, "x" * 250, id="full"),
-        pytest.param("x" * 251, f"{'x' * 125}…{'x' * 124}", id="one-too-long"),
+        pytest.param("x" * 120, "x" * 120, id="full"),
+        pytest.param("x" * 121, "x" * 119 + "…", id="one-too-long"),
         pytest.param("\n" * 200 + "a", "a", id="short-after-cleaning"),
     ],
 )
 def test_one_line(text: str, line: str) -> None:
-    """A warning is one line of printable characters and of 250 at most, since it travels as an HTTP header."""
+    """A warning is one line of printable characters and of 120 at most, since it travels as an HTTP header."""
     assert one_line(text) == line
 
 
 def test_a_long_text_keeps_its_end() -> None:
-    """A warning of more than 250 characters is cut in its middle, for the remedy is at its end."""
+    """A policy's warning of more than 250 characters is cut in its middle, for the remedy is at its end."""
     text = f"{'x' * 200} {'y' * 200} Remove\nthe label."
 
-    assert one_line(text) == f"{'x' * 125}…{'y' * 106} Remove the label."
+    assert squeezed(text) == f"{'x' * 125}…{'y' * 106} Remove the label."
+    assert (squeezed("a" * 250), len(squeezed("a" * 251))) == ("a" * 250, 250)
 
 
 @pytest.mark.parametrize(

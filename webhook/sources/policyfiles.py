@@ -61,9 +61,10 @@ class PolicyFiles(NamedTuple):
         }
         return StaticFacts(today, labels, decisions=self.rights, whole_namespaces=self.namespaces)
 
-    def schema(self, kind: GroupVersionKind) -> Schema:
-        """The schema of a kind: a built-in one, that of a CRD, or a generic one."""
-        return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
+    def schema(self, kind: GroupVersionKind) -> Schema | None:
+        """The schema of a kind: a built-in one, that of a CRD, or a generic one; None for options of a connection."""
+        known = schema.built_in(kind) or self.custom.get(kind)
+        return schema.unknown(kind) if known is None and kind.group else known
 
 
 def load(paths: Iterable[str], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:

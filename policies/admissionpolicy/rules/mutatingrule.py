@@ -120,8 +120,7 @@ class MutatingPolicies:
 
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
-    """The refusal of a request after a failed mutation, with kube-apiserver's message."""
-    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go uses no other reason
+    """The refusal of a request after a failed mutation, with kube-apiserver's message and status."""
     violation = Violation(
         rule=denial.policy,
         path="",
@@ -130,7 +129,7 @@ def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefu
         summary=denial.native,
         remedy="",
         verdict="deny",
-        status=status,
+        status=denial.status,
     )
     return MutationRefusedError(violation, exception)
 

@@ -15,13 +15,15 @@ class Release:
 
     proven: the version whose API server and library the recorded answers are of.
     reserves_static_names: whether names of policies that end in `.static.k8s.io` are refused, and not only warned of
-    (the gate ManifestBasedAdmissionControlConfig).
+    (the gate ManifestBasedAdmissionControlConfig). lack_of_actions: what is said of a binding without validationActions
+    (declarative validation says nothing more).
     """
 
     major: int
     minor: int
     proven: str
     reserves_static_names: bool
+    lack_of_actions: str
 
     @property
     def name(self) -> str:
@@ -30,8 +32,14 @@ class Release:
 
 
 RELEASES = (
-    Release(1, 36, "1.36.3", reserves_static_names=False),
-    Release(1, 37, "1.37.2", reserves_static_names=True),
+    Release(
+        1,
+        36,
+        "1.36.3",
+        reserves_static_names=False,
+        lack_of_actions="at least one validation action is required",
+    ),
+    Release(1, 37, "1.37.2", reserves_static_names=True, lack_of_actions=""),
 )
 """The oldest first."""
 NEWEST = RELEASES[-1]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
 
 pytestmark = pytest.mark.differs("documents")
-CASES = {name: case for name, case in cases().items() if case.served}
+CASES = {name: case for name, case in cases(judged_as()).items() if case.served}
 PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",

@@ -91,7 +91,7 @@ def validate_binding(value: Values, top: Spot, dialect: Dialect, *, mutating: bo
         if mutating:
             no_delete(spec["matchResources"], spot.child("matchResources"))
     if not mutating:
-        _actions(spec.get("validationActions", ()), spot.child("validationActions"))
+        _actions(spec.get("validationActions", ()), spot.child("validationActions"), dialect)
 
 
 def _metadata(value: Values, spot: Spot, dialect: Dialect) -> None:
@@ -340,7 +340,7 @@ def _param_ref(value: Values, spot: Spot) -> None:
         check_choice(value, "parameterNotFoundAction", NOT_FOUND_ACTIONS, spot)
 
 
-def _actions(actions: Sequence[str], spot: Spot) -> None:
+def _actions(actions: Sequence[str], spot: Spot, dialect: Dialect) -> None:
     known: set[str] = set()
     for index, action in enumerate(actions):
         check_word(action, ACTIONS, spot.child(index))
@@ -354,4 +354,4 @@ def _actions(actions: Sequence[str], spot: Spot) -> None:
         )
         spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
     if not known:
-        spot.fault(required("at least one validation action is required"), "write Deny, Warn or Audit")
+        spot.fault(required(dialect.release.lack_of_actions), "write Deny, Warn or Audit")

@@ -15,15 +15,15 @@ class Release:
 
     proven: the version whose API server and library the recorded answers are of.
     reserves_static_names: whether names of policies that end in `.static.k8s.io` are refused, and not only warned of
-    (the gate ManifestBasedAdmissionControlConfig). lack_of_actions: what is said of a binding without validationActions
-    (declarative validation says nothing more).
+    (the gate ManifestBasedAdmissionControlConfig). validates_declaratively: whether what a binding lacks is said after
+    all else and without further words, and what is wrong twice is said once (the gate DeclarativeValidationBeta).
     """
 
     major: int
     minor: int
     proven: str
     reserves_static_names: bool
-    lack_of_actions: str
+    validates_declaratively: bool
 
     @property
     def name(self) -> str:
@@ -32,14 +32,8 @@ class Release:
 
 
 RELEASES = (
-    Release(
-        1,
-        36,
-        "1.36.3",
-        reserves_static_names=False,
-        lack_of_actions="at least one validation action is required",
-    ),
-    Release(1, 37, "1.37.2", reserves_static_names=True, lack_of_actions=""),
+    Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False),
+    Release(1, 37, "1.37.2", reserves_static_names=True, validates_declaratively=True),
 )
 """The oldest first."""
 NEWEST = RELEASES[-1]

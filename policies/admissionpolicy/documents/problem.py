@@ -64,6 +64,11 @@ class Report:
         """Report nothing more about a value that could not be decoded, because it would only be a consequence."""
         self._unread.add(path)
 
+    def forget_repetitions(self) -> None:
+        """Keep of problems with the same field and message the first one."""
+        firsts = {(problem.path, problem.message): problem for problem in reversed(self.problems)}
+        self.problems = [problem for problem in self.problems if firsts[problem.path, problem.message] is problem]
+
     def hidden(self, path: Path) -> bool:
         """Whether a value, or one that contains it, could not be decoded."""
         return any(path[:length] in self._unread for length in range(1, len(path) + 1))

@@ -204,6 +204,8 @@ def _entry(document: Document, kind: str, report: Report, dialect: Dialect) -> E
     if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
         value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
     (validate_binding if binds else validate_policy)(value, top, dialect, mutating=mutating)
+    if dialect.release.validates_declaratively:
+        report.forget_repetitions()
     build = builder.binding if binds else builder.policy
     return Entry(
         kind=kind,

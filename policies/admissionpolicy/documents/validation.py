@@ -52,6 +52,7 @@ MATCH_CONDITIONS = 64
 AUDIT_ANNOTATIONS = 20
 VALUE_EXPRESSION_SIZE = 5 * 1024
 
+_UNNAMED = "name the policy that this binding puts into force"
 _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersions and resources"
 
 
@@ -82,14 +83,19 @@ def validate_binding(value: Values, top: Spot, dialect: Dialect, *, mutating: bo
     """Note every problem of a binding."""
     _metadata(value.get("metadata", {}), top.child("metadata"), dialect)
     spec, spot = value.get("spec", {}), top.child("spec")
-    if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
+    is_declared = dialect.release.validates_declaratively and not mutating
+    if spec.get("policyName"):
         check_format(spec["policyName"], dns_subdomain, spot.child("policyName"), "write the policy's metadata.name")
+    elif not is_declared:
+        check_needed(spec, "policyName", spot, _UNNAMED)
     if "paramRef" in spec:
         _param_ref(spec["paramRef"], spot.child("paramRef"))
     if "matchResources" in spec:
         match_resources(spec["matchResources"], spot.child("matchResources"))
         if mutating:
             no_delete(spec["matchResources"], spot.child("matchResources"))
+    if is_declared:
+        check_needed(spec, "policyName", spot, _UNNAMED)
     if not mutating:
         _actions(spec.get("validationActions", ()), spot.child("validationActions"), dialect)
 
@@ -354,4 +360,5 @@ def _actions(actions: Sequence[str], spot: Spot, dialect: Dialect) -> None:
         )
         spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
     if not known:
-        spot.fault(required(dialect.release.lack_of_actions), "write Deny, Warn or Audit")
+        detail = "" if dialect.release.validates_declaratively else "at least one validation action is required"
+        spot.fault(required(detail), "write Deny, Warn or Audit")

@@ -87,7 +87,9 @@ class PatientCaller(Caller):
 
 
 def _is_starting(answer: Answer) -> bool:
-    return answer.code in (429, 503) or "not yet ready" in str(answer.body.get("message"))
+    """Whether the API server has not read yet who may do what, or which webhooks and policies there are."""
+    message = str(answer.body.get("message"))
+    return answer.code in (429, 503) or "not yet ready" in message or 'User "alice" cannot' in message
 
 
 def _tools(release: Release) -> Path:

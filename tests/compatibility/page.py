@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def _cell(result: Mapping[str, Any]) -> str:
     different = result["differences"]
     if not different:
         return cases + "none differs"
-    return f"{cases}{len(different)} differ{'s' * (len(different) == 1)}: {'; '.join(different)}"
+    told = "; ".join(f"{text} ({times})" if times > 1 else text for text, times in Counter(different).items())
+    return f"{cases}{len(different)} differ{'s' * (len(different) == 1)}: {told}"
 
 
 def _changes() -> Iterator[str]:

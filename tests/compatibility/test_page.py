@@ -1,4 +1,4 @@
-"""docs/reference/compatibility.md says what the proofs said when last recorded, about the cases that there are."""
+"""docs/reference/compatibility.md says what the proofs said when they were recorded, about the cases that there are."""
 
 from __future__ import annotations
 

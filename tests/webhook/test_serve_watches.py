@@ -19,6 +19,7 @@ from support.service.processes import Service
 from support.service.servers import default_rules
 
 from policies.engine.facts import StaticFacts
+from policies.kubernetes.release import NEWEST
 from webhook import serve
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.clock import Clock
@@ -49,6 +50,8 @@ async def test_the_process_shows_the_ages_of_its_watches(tmp_path: Path) -> None
     assert ages.keys() == {"namespaces", "nodes"}
     assert all(0 <= age < 300 for age in ages.values())
     assert (ready.status, ready.text) == (200, "ok\n")
+    beside = f'cks_admission_kubernetes_info{{proven="true",release="{NEWEST.name}",version="v{NEWEST.proven}"}} 1.0'
+    assert beside in measured
 
 
 async def test_a_replica_that_was_cut_off_is_not_ready(tmp_path: Path) -> None:

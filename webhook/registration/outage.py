@@ -10,6 +10,7 @@ from datetime import date
 from typing import Any
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.cel.dialect import STORED
 from policies.cel.kubernetes import admission
 from policies.cel.program import Program, compile_expression
 from policies.cel.syntax.source import CompileError
@@ -134,6 +135,6 @@ def _rule(rule: JsonObject) -> ResourceRule:
 def _program(expression: str) -> Program | None:
     """A condition; None if this version cannot compile it, which then counts as true."""
     try:
-        return compile_expression(expression, admission())
+        return compile_expression(expression, admission(dialect=STORED))
     except CompileError:
         return None

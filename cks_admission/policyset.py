@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,10 +11,10 @@ from msgspec.structs import replace
 from cks_admission.request import Request, admission_request
 from cks_admission.verdict import Verdict, finding_of
 from policies.admissionpolicy.evaluation import texts
-from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
 from policies.admissionpolicy.evaluation.expressiongroup import Group, SpentError
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
-from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
+from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.parameters import ConfigurationError
 from policies.admissionpolicy.evaluation.result import Result, combined
 from policies.admissionpolicy.evaluation.validator import evaluate_policy, parameters_of
@@ -23,6 +22,7 @@ from policies.admissionpolicy.model import Binding
 from policies.admissionpolicy.mutation.dispatcher import Mutated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies
+from policies.admissionpolicy.rules.subject import Subject
 from policies.cel.cost import POLICY_LIMIT
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest
@@ -39,11 +39,8 @@ class Policies:
     def __init__(self, files: PolicyFiles) -> None:
         loaded = files.loaded
         self._files = files
-        mutating, validating = (
-            tuple(in_force(kind, loaded.policies, loaded.bindings, partial(compile_policy, release=files.release)))
-            for kind in ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
-        )
-        self._mutating, self._validating = mutating, validating
+        self._mutating = tuple(in_force("MutatingAdmissionPolicy", loaded.policies, loaded.bindings))
+        self._validating = tuple(in_force("ValidatingAdmissionPolicy", loaded.policies, loaded.bindings))
         self.warnings = tuple(map(str, loaded.warnings))
 
     @property
@@ -85,9 +82,7 @@ class Policies:
 
 
 def _matching(policies: Iterable[BoundPolicy], request: AdmissionRequest, facts: StaticFacts) -> Iterator[_Matching]:
-    def selects(matcher: Matcher) -> bool:
-        return matcher.selects(request, facts.namespace_labels)
-
+    selects = Subject(request, facts, {}).selects
     for policy in policies:
         if bindings := policy.matching(request, selects):
             yield policy.compiled, bindings

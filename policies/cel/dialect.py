@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from policies.cel.changes import Feature
+from policies.cel.function import Library
 from policies.kubernetes.release import NEWEST, Release
 
 
@@ -20,16 +21,22 @@ class Dialect:
 
     release: the API server's. stored: whether it reads them from its store, and not from a request that writes them.
 
-    >>> Dialect(NEWEST, stored=True).knows(NEWEST), Dialect(NEWEST).knows(NEWEST)
+    >>> from policies.cel.function import Library
+    >>> library = Library(name="example", since=NEWEST)
+    >>> Dialect(NEWEST, stored=True).knows(library), Dialect(NEWEST).knows(library)
     (True, False)
     """
 
     release: Release = NEWEST
     stored: bool = False
 
-    def knows(self, since: Release | None) -> bool:
-        """Whether expressions may use a library that came with a release; None: one that all followed releases have."""
-        return since is None or since < self.release or (self.stored and since == self.release)
+    def knows(self, library: Library) -> bool:
+        """Whether expressions may use a library."""
+        added = library.since is None or self._reaches(library.since)
+        return added and not (library.until is not None and self._reaches(library.until))
+
+    def _reaches(self, release: Release) -> bool:
+        return release < self.release or (self.stored and release == self.release)
 
     def has(self, feature: Feature) -> bool:
         """Whether the language has a feature, which new expressions may use at once."""

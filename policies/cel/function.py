@@ -62,13 +62,15 @@ class Function:
 class Library:
     """The functions of one extension, and the types that it adds, by name.
 
-    since: the release of Kubernetes that added it; None if all followed releases have it.
+    since: the release of Kubernetes that added it; None if all followed releases have it. until: the one in which
+    another version of it took its place.
     """
 
     name: str
     functions: tuple[Function, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict)
     since: Release | None = None
+    until: Release | None = None
 
 
 def function(name: str, *overloads: Overload, cost: Cost | int | None = None) -> Function:

@@ -34,7 +34,6 @@ KUBERNETES = (
     url.LIBRARY,
     regex.LIBRARY,
     lists.LIBRARY,
-    lists.INCLUDES,
     authorizer.LIBRARY,
     optional.LIBRARY,
     quantity.LIBRARY,
@@ -46,6 +45,7 @@ KUBERNETES = (
     comprehensions.LIBRARY,
     semver.LIBRARY,
     standard_lists.LIBRARY,
+    lists.VERSION_1,
 )
 
 _STRINGS = list_of(STRING)
@@ -123,7 +123,7 @@ def admission(
     ['authorizer', 'authorizer.requestResource', 'namespaceObject']
     """
     known = (*STANDARD, *KUBERNETES, *((jsonpatch.LIBRARY,) if patch_types else ()))
-    libraries = [library for library in known if dialect.knows(library.since)]
+    libraries = [library for library in known if dialect.knows(library)]
     variables = {
         "object": DYN,
         "oldObject": DYN,

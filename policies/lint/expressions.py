@@ -78,8 +78,8 @@ def without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding
         yield subject.at("no-remedy", ("spec", "validations", index, field), message, remedy)
 
 
-def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterator[LintFinding]:
-    """Findings about expressions on which kube-apiserver 1.36 panics: `[?object[?'a']]`, `{?'k': object[?'a']}`.
+def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release: Release) -> Iterator[LintFinding]:
+    """Findings about expressions on which kube-apiserver panics: `[?object[?'a']]`, `{?'k': object[?'a']}`.
 
     Its library assumes that the type of an optional element is an optional, but an optional index of dyn is dyn
     (mapLiteral and listLiteral in cel-go's cel/validator.go).
@@ -91,7 +91,7 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy) -> Iterat
             continue
         for element in (element for node in walk(tree) for element in _optional_elements(node)):
             if element.type == types.DYN:
-                message = "kube-apiserver 1.36 panics on an optional element of unknown type"
+                message = f"kube-apiserver {release.name} panics on an optional element of unknown type"
                 remedy = "select with .?name instead of [?'name'], or append .optMap(x, x)"
                 yield subject.within("native-panic", expression, element.start, message, remedy)
 

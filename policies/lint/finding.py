@@ -17,7 +17,7 @@ IDS: Mapping[str, str] = {
     "unreachable-validation": "A validation can never fail",
     "never-matches": "A rule, selector or binding that no request can match",
     "no-remedy": "There is no message, or it does not say what to do",
-    "native-panic": "An expression that makes kube-apiserver 1.36 panic, so the policy cannot be created",
+    "native-panic": "An expression that makes kube-apiserver panic, so the policy cannot be created",
     "unused-variable": "A variable that no expression reads",
     "unused-params": "A `paramKind`, but no expression reads `params`",
     "doubtful": "Valid, but probably not intended, such as a paramRef without a `paramKind`",

@@ -77,7 +77,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     yield from expressions.unreachable(policy, subject, known.release)
     yield from matching.of_policy(policy, subject, known)
     yield from expressions.without_remedy(policy, subject)
-    yield from expressions.panics(policy, subject, untyped)
+    yield from expressions.panics(policy, subject, untyped, known.release)
     yield from expressions.unused(policy, subject)
 
 

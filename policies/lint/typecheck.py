@@ -15,6 +15,7 @@ from functools import cache
 from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
+from policies.cel.changes import Feature
 from policies.cel.checking.checker import check
 from policies.cel.checking.validation import walk
 from policies.cel.dialect import Dialect
@@ -160,7 +161,7 @@ class TypedPolicy:
         trees: list[Node] = []
 
         def checked() -> None:
-            trees[:] = [parse(source)]
+            trees[:] = [parse(source, quoted=environment.dialect.has(Feature.QUOTED_FIELDS))]
             check(trees[0], source, environment)
 
         try:

@@ -1,7 +1,7 @@
 """Crosses the operators with a value of each type, as literals and as `dyn`; prints `operators.yaml` without answers.
 
 cd tests && python -m conformance.crossing > conformance/operators.yaml
-python -m conformance.record --oracle PATH conformance/operators.yaml
+python -m conformance.record conformance/operators.yaml
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TIMES = ("duration", "timestamp")
 FORMS = ("!{}", "-({})", "{} && true", "false || {}", "{} ? 1 : 2", "{}[0]", "{{'a': 3}}[{}]")
 ABOUT = {
     "note": "Operators over a value of each type on both sides, typed and dynamic.",
-    "reference": "k8s.io/apiserver v0.36.6 (pkg/admission/plugin/cel CompositedCompiler, "
-    "EnvSet 1.36 StoredExpressions), cel-go v0.26.0, go1.26",
+    "reference": "k8s.io/apiserver v0.36.3 with cel-go v0.26.0, and v0.37.2 with cel-go v0.29.2 "
+    "(pkg/admission/plugin/cel, stored expressions)",
 }
 
 

@@ -14,6 +14,7 @@ from policies.cel.activation import activation
 from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
 from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.dialect import Dialect
 from policies.cel.explanation.explain import explain
 from policies.cel.kubernetes import admission
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
@@ -58,11 +59,13 @@ class _Same:
 @click.option("--explain", "generated", is_flag=True, help="Show the Python that the expression becomes.")
 @click.option("--why", is_flag=True, help="Say what made the value false, or what failed.")
 @click.option("--cases", "case_file", metavar="FILE", help="Run a file of cases instead of one expression.")
+@options.kubernetes
+@click.option("--new", is_flag=True, help="As in a new policy, which may use only what the release before knows, too.")
 @options.output
 def command(
     expression: str | None, file: str | None, old: str | None, params: str | None, namespace_object: str | None,
     request: str | None, variables: tuple[str, ...], result: str, authorizer: str | None, case_file: str | None,
-    output: str, *, generated: bool, why: bool,
+    policies__kubernetes: str | None, output: str, *, generated: bool, why: bool, new: bool,
 ) -> None:  # fmt: skip
     """Evaluate a CEL expression as kube-apiserver would: value, type and cost.
 
@@ -74,13 +77,15 @@ def command(
       cks-admission eval 'object.spec.replicas <= 5' -f deployment.yaml
       cks-admission eval 'object.spec.containers.all(c, has(c.resources.limits))' -f pod.yaml --why
       cks-admission eval 'variables.names' --variable names='object.spec.containers.map(c, c.name)' -f pod.yaml
+      cks-admission eval 'object.spec.containers.includes(1)' -f pod.yaml --kubernetes 1.36
       cks-admission eval --cases cases.yaml
     """
+    dialect = Dialect(options.release(policies__kubernetes), stored=not new)
     if case_file is not None:
-        sys.exit(_run_cases(case_file))
+        sys.exit(_run_cases(case_file, dialect))
     if expression is None:
         raise InputError("an EXPRESSION or --cases FILE is needed")
-    composition, program = _compile(expression, variables, result)
+    composition, program = _compile(expression, variables, result, dialect)
     paths = {
         "object": file,
         "oldObject": old,
@@ -100,8 +105,8 @@ def command(
     sys.exit(exits.OK if evaluation.error is None else exits.REFUSED)
 
 
-def _compile(expression: str, variables: Iterable[str], result: str) -> tuple[Composition, Program]:
-    composition = Composition(admission())
+def _compile(expression: str, variables: Iterable[str], result: str, dialect: Dialect) -> tuple[Composition, Program]:
+    composition = Composition(admission(dialect=dialect))
     for given in variables:
         name, equals, text = given.partition("=")
         if not equals or not name.isidentifier():
@@ -201,7 +206,7 @@ def _show(answer: dict[str, Any], form: str) -> None:
         click.echo(f"python:\n\n{answer['python']}")
 
 
-def _run_cases(path: str) -> int:
+def _run_cases(path: str, dialect: Dialect) -> int:
     """Run a file of cases, print those that differ, and say how many agree."""
     try:
         given = [case for value in _documents(path) for case in cases(value)]
@@ -209,8 +214,8 @@ def _run_cases(path: str) -> int:
         raise InputError(f"{path}: {error}") from None
     agreed = 0
     for case in given:
-        outcome = run(case)
-        wrong = difference(case, outcome)
+        outcome = run(case, dialect)
+        wrong = difference(case, outcome, dialect.release)
         agreed += wrong is None
         if wrong is not None:
             _show_difference(case, outcome, wrong)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from policies.cel import cost
-from policies.cel.changes import FORMER, Feature
 from policies.cel.dialect import STORED
 from policies.cel.function import Function, Overload
 from policies.cel.kubernetes import admission
@@ -56,14 +55,6 @@ def test_every_macro_is_documented() -> None:
     names = {name for name, _ in (*FUNCTIONS, *METHODS)}
 
     assert {name for name in names if f"{name}(" not in _PAGE} == set()
-
-
-def test_every_change_is_documented() -> None:
-    """What the language has since a release stands there, and how functions were before it."""
-    rows = [f"| {feature.since.name} | {feature.what} |" for feature in Feature]
-    rows += [f"| before {former.until.name} | {former.what} |" for former in FORMER]
-
-    assert [row for row in rows if row not in _PAGE.splitlines()] == []
 
 
 @pytest.mark.parametrize("limit", [cost.EXPRESSION_LIMIT, cost.POLICY_LIMIT, cost.MATCH_CONDITIONS_LIMIT])

@@ -36,6 +36,19 @@ def test_the_value_the_type_and_the_cost_are_printed(pod: str) -> None:
     assert (result.stdout, result.exit_code) == ('value: ["app", "sidecar"]\ntype: list\ncost: 32\n', 0)
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), "value: true\ntype: bool\ncost: 1\n"),
+        (("--new",), "undeclared reference to 'includes'"),
+        (("--kubernetes", "1.36"), "undeclared reference to 'includes'"),
+    ],
+)
+def test_a_release_of_kubernetes_evaluates(options: tuple[str, ...], shown: str) -> None:
+    """An expression is one that the newest release has stored, or that of another release, or of a new policy."""
+    assert shown in run("eval", "[1].includes(1)", *options).output
+
+
 def test_why_names_the_part_that_decided(pod: str) -> None:
     """--why shows the path, the smallest part that is false, and which container."""
     result = run("eval", _LIMITS, "-f", pod, "--why")

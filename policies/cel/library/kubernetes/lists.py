@@ -130,6 +130,7 @@ _SUMS: dict[str, Implementation] = {
     "duration": lambda items: Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow")),
 }
 _ANY = types.parameter("A")
+_VERSION_1 = named("1.37")
 
 
 def _includes(value: Value, item: Value) -> bool:
@@ -141,24 +142,9 @@ def _search(name: str, id: str, call: Implementation) -> Function:
     return single(name, id, (types.list_of(_ANY), _ANY), types.INT, call, member=True, cost=cost.of_tree)
 
 
-INCLUDES = Library(
-    name="kubernetes.lists",
-    since=named("1.37"),
-    functions=(
-        single(
-            "includes",
-            "list_includes_dyn_dyn",
-            (types.DYN, types.DYN),
-            types.BOOL,
-            _includes,
-            member=True,
-            cost=cost.of_tree,
-        ),
-    ),
-)
-
 LIBRARY = Library(
     name="kubernetes.lists",
+    until=_VERSION_1,
     functions=(
         _for_each("isSorted", "list_{0}_is_sorted_bool", types.BOOL, _is_sorted),
         Function(
@@ -179,5 +165,22 @@ LIBRARY = Library(
         _for_each("min", "list_{0}_min_{0}", None, partial(_extreme, min, 1)),
         _search("indexOf", "list_a_index_of_int", _index_of),
         _search("lastIndexOf", "list_a_last_index_of_int", _last_index_of),
+    ),
+)
+
+VERSION_1 = Library(
+    name="kubernetes.lists",
+    since=_VERSION_1,
+    functions=(
+        *LIBRARY.functions,
+        single(
+            "includes",
+            "list_includes_dyn_dyn",
+            (types.DYN, types.DYN),
+            types.BOOL,
+            _includes,
+            member=True,
+            cost=cost.of_tree,
+        ),
     ),
 )

@@ -10,8 +10,7 @@ import pytest
 
 from cluster import workloads
 from cluster.polling import NotYet
-from policies.admissionpolicy.pods.defaults import defaulted
-from policies.admissionpolicy.pods.derivation import derive
+from policies.admissionpolicy.pods.derivation import defaulted, derive
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 from policies.objects.fieldpath import Wildcard, parse
 from policies.objects.workload import BUILT_IN, table

@@ -22,15 +22,18 @@ _OLD_ANNOTATIONS = tuple(
 )
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
+_OVERCOMMITTED = frozenset({"cpu", "memory"})
+_WHOLE_SINCE = (1, 37)
+"""The release since which PodLevelResourcesFixDefaulting is on."""
 
 
-def _pod(pod: JsonObject, _: Release) -> None:
+def _pod(pod: JsonObject, release: Release) -> None:
     """What only a Pod gets, and no template."""
     metadata, spec = pod.get("metadata"), pod.get("spec")
     if not isinstance(spec, dict):
         return
     _request_what_is_limited(spec)
-    _set_pod_resources(spec)
+    _set_pod_resources(spec, is_whole=(release.major, release.minor) >= _WHOLE_SINCE)
     if spec.get("hostNetwork") is True:
         _use_host_ports(spec)
     period = spec.get("terminationGracePeriodSeconds")
@@ -175,8 +178,11 @@ def _app_armor_profile(annotation: object) -> JsonObject | None:
             return None
 
 
-def _set_pod_resources(spec: JsonObject) -> None:
-    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837)."""
+def _set_pod_resources(spec: JsonObject, *, is_whole: bool) -> None:
+    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837).
+
+    is_whole: whether requests alone are completed as well, and limits from requests (PodLevelResourcesFixDefaulting).
+    """
     resources = spec.get("resources")
     limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
     if not isinstance(resources, dict) or not (limits or requests):
@@ -184,16 +190,34 @@ def _set_pod_resources(spec: JsonObject) -> None:
     for name, amount in _aggregate(spec, "limits").items():
         if name.startswith(_HUGE_PAGES) and name not in requests:
             limits.setdefault(name, str(amount))
-    if limits:
-        resources["limits"] = limits
+    if limits or is_whole:
         for name, amount in _aggregate(spec, "requests").items():
-            if name in {"cpu", "memory"}:
+            if name in _OVERCOMMITTED:
                 requests.setdefault(name, str(amount))
         for name, text in limits.items():
-            if name in {"cpu", "memory"} or name.startswith(_HUGE_PAGES):
+            if _is_of_a_pod(name):
                 requests.setdefault(name, text)
-    if requests:
-        resources["requests"] = requests
+    if is_whole:
+        limits = {**_limits_of(spec, limits, requests), **limits}
+    resources |= {kind: amounts for kind, amounts in (("limits", limits), ("requests", requests)) if amounts}
+
+
+def _limits_of(spec: JsonObject, limits: JsonObject, requests: JsonObject) -> dict[str, str]:
+    """The limits that all containers have and the Pod has not, if it requests them; at least what it requests."""
+    containers = [mapping(container.get("resources"), "limits") for container in _containers(spec)]
+    together = _aggregate(spec, "limits")
+    found = {}
+    for name, text in requests.items():
+        request = quantity_of(text)
+        if name in limits or request is None or not _is_of_a_pod(name) or name not in together:
+            continue
+        if all(name in own for own in containers):
+            found[name] = str(_larger(together[name], request))
+    return found
+
+
+def _is_of_a_pod(name: str) -> bool:
+    return name in _OVERCOMMITTED or name.startswith(_HUGE_PAGES)
 
 
 _Amounts = dict[str, Quantity]

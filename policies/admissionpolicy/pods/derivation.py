@@ -39,6 +39,7 @@ from policies.engine.request import (
     is_being_deleted,
     mapping,
 )
+from policies.kubernetes.release import NEWEST, Release
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import Workload
 
@@ -256,16 +257,16 @@ def _pod(
     return defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")})
 
 
-def defaulted(pod: JsonObject) -> JsonObject:
+def defaulted(pod: JsonObject, release: Release = NEWEST) -> JsonObject:
     """A copy of a Pod as the API server hands it to admission, without a status."""
-    whole = received(pod, _schema())
+    whole = received(pod, _schema(release))
     del whole["status"]
     return whole
 
 
 @cache
-def _schema() -> Schema:
-    schema = built_in(POD)
+def _schema(release: Release) -> Schema:
+    schema = built_in(POD, release)
     if schema is None:
         raise LookupError("the table of built-in kinds has no Pod")
     return schema

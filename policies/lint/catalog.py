@@ -8,8 +8,8 @@ from typing import Any
 
 from policies.admissionpolicy import resource as resources
 from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin.table import OpenApi
 from policies.admissionpolicy.resource import ApiResource
-from policies.admissionpolicy.schema import OpenApi
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, Release
 
@@ -39,7 +39,7 @@ class ResourceCatalog:
 
     def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
         """The schema of a kind; None if it is unknown."""
-        return schema.open_api(kind) or self.custom.get(kind)
+        return schema.open_api(kind, self.release) or self.custom.get(kind)
 
 
 def catalog(objects: Iterable[Any], release: Release = NEWEST) -> ResourceCatalog:

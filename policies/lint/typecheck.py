@@ -27,6 +27,7 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import Release
 from policies.lint.catalog import ResourceCatalog
 from policies.lint.declared import DeclaredType, declare
 from policies.lint.kindtests import KindTests
@@ -219,12 +220,12 @@ def _kind(param_kind: ParamKind) -> GroupVersionKind:
 
 def _declared(kind: GroupVersionKind, catalog: ResourceCatalog, untyped: Type | None) -> DeclaredType | None:
     custom = catalog.custom.get(kind)
-    return _built_in(kind, untyped) if custom is None else declare(kind.kind, custom, untyped)
+    return _built_in(kind, untyped, catalog.release) if custom is None else declare(kind.kind, custom, untyped)
 
 
 @cache
-def _built_in(kind: GroupVersionKind, untyped: Type | None) -> DeclaredType | None:
-    schema = open_api(kind)
+def _built_in(kind: GroupVersionKind, untyped: Type | None, release: Release) -> DeclaredType | None:
+    schema = open_api(kind, release)
     return None if schema is None else declare(kind.kind, schema, untyped)
 
 

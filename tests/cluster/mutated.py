@@ -142,7 +142,7 @@ def remove(control_plane: ControlPlane) -> None:
 def ours(case: Mutation, given: Manifest) -> Manifest:
     """The object after the mutations of a case, by our engine. Raises MutationError."""
     kind = _kind(given)
-    found = schema.of_custom_resource(kind, SCHEMA) if kind.group == GROUP else schema.built_in(kind)
+    found = schema.of_custom_resource(kind, SCHEMA) if kind.group == GROUP else schema.built_in(kind, judged_as())
     assert found is not None
     obj = given
     for expression in case.expressions:

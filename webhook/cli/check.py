@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision
 from policies.engine.facts import StaticFacts
-from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
+from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo
 from policies.engine.ruleset import RuleSet
+from policies.kubernetes.release import NEWEST, Release
 from policies.objects import patch
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
@@ -29,6 +30,7 @@ from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
+    from policies.admissionpolicy.schema import Schema
     from webhook.sources.policyfiles import PolicyFiles
 
 
@@ -121,8 +123,11 @@ def command(
     options.refuse_one_stdin(files, nodes)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date(), drafts=True)
-        before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
+        olds = list(manifest.read([old])) if old else []
     manifests = read_objects(files)
+    known = _schemas([*olds, *manifests], written, settings.policies.release or NEWEST)
+    olds, manifests = (_received(each, known) for each in (olds, manifests))
+    before = {_identity(m.object, namespace): m.object for m in olds}
     today = datetime.now(UTC).date()
     facts = _with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
     labels = options.labels(namespace_labels)
@@ -140,6 +145,25 @@ def command(
     else:
         write([_json(outcome) for outcome in outcomes], output)
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+
+
+def _schemas(
+    manifests: Iterable[Manifest], written: PolicyFiles | None, release: Release
+) -> Callable[[GroupVersionKind], Schema]:
+    """The schemas of a release and of the CRDs in policy files and among the objects."""
+    from policies.admissionpolicy import schema  # noqa: PLC0415 - only objects to be judged need the tables
+    from webhook.sources.policyfiles import custom  # noqa: PLC0415
+
+    definitions = [m.object.get("spec") or {} for m in manifests if m.object["kind"] == "CustomResourceDefinition"]
+    own = {**(written.custom if written else {}), **custom(definitions)}
+    return lambda kind: own.get(kind) or schema.known(kind, release)
+
+
+def _received(manifests: Iterable[Manifest], known: Callable[[GroupVersionKind], Schema]) -> list[Manifest]:
+    """The objects as the API server reads them."""
+    from policies.admissionpolicy.builtin.intake import kind_of, received  # noqa: PLC0415 - as above
+
+    return [m._replace(object=received(m.object, known(kind_of(m.object)))) for m in manifests]
 
 
 def _tell_idle(
@@ -226,7 +250,7 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
 def _diff(outcome: ObjectOutcome) -> Iterator[str]:
     before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
     colours = {"+": "green", "-": "red"}
-    for line in difflib.unified_diff(before, after, "as written", "as admitted", lineterm=""):
+    for line in difflib.unified_diff(before, after, "as received", "as admitted", lineterm=""):
         yield "  " + click.style(line, fg=colours.get(line[0]))
 
 

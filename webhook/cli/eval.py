@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
 from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
@@ -22,6 +24,7 @@ from policies.cel.program import Composition, Evaluation, Program, compile_expre
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import type_of
 from policies.engine.lookup import Missing
+from policies.kubernetes.release import Release
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
 from webhook.cli.output import write
@@ -93,7 +96,7 @@ def command(
         "namespaceObject": namespace_object,
         "request": request,
     }
-    inputs = {name: _object(path) for name, path in paths.items()}
+    inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
     names = composition.bind(_activation(inputs, authorizer))
     try:
         evaluation = program.evaluate(names)
@@ -124,13 +127,14 @@ def _compile(expression: str, variables: Iterable[str], result: str, dialect: Di
         raise InputError(f"the expression does not compile\n{error}") from None
 
 
-def _object(path: str | None) -> Any:
+def _object(path: str | None, release: Release) -> Any:
     if path is None:
         return None
     objects = [value for value in _documents(path) if value is not None]
     if len(objects) != 1 or not isinstance(objects[0], dict):
         raise InputError(f"{path}: holds {len(objects)} documents; one object is needed")
-    return objects[0]
+    (obj,) = objects
+    return received(obj, known(kind_of(obj), release))
 
 
 def _documents(path: str) -> list[Any]:

@@ -161,7 +161,7 @@ def _mutated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
     kind = inputs.request["kind"]
-    schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]))
+    schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]), judged_as())
     mutated = dispatcher.mutate(lambda _: [(policy, bindings)], parameters, inputs, schema)
     if mutated.denial is None:  # of what CONNECT carries, nobody ever sees what became of it
         return Outcome(None, None if inputs.request["operation"] == "CONNECT" else stable(mutated.object))

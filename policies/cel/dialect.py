@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.cel.changes import Feature
 from policies.cel.function import Library
+from policies.cel.library.changes import Feature
 from policies.kubernetes.release import NEWEST, Release
 
 

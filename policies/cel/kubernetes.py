@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from policies.cel.changes import formerly
 from policies.cel.dialect import NEW, Dialect
 from policies.cel.environment import STANDARD_TYPES, Environment, merged
+from policies.cel.library.changes import formerly
 from policies.cel.library.kubernetes import authorizer, cidr, ip, jsonpatch, lists, quantity, regex, semver, url
 from policies.cel.library.kubernetes import format as format_
 from policies.cel.library.standard import (

@@ -17,7 +17,6 @@ from functools import lru_cache, partial
 from msgspec import Struct
 
 from policies.cel import types
-from policies.cel.changes import Feature
 from policies.cel.checking.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.dialect import NEW, Dialect
@@ -30,6 +29,7 @@ from policies.cel.evaluation.step import Step, failed
 from policies.cel.generation.compiled import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
+from policies.cel.library.changes import Feature
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source

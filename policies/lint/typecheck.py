@@ -15,13 +15,13 @@ from functools import cache
 from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
-from policies.cel.changes import Feature
 from policies.cel.checking.checker import check
 from policies.cel.checking.validation import walk
 from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
+from policies.cel.library.changes import Feature
 from policies.cel.syntax.ast import Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue

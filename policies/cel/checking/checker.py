@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policies.cel import types
-from policies.cel.changes import Feature
 from policies.cel.checking import validation
 from policies.cel.checking.hints import nearest, signatures
 from policies.cel.checking.unification import Unifier, more_general
 from policies.cel.environment import Declared, Environment
 from policies.cel.function import Function, Overload
+from policies.cel.library.changes import Feature
 from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax.ast import (
     Call,
@@ -142,7 +142,7 @@ class _Checker:
         local = {known for scope in self._scopes for known in scope if known.isidentifier()}
         functions = isinstance(node, Call)
         known = self._environment.functions if functions else local.union(self._environment.variables)
-        self._report(node, f"undeclared reference to '{name}' (in container '')", nearest(name, known))
+        self._report(node, f"undeclared reference to '{name}' (in container '')", nearest(name, {*known} - {name}))
 
     def _check_ident(self, node: Ident) -> None:
         declared = self._lookup(node.name)

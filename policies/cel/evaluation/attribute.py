@@ -5,11 +5,11 @@ Source: cel-go's interpreter/attributes.go and runtimecost.go.
 
 from __future__ import annotations
 
-from policies.cel.changes import Feature
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.evaluation.qualify import KEYS, go_type, native_type, present, qualify
 from policies.cel.evaluation.run import Outcome, Run
 from policies.cel.evaluation.step import Constant, Step, failed
+from policies.cel.library.changes import Feature
 from policies.cel.patchtypes import ObjectValue
 from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Value
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from policies.cel.changes import Feature
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError, no_such_overload
@@ -19,6 +18,7 @@ from policies.cel.evaluation.qualify import go_type, show_key
 from policies.cel.evaluation.run import Deferred, Outcome, Run
 from policies.cel.evaluation.step import Step, failed
 from policies.cel.function import Cost
+from policies.cel.library.changes import Feature
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, Optional, Value, type_of
 

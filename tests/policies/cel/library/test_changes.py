@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.cel.changes import FORMER, Feature
 from policies.cel.dialect import NEW, STORED, Dialect
 from policies.cel.kubernetes import admission
+from policies.cel.library.changes import FORMER, Feature
 from policies.kubernetes.release import NEWEST, RELEASES, named
 
 _OLDEST = RELEASES[0]

@@ -6,10 +6,12 @@ READY := .venv/.ready
 # rewrites every assertion in every run.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The release of Kubernetes before the newest, of which what can differ is tried unless KUBERNETES names the one to try.
+OLDER := 1.36
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test programs figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,11 +37,16 @@ check: venv ## format, lint, types, import borders
 unit: venv ## the fast tests, no cluster
 	$(TIMED) "make unit" $(PYTEST) -n 2 --dist loadgroup tests --ignore=tests/cluster --ignore=tests/chart
 
-cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver (programs built once into the user's cache)
+cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver, or on another release: KUBERNETES=1.36 (programs built once into the user's cache)
 	$(TIMED) "make cluster-test" $(PYTEST) -n 3 --dist loadgroup tests/chart tests/cluster
+	$(if $(KUBERNETES),,KUBERNETES=$(OLDER) $(TIMED) "make cluster-test, what differs in $(OLDER)" $(PYTEST) -m differs tests/cluster)
 
 programs: venv ## the programs of the control plane, built once into the user's cache
-	PYTHONPATH=tests $(BIN)/python -m cluster.toolchain
+	for release in $(or $(KUBERNETES),$(OLDER) ""); do KUBERNETES=$$release PYTHONPATH=tests $(BIN)/python -m cluster.toolchain || exit; done
+
+releases: venv ## what differs between releases of Kubernetes, tried on each of them, and the table of docs/reference/compatibility.md made from it
+	for release in $(OLDER) ""; do RECORD=1 KUBERNETES=$$release $(PYTEST) -m differs tests/cluster; done
+	cd tests && PYTHONPATH=.. ../$(BIN)/python -m compatibility.page
 
 figures: venv ## counts of the source: lines, modules, folders, functions, import cycles, repeated blocks
 	$(BIN)/python tests/figures.py

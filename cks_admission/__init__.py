@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from cks_admission.documents import Documents, files, lint, read
-from cks_admission.errors import DocumentError, ExpressionError, Issue, LibraryError, RequestError
+from cks_admission.documents import Documents, files, lint, read, release_of
+from cks_admission.errors import DocumentError, ExpressionError, Issue, LibraryError, ReleaseError, RequestError
 from cks_admission.expression import Evaluation, Expression, Result, compiled_expression
 from cks_admission.policyset import Policies
 from cks_admission.request import Request
 from cks_admission.verdict import Cause, Finding, Verdict
+from policies.kubernetes.release import NEWEST
 from policies.lint.finding import LintFinding
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "LibraryError",
     "LintFinding",
     "Policies",
+    "ReleaseError",
     "Request",
     "RequestError",
     "Verdict",
@@ -44,20 +46,27 @@ _NOTHING = Request()
 
 
 @overload
-def compile(source: str, *, variables: Mapping[str, str] = ..., result: Result = ...) -> Expression: ...
-@overload
-def compile(source: Documents) -> Policies: ...
 def compile(
-    source: str | Documents, *, variables: Mapping[str, str] | None = None, result: Result = "any"
+    source: str, *, variables: Mapping[str, str] = ..., result: Result = ..., kubernetes: str = ...
+) -> Expression: ...
+@overload
+def compile(source: Documents, *, kubernetes: str = ...) -> Policies: ...
+def compile(
+    source: str | Documents,
+    *,
+    variables: Mapping[str, str] | None = None,
+    result: Result = "any",
+    kubernetes: str = NEWEST.name,
 ) -> Expression | Policies:
     """An expression, from its text, or the policies in documents.
 
-    variables: what `variables` has, in order, as expressions. result: the type that is demanded. Raises ExpressionError
-    and DocumentError, with all that is wrong.
+    variables: what `variables` has, in order, as expressions. result: the type that is demanded. kubernetes: the release
+    that judges. Policies may use what it takes into new ones, an expression alone all that it evaluates. Raises
+    ExpressionError and DocumentError, with all that is wrong, and ReleaseError.
     """
     if isinstance(source, str):
-        return compiled_expression(source, variables or {}, result)
-    return Policies(files(source))
+        return compiled_expression(source, variables or {}, result, release_of(kubernetes))
+    return Policies(files(source, release_of(kubernetes)))
 
 
 @overload

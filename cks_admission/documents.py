@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cks_admission.errors import DocumentError
+from cks_admission.errors import DocumentError, ReleaseError
 from policies.admissionpolicy.documents.document import Document
+from policies.kubernetes.release import NEWEST, Release, named
 from policies.lint import review
 from policies.lint.finding import LintFinding
 from webhook.files.yamlfile import FileError
@@ -28,16 +29,27 @@ def read(text: str | bytes, name: str = "<text>") -> tuple[Document, ...]:
         raise DocumentError(str(error)) from None
 
 
-def lint(documents: Documents) -> tuple[LintFinding, ...]:
-    """The mistakes in policies that Kubernetes accepts, each with its place and a remedy. Raises DocumentError."""
-    given = listed(documents)
-    return review.review(files(given).loaded, given)
+def lint(documents: Documents, *, kubernetes: str = NEWEST.name) -> tuple[LintFinding, ...]:
+    """The mistakes in policies that Kubernetes accepts, each with its place and a remedy.
+
+    kubernetes: a release, such as `1.37`. Raises DocumentError and ReleaseError.
+    """
+    given, release = listed(documents), release_of(kubernetes)
+    return review.review(files(given, release).loaded, given, release)
 
 
-def files(documents: Documents) -> PolicyFiles:
+def release_of(kubernetes: str) -> Release:
+    """The release of Kubernetes with a name. Raises ReleaseError."""
+    try:
+        return named(kubernetes)
+    except ValueError as error:
+        raise ReleaseError(str(error)) from None
+
+
+def files(documents: Documents, release: Release) -> PolicyFiles:
     """What is in documents. A policy without a binding counts as if one denied. Raises DocumentError."""
     try:
-        return policyfiles.of_documents(listed(documents), drafts=True)
+        return policyfiles.of_documents(listed(documents), drafts=True, release=release)
     except PolicyFilesError as error:
         raise DocumentError(str(error), error.problems) from None
 

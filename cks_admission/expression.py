@@ -14,12 +14,14 @@ from cks_admission.verdict import Cause, cause_of
 from policies.cel.activation import activation
 from policies.cel.cases.run import PATCHING, RESULTS
 from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.dialect import Dialect
 from policies.cel.explanation import explain
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Names, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import Value, type_of
 from policies.engine.facts import StaticFacts
+from policies.kubernetes.release import Release
 
 Result = Literal["any", "bool", "string", "jsonpatch", "applyconfig"]
 """The type that an expression must have: of a validation, of a message, of either kind of mutation."""
@@ -79,9 +81,9 @@ class Expression:
         return self._composition.bind(names)
 
 
-def compiled_expression(text: str, variables: Mapping[str, str], result: Result) -> Expression:
+def compiled_expression(text: str, variables: Mapping[str, str], result: Result, release: Release) -> Expression:
     """An expression with variables that may read those before them. Raises ExpressionError."""
-    composition = Composition(admission())
+    composition = Composition(admission(dialect=Dialect(release, stored=True)))
     try:
         for name, part in variables.items():
             composition = composition.declare(name, part, source=Source(part, f"variables.{name}"))

@@ -61,7 +61,7 @@ async def keeper(
     if cluster is not None:
         sources += [ConfigMaps(cluster.maps, reports=reports)] if cluster.maps else []
         natives = Natives(cluster.natives) if cluster.natives else None
-        inside = InCluster(parameters or cluster.facts.parameters, natives, cluster.unsynced_policies)
+        inside = InCluster(cluster.release, parameters or cluster.facts.parameters, natives, cluster.unsynced_policies)
     made = PolicyKeeper(settings, sources, measures, catalog, inside)
     await made.start()
     return made

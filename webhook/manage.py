@@ -96,6 +96,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     """Make the parts. Raises SettingsError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings))
+    measures.kubernetes = cluster.release
     replica = await stack.enter_async_context(joined(cluster.facts.api, settings))
     pods = ReplicaPods(
         cluster.facts.api,
@@ -121,6 +122,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
         topologies=rules.follows_topologies(settings),
         maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
+        release=settings.policies.release,
         devices=False,
     )
 
@@ -165,6 +167,7 @@ def _readiness(parts: _Parts, registrar: Registrar) -> Readiness:
     readiness.add_gate("manage", parts.replica.unsynced)
     readiness.add_gate("replicas", parts.pods.unsynced)
     readiness.add_note("configuration", parts.configuration.notes)
+    readiness.add_note("kubernetes", parts.cluster.release.problems)
     readiness.add_note("certificate", parts.certificates.unready)
     readiness.add_note("manage", parts.replica.problems)
     readiness.add_note("registration", registrar.problems)

@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from policies.engine.engine import Answer, Unanimity
 from policies.engine.request import AdmissionRequest, Operation
 from policies.engine.rule import Phase
+from policies.kubernetes.release import Release
 from webhook.heavy.ruletimes import RuleTimes
 from webhook.version import VERSION
 
@@ -34,6 +35,20 @@ class Watches(Protocol):
 
     def silence(self) -> float:
         """Seconds since the last answer of the API server."""
+
+
+class Kubernetes(Protocol):
+    """The API server beside which the process runs.
+
+    current: the release as which policies are judged. version: empty until it is known.
+    """
+
+    current: Release
+    version: str
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is proven that policies are judged as by this API server."""
 
 
 class Inventory(Protocol):
@@ -104,11 +119,12 @@ class Placing:
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches: what follows the cluster; None without a cluster. log: where log lines go; None if they are not counted.
-    role: what the process does: `replica` or `manage`.
+    watches, kubernetes: what follows the cluster, and its release; None without a cluster. log: where log lines go;
+    None if they are not counted. role: what the process does: `replica` or `manage`.
     """
 
     watches: Watches | None = None
+    kubernetes: Kubernetes | None = None
     log: Log | None = None
 
     def __init__(self, role: str = "replica") -> None:
@@ -256,6 +272,11 @@ class Metrics:
         gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role")).labels(
             VERSION, platform.python_version(), role
         ).set(1)
+        self._kubernetes = gauge(
+            "cks_admission_kubernetes_info",
+            "Always 1: the API server's version, the release as which policies are judged, and whether that is proven.",
+            ("release", "version", "proven"),
+        )
         self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._unanimous: dict[tuple[Phase, Operation, Unanimity], int] = {}  # answers in which every rule admits
         self._ruled: dict[tuple[Counter, tuple[str, ...]], str] = {}  # series with the rule that each is about
@@ -339,6 +360,10 @@ class Metrics:
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
         self.placing.update()
+        if (beside := self.kubernetes) is not None:
+            self._kubernetes.clear()
+            proven = "true" if beside.is_proven else "false"
+            self._kubernetes.labels(beside.current.name, beside.version, proven).set(1)
         if self.watches is not None:
             self.silence.set(self.watches.silence())
             self.watch_age.clear()  # so that the series of kinds that are followed no more end

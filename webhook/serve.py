@@ -127,6 +127,7 @@ async def _assemble(
     replica = await _replica(taking_part, settings, cluster)
     certificates = _certificates(settings, measures, replica)
     reports = not settings.manage.apart
+    measures.kubernetes = cluster.release if cluster else None
     rule_keeper = await keeper(configuration.current, measures, cluster, reports=reports)
     webhooks = await _webhooks(stack, settings, cluster)
     return _Parts(
@@ -285,6 +286,7 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
     if (cluster := parts.cluster) is not None:
         state.add_gate("cluster", cluster.unsynced)
         state.add_note("cluster", cluster.facts.problems)
+        state.add_note("kubernetes", cluster.release.problems)
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
     if parts.inventory is not None:
         state.add_note("inventory", parts.inventory.problems)
@@ -340,6 +342,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
         topologies=rules.follows_topologies(settings),
         maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,
+        release=settings.policies.release,
         workloads=rules.topology_options(settings).workloads,
         priorities=roles.keeps_inventory(settings),
         support=_support(api, settings) if rules.schedules_workloads(settings) else None,

@@ -45,6 +45,11 @@ def of_first(arguments: Sequence[Value], _: Value) -> int:
     return traversal(arguments[0])
 
 
+def of_second(arguments: Sequence[Value], _: Value) -> int:
+    """The cost of one pass over the second argument."""
+    return traversal(arguments[1])
+
+
 def of_first_twice(arguments: Sequence[Value], _: Value) -> int:
     """The cost of one pass over the first argument and one to build the result."""
     return ceil(size(arguments[0]) * 2 * STRING_TRAVERSAL)

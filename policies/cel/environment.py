@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.cel import types
+from policies.cel.dialect import NEW, Dialect
 from policies.cel.function import Function, Library
 from policies.cel.patchtypes import JSON_PATCH_FIELDS, is_patch_type
 from policies.cel.types import Kind, Type
@@ -64,6 +65,7 @@ class Environment:
     """Names and their meanings. An environment is equal only to itself.
 
     `structs`: types with declared fields, by name. `patch_types` adds `JSONPatch`, `Object` and all types below it.
+    `dialect`: the grammar, costs and limits.
     """
 
     functions: Mapping[str, Function]
@@ -71,6 +73,7 @@ class Environment:
     structs: Mapping[str, Mapping[str, Type]] = field(default_factory=dict)
     type_names: Mapping[str, Type] = field(default_factory=lambda: STANDARD_TYPES)
     patch_types: bool = False
+    dialect: Dialect = NEW
 
     def with_fields(self, struct: str, fields: Mapping[str, Type]) -> Environment:
         """An environment that also has these fields for a type."""
@@ -81,6 +84,11 @@ class Environment:
         name = name.removeprefix(".")
         if (type_ := self.variables.get(name)) is not None:
             return Declared(name, type_)
+        return self.type_named(name)
+
+    def type_named(self, name: str) -> Declared | None:
+        """The type with a name."""
+        name = name.removeprefix(".")
         if (type_ := self.type_names.get(name)) is not None:
             return Declared(name, types.type_of(_GENERIC.get(name, type_)), (type_,))
         if self.is_struct(name):

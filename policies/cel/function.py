@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from policies.cel.errors import CelError
 from policies.cel.types import Type
 from policies.cel.values import Value
+from policies.kubernetes.release import Release
 
 Implementation = Callable[..., Value]
 """Takes the values of the arguments, target first; raises CelError."""
@@ -59,11 +60,15 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """The functions of one extension, and the types that it adds, by name."""
+    """The functions of one extension, and the types that it adds, by name.
+
+    since: the release of Kubernetes that added it; None if all followed releases have it.
+    """
 
     name: str
     functions: tuple[Function, ...] = ()
     types: Mapping[str, Type] = field(default_factory=dict)
+    since: Release | None = None
 
 
 def function(name: str, *overloads: Overload, cost: Cost | int | None = None) -> Function:

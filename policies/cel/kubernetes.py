@@ -1,4 +1,4 @@
-"""The environment of admission policies in kube-apiserver 1.36: its variables, their types, its libraries.
+"""The environment of admission policies in kube-apiserver: its variables, their types, its libraries.
 
 Sources: k8s.io/apiserver's pkg/cel/environment/base.go (libraries and their versions), and of
 pkg/admission/plugin/cel compile.go (variables and the declared fields of `request` and `namespaceObject`) and
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from policies.cel.changes import formerly
+from policies.cel.dialect import NEW, Dialect
 from policies.cel.environment import STANDARD_TYPES, Environment, merged
 from policies.cel.library.kubernetes import authorizer, cidr, ip, jsonpatch, lists, quantity, regex, semver, url
 from policies.cel.library.kubernetes import format as format_
@@ -32,6 +34,7 @@ KUBERNETES = (
     url.LIBRARY,
     regex.LIBRARY,
     lists.LIBRARY,
+    lists.INCLUDES,
     authorizer.LIBRARY,
     optional.LIBRARY,
     quantity.LIBRARY,
@@ -108,16 +111,19 @@ STRUCTS: Mapping[str, Mapping[str, Type]] = {
 
 
 @cache
-def admission(*, params: bool = True, authorizer_: bool = True, patch_types: bool = False) -> Environment:
+def admission(
+    *, params: bool = True, authorizer_: bool = True, patch_types: bool = False, dialect: Dialect = NEW
+) -> Environment:
     """The environment of a policy's expressions.
 
     `params`: the policy has a paramKind. `authorizer_`: False only for match conditions of old webhooks. `patch_types`:
-    for the mutations of a MutatingAdmissionPolicy.
+    for the mutations of a MutatingAdmissionPolicy. `dialect`: the release, and whether the policy is stored.
 
     >>> sorted(admission(params=False).variables)[:3]
     ['authorizer', 'authorizer.requestResource', 'namespaceObject']
     """
-    libraries = (*STANDARD, *KUBERNETES, *((jsonpatch.LIBRARY,) if patch_types else ()))
+    known = (*STANDARD, *KUBERNETES, *((jsonpatch.LIBRARY,) if patch_types else ()))
+    libraries = [library for library in known if dialect.knows(library.since)]
     variables = {
         "object": DYN,
         "oldObject": DYN,
@@ -130,7 +136,7 @@ def admission(*, params: bool = True, authorizer_: bool = True, patch_types: boo
     if authorizer_:
         variables |= {"authorizer": authorizer.AUTHORIZER, "authorizer.requestResource": authorizer.RESOURCE_CHECK}
     return Environment(
-        functions=merged(libraries),
+        functions=formerly(merged(libraries), dialect.release),
         variables=variables,
         structs=STRUCTS,
         type_names={
@@ -138,6 +144,7 @@ def admission(*, params: bool = True, authorizer_: bool = True, patch_types: boo
             **{name: type_ for library in libraries for name, type_ in library.types.items()},
         },
         patch_types=patch_types,
+        dialect=dialect,
     )
 
 

@@ -17,8 +17,10 @@ from functools import lru_cache, partial
 from msgspec import Struct
 
 from policies.cel import types
+from policies.cel.changes import Feature
 from policies.cel.checking.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.dialect import NEW, Dialect
 from policies.cel.environment import Environment
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import PlanError, plan
@@ -79,10 +81,15 @@ class Program:
     generator only costs time. `on_fault` is called for each, with the exception that the function raised.
     """
 
-    __slots__ = ("_function", "_reads_variables", "_steps", "faults", "generated", "on_fault", "source", "type")
+    __slots__ = (
+        "_function", "_reads_variables", "_steps", "dialect", "faults", "generated", "on_fault", "source", "type",
+    )  # fmt: skip
 
-    def __init__(self, source: Source, type_: Type, steps: Step, generated: Generated | None) -> None:
+    def __init__(
+        self, source: Source, type_: Type, steps: Step, generated: Generated | None, dialect: Dialect = NEW
+    ) -> None:
         self.source = source
+        self.dialect = dialect
         self.type = type_
         self.generated = generated
         self._steps = steps
@@ -121,7 +128,7 @@ class Program:
             return Evaluation(None, raised.cost, raised)
         if mark is not None:
             variables.forget(mark)
-        return self._again(Run(names, limit, expired), raised)
+        return self._again(Run(names, limit, expired, self.dialect), raised)
 
     def _again(self, run: Run, raised: Exception) -> Evaluation:
         """The result of the exact evaluator after the function has raised an exception."""
@@ -154,7 +161,7 @@ class Program:
         self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None
     ) -> Evaluation:
         """The result of the exact evaluator."""
-        return self._exactly(Run(names, limit, expired))
+        return self._exactly(Run(names, limit, expired, self.dialect))
 
     def _exactly(self, run: Run) -> Evaluation:
         def evaluated() -> Outcome:
@@ -224,7 +231,7 @@ def compile_expression(
 @lru_cache(maxsize=64)  # what a policy reads is found out right after its expressions are compiled
 def checked(source: Source, environment: Environment) -> tuple[Node, Type]:
     """The checked tree of an expression, and its type. Raises CompileError."""
-    tree = parse(source)
+    tree = parse(source, quoted=environment.dialect.has(Feature.QUOTED_FIELDS))
     return tree, check(tree, source, environment)
 
 
@@ -237,7 +244,7 @@ def _compiled(source: Source, environment: Environment, result: Type | None, *, 
         steps = plan(tree)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
-    return Program(source, actual, steps, generate(tree) if generated else None)
+    return Program(source, actual, steps, generate(tree) if generated else None, environment.dialect)
 
 
 def _result_hint(result: Type, actual: Type) -> str:
@@ -275,7 +282,10 @@ class Composition:
         """A composition for expressions that may use `JSONPatch{...}` and `Object{...}`. Variables may not."""
         known = self.environment
         patching = admission(
-            params="params" in known.variables, authorizer_="authorizer" in known.variables, patch_types=True
+            params="params" in known.variables,
+            authorizer_="authorizer" in known.variables,
+            patch_types=True,
+            dialect=known.dialect,
         )
         fields = known.structs[VARIABLES.name]
         return Composition(patching.with_fields(VARIABLES.name, fields), self.programs)

@@ -14,11 +14,14 @@ class Release:
     """A minor release of Kubernetes. Releases are ordered by age.
 
     proven: the version whose API server and library the recorded answers are of.
+    reserves_static_names: whether names of policies that end in `.static.k8s.io` are refused, and not only warned of
+    (the gate ManifestBasedAdmissionControlConfig).
     """
 
     major: int
     minor: int
     proven: str
+    reserves_static_names: bool
 
     @property
     def name(self) -> str:
@@ -26,9 +29,13 @@ class Release:
         return f"{self.major}.{self.minor}"
 
 
-RELEASES = (Release(1, 36, "1.36.3"), Release(1, 37, "1.37.2"))
+RELEASES = (
+    Release(1, 36, "1.36.3", reserves_static_names=False),
+    Release(1, 37, "1.37.2", reserves_static_names=True),
+)
 """The oldest first."""
 NEWEST = RELEASES[-1]
+_VERSION = re.compile(r"v?(\d+)\.(\d+)").match
 
 
 def named(name: str) -> Release:
@@ -44,8 +51,14 @@ def nearest(version: str) -> Release:
 
     Raises ValueError if the text is no version.
     """
-    match = re.match(r"v?(\d+)\.(\d+)", version)
+    match = _VERSION(version)
     if match is None:
         raise ValueError(f"{version!r} is no version of Kubernetes")
     asked = int(match[1]), int(match[2])
     return next((release for release in reversed(RELEASES) if (release.major, release.minor) <= asked), RELEASES[0])
+
+
+def is_proven(version: str) -> bool:
+    """Whether the release of a version such as `v1.36.3-gke.1` is followed itself, not only one near it."""
+    match = _VERSION(version)
+    return match is not None and (int(match[1]), int(match[2])) in {(r.major, r.minor) for r in RELEASES}

@@ -11,14 +11,16 @@ from policies.admissionpolicy import schema
 from policies.admissionpolicy.resource import ApiResource
 from policies.admissionpolicy.schema import OpenApi
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import NEWEST, Release
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceCatalog:
-    """resources: all known resources. custom: the schemas of custom resources."""
+    """resources: all known resources. custom: the schemas of custom resources. release: the one that has them."""
 
     resources: tuple[ApiResource, ...]
     custom: Mapping[GroupVersionKind, OpenApi]
+    release: Release = NEWEST
 
     def kinds(self, group: str, version: str, resource: str) -> tuple[GroupVersionKind, ...]:
         """The kinds of a resource, whose name may be singular. As in a RESTMapper, an empty group matches any.
@@ -40,8 +42,8 @@ class ResourceCatalog:
         return schema.open_api(kind) or self.custom.get(kind)
 
 
-def catalog(objects: Iterable[Any]) -> ResourceCatalog:
-    """The built-in resources, and those of the CustomResourceDefinitions among the objects."""
+def catalog(objects: Iterable[Any], release: Release = NEWEST) -> ResourceCatalog:
+    """The built-in resources of a release, and those of the CustomResourceDefinitions among the objects."""
     versions = [
         resources_ for item in objects if _is_definition(item) for resources_ in _versions(item.get("spec") or {})
     ]
@@ -49,7 +51,7 @@ def catalog(objects: Iterable[Any]) -> ResourceCatalog:
     schemas = {
         resources_[0].kind: schema.open_api_of_custom_resource(written) for resources_, written in versions if written
     }
-    return ResourceCatalog((*resources.built_in(), *own), schemas)
+    return ResourceCatalog((*resources.built_in(), *own), schemas, release)
 
 
 def _is_definition(value: Any) -> bool:

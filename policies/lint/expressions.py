@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cel import types
 from policies.cel.checking.validation import walk
+from policies.cel.dialect import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.program import compile_expression
 from policies.cel.syntax.ast import Call, Ident, ListLiteral, MapLiteral, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
+from policies.kubernetes.release import Release
 from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.typecheck import TypedPolicy
 
@@ -39,10 +41,10 @@ def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
         yield subject.at("unused-params", ("spec", "paramKind"), message, remedy)
 
 
-def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
+def unreachable(policy: Policy, subject: LintSubject, release: Release) -> Iterator[LintFinding]:
     """Findings about validations that are never false: constants, duplicates, and all behind a false condition."""
     for condition in policy.match_conditions:
-        if _constant(condition.expression) is False:
+        if _constant(condition.expression, release) is False:
             message = f"the match condition {condition.name} is always false, so nothing is ever validated"
             yield subject.within(
                 "unreachable-validation", condition.expression, 0, message, "remove the condition, or the whole policy"
@@ -51,7 +53,7 @@ def unreachable(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     for validation in policy.validations:
         expression = validation.expression
         whole = _normal(expression.text)
-        if _constant(expression) is True:
+        if _constant(expression, release) is True:
             remedy = "remove it, or test the object"
             yield subject.within("unreachable-validation", expression, 0, "this is always true", remedy)
         elif whole in earlier:
@@ -113,9 +115,9 @@ def _demanded(tree: Node) -> Iterator[Node]:
             yield from _demanded(part)
 
 
-def _constant(expression: Expression) -> bool | None:
+def _constant(expression: Expression, release: Release) -> bool | None:
     """The value of a constant expression; None if it reads something or fails."""
-    known = admission()
+    known = admission(dialect=Dialect(release, stored=True))
     if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
         return None
     try:

@@ -15,6 +15,7 @@ from policies.cel.syntax.ast import Call, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import NEWEST, Release
 from policies.lint import expressions, matching
 from policies.lint.catalog import ResourceCatalog, catalog
 from policies.lint.finding import IDS, LintFinding, LintSubject
@@ -22,13 +23,13 @@ from policies.lint.typecheck import TypedPolicy, checked_kinds
 from policies.lint.unguarded import unguarded
 
 
-def review(loaded: Loaded, documents: Iterable[Document]) -> tuple[LintFinding, ...]:
+def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEWEST) -> tuple[LintFinding, ...]:
     """All findings about policies and bindings without errors, sorted by file and place.
 
-    documents: the source of the policies and bindings, for the places of fields.
+    documents: the source of the policies and bindings, for the places of fields. release: the API server's.
     """
     places = {_identity(document): document for document in objects(documents)}
-    known = catalog(document.value for document in loaded.context)
+    known = catalog((document.value for document in loaded.context), release)
     policies: dict[tuple[str, str], Policy] = {(policy.kind, policy.name): policy for policy in loaded.policies}
     all_findings: list[LintFinding] = []
     for key, policy in policies.items():
@@ -73,7 +74,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     untyped = TypedPolicy(policy, None, known)
     yield from _type_errors(policy, subject, typed)
     yield from unguarded(policy, subject, known, typed or [untyped])
-    yield from expressions.unreachable(policy, subject)
+    yield from expressions.unreachable(policy, subject, known.release)
     yield from matching.of_policy(policy, subject, known)
     yield from expressions.without_remedy(policy, subject)
     yield from expressions.panics(policy, subject, untyped)

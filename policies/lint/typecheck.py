@@ -17,6 +17,7 @@ from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
 from policies.cel.checking.validation import walk
+from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
@@ -121,7 +122,8 @@ class TypedPolicy:
         untyped = None if exact else types.DYN
         self.object = None if kind is None else _declared(kind, catalog, untyped)
         self.params = None if policy.param_kind is None else _declared(_kind(policy.param_kind), catalog, untyped)
-        known = admission(params=policy.param_kind is not None)
+        dialect = Dialect(catalog.release, stored=True)
+        known = admission(params=policy.param_kind is not None, dialect=dialect)
         self._environment = _environment(known, self.object, self.params, exact=exact)
         self._trees: dict[tuple[Expression, bool], Node | CompileError] = {}
         self.variables: dict[str, Node | CompileError] = {}
@@ -151,7 +153,8 @@ class TypedPolicy:
     def _checked(self, expression: Expression, *, patch_types: bool) -> Node | CompileError:
         environment = replace(self._environment, patch_types=True) if patch_types else self._environment
         if patch_types:
-            functions = admission(params="params" in environment.variables, patch_types=True)
+            has_params = "params" in environment.variables
+            functions = admission(params=has_params, patch_types=True, dialect=environment.dialect)
             environment = replace(environment, functions=functions.functions, type_names=functions.type_names)
         source = expression.source
         trees: list[Node] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from compatibility.recording import Recording, mark
 
 from cluster import load, release, toolchain, topologynodes
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
-from cluster.programs import CONTROL_PLANE
+from cluster.programs import CONTROL_PLANE, judged_as
 from cluster.release import Release
 from cluster.service import EXCEPTIONS, Service, registered
 
@@ -31,6 +33,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Those that remove the chart's release come last.
     """
     items.sort(key=_order)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where RECORD is set, write down what is proven for which release, for docs/reference/compatibility.md."""
+    if os.environ.get("RECORD") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recording(judged_as()))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Say in the report of each proof what it is about."""
+    mark(item)
 
 
 def _order(item: pytest.Item) -> tuple[bool, int]:

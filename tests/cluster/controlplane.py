@@ -132,6 +132,13 @@ class ControlPlane:
         """End the API server, start it again, and wait until it is ready. Raises ComponentError."""
         self._restart("kube-apiserver")
 
+    def upgrade_api_server(self, tools: Path) -> None:
+        """End the API server, and start the one in the folder `tools` in its place, on the same store.
+
+        Raises ComponentError.
+        """
+        self._restart("kube-apiserver", tools / "kube-apiserver")
+
     def restart_scheduler(self) -> None:
         """End the scheduler and start it again: it breaks ties by the order in which it lists Nodes, and where it was.
 
@@ -139,11 +146,12 @@ class ControlPlane:
         """
         self._restart("kube-scheduler")
 
-    def _restart(self, name: str) -> None:
+    def _restart(self, name: str, program: Path | None = None) -> None:
         before = self.component(name)
         before.terminate()
         before.end(_STOP_SECONDS)
-        self._await_answer(self._launch(name, list(before.command)), f"https://127.0.0.1:{self._ports[name]}/readyz")
+        command = [str(program or before.command[0]), *before.command[1:]]
+        self._await_answer(self._launch(name, command), f"https://127.0.0.1:{self._ports[name]}/readyz")
 
     def logs(self, component: str) -> str:
         """Return all that a component has logged. Raises KeyError for a name that is none."""

@@ -110,8 +110,14 @@ class Phase:
 class Load:
     """Some writers, each with objects of its own, who write during phases."""
 
-    def __init__(self, control_plane: ControlPlane, writes: Sequence[Write] = WRITES, writers: int = 4) -> None:
-        """Prepare them; the Namespace has to be there."""
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        writes: Sequence[Write] = WRITES,
+        writers: int = 4,
+        caller: Callable[[ControlPlane], Caller] = Caller,
+    ) -> None:
+        """Prepare them; the Namespace has to be there. caller: makes the connection of a writer."""
         self.writers = writers
         self._writes = tuple(writes)
         self._kinds = {write.name for write in writes}
@@ -120,7 +126,7 @@ class Load:
         self._lock = threading.Lock()
         self._going_on = threading.Event()
         self._stopping = threading.Event()
-        self._callers = [Caller(control_plane) for _ in range(writers)]
+        self._callers = [caller(control_plane) for _ in range(writers)]
         self._threads = [
             threading.Thread(target=self._write, args=(number, caller), name=f"writer {number}")
             for number, caller in enumerate(self._callers)

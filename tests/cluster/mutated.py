@@ -15,9 +15,11 @@ import yaml
 from cluster.manifests import Manifest
 from cluster.mutations import CASES, CRD, GROUP, OBJECTS, SCHEMA, Mutation
 from cluster.polling import NotYet
+from cluster.programs import judged_as
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.mutation import application
 from policies.cel import types
+from policies.cel.dialect import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import compile_expression
@@ -154,7 +156,9 @@ def ours(case: Mutation, given: Manifest) -> Manifest:
 
 def _evaluated(expression: str, obj: Manifest) -> Any:
     wanted = types.list_of(JSON_PATCH) if expression.startswith("[") else OBJECT
-    program = compile_expression(expression, admission(patch_types=True), wanted)
+    program = compile_expression(
+        expression, admission(patch_types=True, dialect=Dialect(judged_as(), stored=True)), wanted
+    )
     evaluation = program.evaluate({"object": obj})
     assert evaluation.error is None, f"{expression}: {evaluation.error}"
     return evaluation.value

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policies.kubernetes.release import NEWEST, Release, named
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOURCES = Path(__file__).parent / "tools"
 _MODULES = {"1.36": "kubernetes", "1.37": "kubernetes-1.37"}
 """By release of Kubernetes, the module that pins it."""
-_DEFAULT = "1.36"
+_CLIENT = "1.36"
+"""The release of kubectl: one minor version from every API server here, as its skew policy has it."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,19 @@ class Program:
 
 
 def release(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the release of Kubernetes that the variable KUBERNETES names, such as 1.36.
+    """Return the release of Kubernetes that the variable KUBERNETES names, such as 1.36; by default the newest.
 
     Raises ValueError for one that no module pins.
     """
-    named = environment.get("KUBERNETES") or _DEFAULT
-    if named not in _MODULES:
-        raise ValueError(f"KUBERNETES is {named}; it can be {' or '.join(_MODULES)}")
-    return named
+    chosen = environment.get("KUBERNETES") or NEWEST.name
+    if chosen not in _MODULES:
+        raise ValueError(f"KUBERNETES is {chosen}; it can be {' or '.join(_MODULES)}")
+    return chosen
+
+
+def judged_as(environment: Mapping[str, str] = os.environ) -> Release:
+    """Return the same release as our engine knows it. Raises ValueError for one that it does not."""
+    return named(release(environment))
 
 
 def kubernetes_version(of: str) -> str:
@@ -81,7 +89,7 @@ def programs(of: str) -> Mapping[str, Program]:
     kwok = (("sigs.k8s.io/kwok/pkg/consts.Version", _pinned("kwok", "sigs.k8s.io/kwok")),)
     return {
         "kube-apiserver": _kubernetes(of, "kube-apiserver", 4),
-        "kubectl": _kubernetes(_DEFAULT, "kubectl", 0.5),
+        "kubectl": _kubernetes(_CLIENT, "kubectl", 0.5),
         "kube-controller-manager": _kubernetes(of, "kube-controller-manager", 1),
         "kube-scheduler": _kubernetes(of, "kube-scheduler", 0.5),
         "etcd": Program("etcd", "go.etcd.io/etcd/server/v3", (), 1),

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from support.policies import nativeanswers
 
 from cluster.apicalls import MERGE_PATCH, Caller
+from cluster.programs import judged_as
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ReviewParameters, parameter_keys
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
+from policies.cel.dialect import Dialect
 from policies.engine.lookup import FactUnavailable, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.cluster.api.client import connect
@@ -78,7 +80,8 @@ class Policy:
     @property
     def loaded(self) -> Loaded:
         """As it is read from a file."""
-        return reader.read(Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in self.documents)
+        documents = (Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in self.documents)
+        return reader.read(documents, dialect=Dialect(judged_as()))
 
     def there(self, namespace: str) -> str:
         """What the API server says of a ConfigMap in a namespace; nothing where it takes it."""
@@ -105,7 +108,7 @@ class Policy:
             object=self.asked(namespace),
         )
         loaded = self.loaded
-        compiled = compile_policy(loaded.policies[0])
+        compiled = compile_policy(loaded.policies[0], judged_as())
         parameters = ReviewParameters(facts, NO_PARAMETERS)
         denial = evaluate_policy(compiled, loaded.bindings, parameters, inputs_of(request, facts)).denial
         return "" if denial is None else nativeanswers.forbidden("", "configmaps", "asked", denial.native)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cluster.programs import judged_as
 from policies.cel.activation import activation
+from policies.cel.dialect import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table
 from policies.cel.program import Evaluation, compile_expression
@@ -68,7 +70,7 @@ def rights(control_plane: ControlPlane, namespace: str) -> str:
 
 
 async def _evaluated(control_plane: ControlPlane, namespace: str, expression: str) -> Evaluation:
-    program = compile_expression(expression, admission())
+    program = compile_expression(expression, admission(dialect=Dialect(judged_as(), stored=True)))
     request = {
         "userInfo": {"username": "reader", "groups": ["system:authenticated"]},
         "resource": {"group": "", "version": "v1", "resource": "pods"},

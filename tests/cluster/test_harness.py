@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster import jsonlog, toolchain
+from cluster import jsonlog, toolchain, upstream
 from cluster.golang import ToolchainError
 from cluster.polling import GaveUpError, NotYet, wait_for
 from cluster.process import Component, ComponentError
-from cluster.programs import CONTROL_PLANE, kubernetes_version, programs
+from cluster.programs import CONTROL_PLANE, judged_as, kubernetes_version, programs
 from cluster.workspace import workspace
+from policies.kubernetes.release import NEWEST, RELEASES
 
 _TESTS = Path(__file__).parents[1]
 _STUBBORN = "trap '' TERM; echo started; while true; do sleep 0.1; done"
@@ -127,16 +128,36 @@ def test_incomplete_assets_are_named(tmp_path: Path) -> None:
 
 
 def test_the_release_of_kubernetes_can_be_chosen() -> None:
-    """KUBERNETES names the release; each has a folder of its own, and a release that nothing pins is refused."""
-    assert [kubernetes_version(release).rpartition(".")[0] for release in ("1.36", "1.37")] == ["1.36", "1.37"]
+    """KUBERNETES names the release, without it the newest; each is the proven one, with a folder of its own."""
+    assert {release: kubernetes_version(release.name) for release in RELEASES} == {
+        release: release.proven for release in RELEASES
+    }
+    assert judged_as({}) == NEWEST
     assert toolchain.fingerprint(programs("1.36")) != toolchain.fingerprint(programs("1.37"))
     with pytest.raises(ToolchainError, match=r"^KUBERNETES is 1\.2; it can be 1\.36 or 1\.37$"):
         toolchain.ensure(["etcd"], environment={"KUBERNETES": "1.2"})
 
 
+def test_what_changed_upstream_is_listed() -> None:
+    """Functions are compared without comments and white space, and gates as they are in each version."""
+    old = "func a() { return 1 }\n// One.\nfunc (s *S[T]) b(x int) int {\n\treturn x\n}\nfunc (S) gone() {\n}\n"
+    new = "func a() { return 2 }\nfunc (s *S[T]) b(x int) int {\n\t// The same.\n\treturn x\n}\nfunc more() {\n}\n"
+    gate = (
+        '\tgeneric.Gate: {\n\t\t{Version: version.MustParse("1.36"), Default: false, PreRelease: featuregate.Alpha},\n'
+        '\t\t{Version: version.MustParse("1.37"), Default: true, PreRelease: featuregate.Beta},\n\t},\n'
+    )
+
+    changes = upstream.difference(upstream.functions(old), upstream.functions(new))
+    stages = [str(upstream.gates(gate, minor).get("Gate")) for minor in (35, 36, 37, 38)]
+
+    assert changes == upstream.Difference(gone=("S.gone",), new=("more",), changed=("a",))
+    assert str(changes) == "  - S.gone\n  + more\n  ~ a"
+    assert stages == ["None", "off, Alpha", "on, Beta", "on, Beta"]
+
+
 def test_tools_are_cached_below_the_users_cache(tmp_path: Path) -> None:
     """XDG_CACHE_HOME says where the binaries are kept; they are found there without a build."""
-    directory = tmp_path / "cks-admission" / "tools" / toolchain.fingerprint(programs("1.36"))
+    directory = tmp_path / "cks-admission" / "tools" / toolchain.fingerprint(programs(NEWEST.name))
     directory.mkdir(parents=True)
     (directory / "helm").touch(mode=0o755)
 

@@ -16,7 +16,7 @@ import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog
-from cluster.policycases import lent, mixed, mutating, seen, served, validating
+from cluster.policycases import lent, mixed, mutating, seen, served, typed, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
     DENY,
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
 
-CASES = (*validating.CASES, *seen.CASES, *mutating.CASES, *mixed.CASES)
+pytestmark = pytest.mark.differs("policies")
+CASES = (*validating.CASES, *seen.CASES, *mutating.CASES, *mixed.CASES, *typed.CASES)
 ASKS = [(case, index) for case in CASES for index in range(len(case.asks))]
 _TIMES = 10
 # What a pattern that is broken at run time lacks is said in words of our own.

@@ -16,7 +16,7 @@ from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
@@ -39,6 +39,7 @@ def _match(*rules: NamedRule, **fields: Any) -> MatchResources:
     return MatchResources(resource_rules=rules or (_rule("*/*"),), **fields)
 
 
+pytestmark = pytest.mark.differs("matching")
 CONSTRAINTS: dict[str, MatchResources] = {
     "all": _match(),
     "resources": _match(_rule("*")),
@@ -409,8 +410,9 @@ def met(request: pytest.FixtureRequest, cluster: ControlPlane) -> Iterator[dict[
         cluster.objects.delete_manifests(manifests)
 
 
-def test_the_same_policies_are_met(met: dict[str, set[str]]) -> None:
+def test_the_same_policies_are_met(met: dict[str, set[str]], record_property: Callable[[str, object], None]) -> None:
     """For every request, the API server and we find the same constraints, in policies and in bindings."""
+    record_property("cases", len(met) * len(CONSTRAINTS))
     labels = {PROD: ENV, TEST: {}}
     index = PolicyIndex((match, (case, Matcher(match))) for case, match in CONSTRAINTS.items())
 

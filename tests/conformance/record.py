@@ -1,9 +1,10 @@
 """Writes what kube-apiserver's library answers into the case files beside this one.
 
-    cd tests && python -m conformance.record [--oracle PATH] [--all] [FILE ...]
+    cd tests && python -m conformance.record [--all] [FILE ...]
 
-A case without `expect` is recorded; with --all every case is. Each is asked several times, since Go iterates maps in
-any order: where the cost varies, every value seen is written as `oneOf`; where the answer itself varies, or the library
+A case without `expect` is recorded; with --all every case is. The library of every release is asked: one answer is
+written where they agree, and one for each release where they differ. Each is asked several times, since Go iterates maps
+in any order: where the cost varies, every value seen is written as `oneOf`; where the answer itself varies, or a library
 panics, the case is named on stderr and left without `expect`.
 """
 
@@ -17,16 +18,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from policies.cel.cases.document import INPUTS
+from policies.kubernetes.release import RELEASES, Release
 
 HERE = Path(__file__).parent
-MORE_RUNS = 60
+MORE_RUNS = 1_000
 """How often a case is asked whose cost is seen to vary, so that no order of a small map is missed."""
 
 Document = dict[str, Any]
@@ -36,56 +38,72 @@ Answer = dict[str, Any]
 def main() -> int:
     """Records the files named on the command line, or all."""
     parser = argparse.ArgumentParser(prog="conformance.record", description=__doc__.splitlines()[0])
-    parser.add_argument("--oracle", type=Path, help="the program built from oracle/; without, it is built by go")
     parser.add_argument("--all", action="store_true", help="record again what has been recorded")
     parser.add_argument("--runs", type=int, default=6, help="how often each case is asked (default: 6)")
     parser.add_argument("files", type=Path, nargs="*", metavar="FILE")
     options = parser.parse_args()
-    failures, oracle = 0, options.oracle or built()
+    failures, oracles = 0, {release: built(release) for release in RELEASES}
     for path in options.files or sorted(HERE.glob("*.yaml")):
-        failures += record(path, oracle, options.runs, everything=options.all)
+        failures += record(path, oracles, options.runs, everything=options.all)
     return 1 if failures else 0
 
 
-def built() -> Path:
-    """The oracle, built into the user's cache by go, which knows when there is nothing to do."""
+def built(release: Release) -> Path:
+    """The oracle of a release, built into the user's cache by go, which knows when there is nothing to do."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = cache / "cks-admission" / "oracle"
+    target = cache / "cks-admission" / f"oracle-{release.name}"
     target.parent.mkdir(parents=True, exist_ok=True)
     go = shutil.which("go")
     if go is None:
         sys.exit("go is needed to build the oracle; or name one that is built: --oracle PATH")
-    subprocess.run([go, "build", "-o", target, "."], cwd=HERE / "oracle", check=True)
+    modules = f"-modfile={release.name}/go.mod"
+    subprocess.run([go, "build", modules, "-o", target, "."], cwd=HERE / "oracle", check=True)
     return target
 
 
-def record(path: Path, oracle: Path, runs: int, *, everything: bool) -> int:
+def record(path: Path, oracles: Mapping[Release, Path], runs: int, *, everything: bool) -> int:
     """Records one file and returns how many cases could not be."""
     document: Document = yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
     cases = [case for case in document["cases"] if everything or "expect" not in case]
     if not cases:
         return 0
     asked = [question(document, case) for case in cases]
-    seen = [ask(oracle, asked) for _ in range(runs)]
+    said = {release: _answers(oracle, cases, asked, runs) for release, oracle in oracles.items()}
     failures = 0
     for number, case in enumerate(cases):
-        answers = [run[number] for run in seen]
-        if len(set(map(_text, answers))) > 1 or _varied(case):
-            answers += [ask(oracle, [asked[number]])[0] for _ in range(MORE_RUNS)]
         case.pop("expect", None)
-        problem = _problem(answers)
-        if problem is None:
-            case["expect"] = expectation(answers)
-        else:
-            failures += 1
-            print(f"{path.name}: {case['id']}: {problem}: {case['expression']}", file=sys.stderr)
+        problems = {release.name: _problem(answers[number]) for release, answers in said.items()}
+        if not any(problems.values()):
+            case["expect"] = _together({release: expectation(answers[number]) for release, answers in said.items()})
+        for name, problem in problems.items():
+            if problem is not None:
+                failures += 1
+                print(f"{path.name}: {case['id']}: {name}: {problem}: {case['expression']}", file=sys.stderr)
     path.write_text(dump(document))
     return failures
 
 
+def _answers(oracle: Path, cases: Sequence[Document], asked: Sequence[Document], runs: int) -> list[list[Answer]]:
+    """What an oracle says to each case, asked several times."""
+    seen = [ask(oracle, asked) for _ in range(runs)]
+    said = [[run[number] for run in seen] for number in range(len(asked))]
+    for case, one, answers in zip(cases, asked, said, strict=True):
+        if len(set(map(_text, answers))) > 1 or _varied(case):
+            answers += ask(oracle, [one] * MORE_RUNS)
+    return said
+
+
+def _together(expected: Mapping[Release, Document]) -> Document:
+    """What a case expects, once if all releases agree, else by the release's name."""
+    first, *others = expected.values()
+    if all(other == first for other in others):
+        return first
+    return {release.name: one for release, one in expected.items()}
+
+
 def _varied(case: Document) -> bool:
     """Whether the cost has been seen to vary before; a few runs may miss it."""
-    return isinstance((case.get("expect") or {}).get("cost"), dict)
+    return "oneOf" in json.dumps(case.get("expect"))
 
 
 def question(document: Document, case: Document) -> Document:
@@ -131,9 +149,16 @@ def _text(answer: Answer) -> str:
 
 def dump(document: Document) -> str:
     """The YAML of a case file: what a case expects on one line, so that the file stays short."""
-    cases = [case | {"expect": _OneLine(case["expect"])} if "expect" in case else case for case in document["cases"]]
+    cases = [case | {"expect": _lines(case["expect"])} if "expect" in case else case for case in document["cases"]]
     document = document | {"cases": cases}
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=160)
+
+
+def _lines(expect: Document) -> Document:
+    """One line, or one for each release."""
+    if RELEASES[-1].name in expect:
+        return {name: _OneLine(one) for name, one in expect.items()}
+    return _OneLine(expect)
 
 
 class _OneLine(dict[str, Any]):

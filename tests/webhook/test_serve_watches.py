@@ -23,6 +23,7 @@ from webhook import serve
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.facts.facts import ClusterFacts
+from webhook.cluster.facts.release import ServedRelease
 from webhook.cluster.watches.cluster import Followed
 from webhook.configuration.settings import Settings
 from webhook.http.state import Served, ServingState
@@ -56,7 +57,7 @@ async def test_a_replica_that_was_cut_off_is_not_ready(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig("http://127.0.0.1:1")), encoding="utf-8")
     api = await connect(str(file), in_cluster=False)
-    followed = Followed(ClusterFacts(api, watch_nodes=True, clock=an_hour_ago), None, None)
+    followed = Followed(ClusterFacts(api, watch_nodes=True, clock=an_hour_ago), ServedRelease(api), None, None)
     state, measures = ServingState(Served(default_rules(), StaticFacts(date.min))), Metrics()
     parts: Any = SimpleNamespace(cluster=followed, replica=None, webhooks=None, measures=measures, settings=Settings())
     with capture_logs() as logs:

@@ -95,6 +95,7 @@ class ObjectOutcome(NamedTuple):
 )
 @options.namespace_labels
 @options.policies
+@options.kubernetes
 @options.nodes
 @click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config

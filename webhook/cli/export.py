@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from policies.kubernetes.release import NEWEST
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import to_yaml
@@ -39,6 +40,7 @@ def command() -> None:
     "--ca-file", "registration.caFile", help="CA bundle (PEM). Default: the bundle of the service's own certificates."
 )
 @options.policies
+@options.kubernetes
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Output format."
 )
@@ -86,7 +88,8 @@ def configuration() -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Configuration file, whose packs are printed, too, and whose workloads have templates.",
 )
-def native(paths: tuple[str, ...], config: Path | None, *, templates: bool) -> None:
+@options.kubernetes
+def native(paths: tuple[str, ...], config: Path | None, *, templates: bool, **changes: str | None) -> None:
     """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
     Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
@@ -107,11 +110,12 @@ def native(paths: tuple[str, ...], config: Path | None, *, templates: bool) -> N
 
     if not paths and config is None:
         raise InputError("name files or directories with policies, or a configuration with --config")
-    settings = options.settings(config, {})
+    settings = options.settings(config, changes)
     with reading(policyfiles.PolicyFilesError, FileError, SettingsError):
         workloads = workload_table(settings) if templates else None
         shipped = packs.texts(settings) if config else ()
-        exported = export((*policyfiles.texts(paths), *shipped), workloads)
+        release = settings.policies.release or NEWEST
+        exported = export((*policyfiles.texts(paths), *shipped), workloads, release)
     if not exported.texts:
         where = ", ".join(paths) or f"{config}: packs"
         raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")

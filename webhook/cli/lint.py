@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from policies.admissionpolicy.documents.document import Document
+from policies.kubernetes.release import Release
 from policies.lint.catalog import catalog
 from policies.lint.finding import LintFinding
 from policies.lint.review import review
@@ -28,8 +29,9 @@ from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 @click.option(
     "--type-checking", is_flag=True, help="Show only what Kubernetes would write to status.typeChecking of each policy."
 )
+@options.kubernetes
 @options.output
-def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None:
+def command(paths: tuple[str, ...], output: str, policies__kubernetes: str | None, *, type_checking: bool) -> None:
     """Find mistakes in admission policies, without running them.
 
     PATH is a file with policies, or a directory with such files.
@@ -42,12 +44,12 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
       cks-admission lint policy.yaml crds/ -o json
       cks-admission lint policy.yaml --type-checking
     """
-    files = _read(paths)
+    files = _read(paths, options.release(policies__kubernetes))
     if type_checking:
         status = _type_checking(files)
         write(status, "yaml" if output == "text" else output)
         sys.exit(exits.REFUSED if any(policy["typeChecking"] for policy in status) else exits.OK)
-    findings = review(files.loaded, _documents(files))
+    findings = review(files.loaded, _documents(files), files.release)
     if output == "text":
         for finding in findings:
             click.echo("\n".join(_text(finding)))
@@ -57,9 +59,9 @@ def command(paths: tuple[str, ...], output: str, *, type_checking: bool) -> None
     sys.exit(exits.REFUSED if findings else exits.OK)
 
 
-def _read(paths: tuple[str, ...]) -> PolicyFiles:
+def _read(paths: tuple[str, ...], release: Release) -> PolicyFiles:
     with reading(PolicyFilesError):
-        files = policyfiles.load(paths, datetime.now(UTC).date(), drafts=True)
+        files = policyfiles.load(paths, datetime.now(UTC).date(), drafts=True, release=release)
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files
@@ -75,7 +77,7 @@ def _documents(files: PolicyFiles) -> Iterator[Document]:
 
 def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
     """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
-    known = catalog(document.value for document in files.loaded.context)
+    known = catalog((document.value for document in files.loaded.context), files.release)
     statuses: dict[str, dict[str, Any]] = {}  # of policies of one name the last one counts
     for policy in files.loaded.policies:
         if policy.kind == "ValidatingAdmissionPolicy":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from policies import rbac
 from policies.admissionpolicy.documents import reader
@@ -16,6 +16,8 @@ from policies.admissionpolicy.rules.validatingrule import covers_pods
 from policies.admissionpolicy.templates.assembly import Exported, exported
 from policies.admissionpolicy.templates.limits import problems
 from policies.engine.request import JsonObject
+from policies.kubernetes.release import NEWEST, Release
+from policies.objects.workload import Workload
 from webhook.cli.output import to_yaml
 from webhook.files import yamlfile, yamltext
 from webhook.files.yamlfile import FileError
@@ -56,20 +58,21 @@ class _Written(NamedTuple):
         return f"{self.where}: {self.value['kind']} {name or ''}".rstrip()
 
 
-def export(files: Iterable[tuple[str, str]], workloads: Workloads | None = None) -> Export:
+def export(files: Iterable[tuple[str, str]], workloads: Workloads | None = None, release: Release = NEWEST) -> Export:
     """The policies in files, given by name and text. Raises PolicyFilesError, and FileError.
 
-    workloads: the kinds whose templates are to be judged, too; None to leave this to the service.
+    workloads: the kinds whose templates are to be judged, too; None to leave this to the service. release: that of the
+    API server which gets them.
     """
     given = list(files)
-    loaded = policyfiles.read(given).loaded
+    loaded = policyfiles.read(given, release=release).loaded
     kinds = {policy.param_kind for policy in loaded.policies}
     steps: dict[_Step, list[_Written]] = {"parameters": [], "policies": [], "bindings": [], "left out": []}
     for name, text in given:
         for written in _objects(name, text):
             steps[_step(written.value, kinds)].append(written)
     left_out = [f"{written.shown} is left out: {_reason(written.value)}" for written in steps.pop("left out")]
-    made = [] if workloads is None else [_templates(policy, loaded, workloads) for policy in loaded.policies]
+    made = [] if workloads is None else [_templates(policy, loaded, workloads, release) for policy in loaded.policies]
     texts = [
         *map(_text, (*steps["parameters"], *steps["policies"])),
         *(to_yaml(document) for each in made for document in each.policies),
@@ -81,7 +84,7 @@ def export(files: Iterable[tuple[str, str]], workloads: Workloads | None = None)
     return Export(tuple(texts), (*map(str, loaded.warnings), *left_out, *notes), errors)
 
 
-def _templates(policy: Policy, loaded: Loaded, workloads: Workloads) -> Exported:
+def _templates(policy: Policy, loaded: Loaded, workloads: Workloads, release: Release) -> Exported:
     """What judges the templates of workloads as a policy judges Pods."""
     bindings = [
         each for each in loaded.bindings if (each.kind, each.policy_name) == (f"{policy.kind}Binding", policy.name)
@@ -96,7 +99,11 @@ def _templates(policy: Policy, loaded: Loaded, workloads: Workloads) -> Exported
             )
         )
     params = _parameters(bindings, loaded)
-    return exported(policy, bindings, workloads, lambda document, row: problems(document, row, params))
+
+    def check(document: Mapping[str, Any], row: Workload) -> Iterator[str]:
+        return problems(document, row, params, release)
+
+    return exported(policy, bindings, workloads, check, release)
 
 
 def _parameters(bindings: Iterable[Binding], loaded: Loaded) -> JsonObject | None:

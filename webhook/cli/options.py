@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from policies.engine.ruleset import RuleSet
+from policies.kubernetes.release import NEWEST, RELEASES, Release, named
 from webhook.cli.exits import InputError
 from webhook.configuration import rules
 from webhook.configuration.packs import PackSettings
@@ -42,6 +43,12 @@ policies = click.option(
     help="Policies and exceptions to use besides the built-in rules, instead of packs that the configuration does not "
     "name; repeatable.",
 )
+kubernetes = click.option(
+    "--kubernetes",
+    "policies__kubernetes",
+    type=click.Choice([release.name for release in RELEASES]),
+    help=f"Release of Kubernetes by whose rules policies are judged.  [default: {NEWEST.name}]",
+)
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."
 )
@@ -51,6 +58,11 @@ nodes = click.option(
     metavar="FILE|DIR|-",
     help="Nodes and Pods, as kubectl get nodes,pods -A -o json prints them; repeatable.",
 )
+
+
+def release(given: str | None) -> Release:
+    """The release given with `kubernetes`, for verbs without a configuration."""
+    return named(given) if given else NEWEST
 
 
 def labels(pairs: Iterable[str]) -> dict[str, str]:
@@ -114,11 +126,12 @@ def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[P
 
     Raises InputError, SettingsError and OSError.
     """
-    files, made = _policy_files(settings.policies.directories, today, drafts=drafts), rules.NO_POLICIES
+    files, made = _policy_files(settings, today, drafts=drafts), rules.NO_POLICIES
     if files is not None or settings.packs.is_on:
         from webhook.sources.policyset import EMPTY  # noqa: PLC0415 - nothing else here needs the CEL engine
 
-        made = rules.of_policies(settings, files or EMPTY.files)
+        judged_as = settings.policies.release or NEWEST
+        made = rules.of_policies(settings, files or EMPTY.files._replace(release=judged_as))
         for name in made.replaced:
             click.echo(f"packs: the shipped {name} is not used: another policy has this name", err=True)
     if unknown := rules.unknown_names(settings, made):
@@ -126,14 +139,15 @@ def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[P
     return files, rules.build(settings, (), made)
 
 
-def _policy_files(paths: Sequence[str], today: date, *, drafts: bool) -> PolicyFiles | None:
+def _policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:
     """The policy files, None without paths; warnings about them go to stderr. Raises InputError and OSError."""
+    paths, judged_as = settings.policies.directories, settings.policies.release or NEWEST
     if not paths:
         return None
     from webhook.sources import policyfiles  # noqa: PLC0415 - nothing else here needs the CEL engine
 
     try:
-        files = policyfiles.load(paths, today, drafts=drafts)
+        files = policyfiles.load(paths, today, drafts=drafts, release=judged_as)
     except policyfiles.PolicyFilesError as error:
         raise InputError(str(error)) from None
     if not (files.loaded.policies or files.loaded.exceptions):

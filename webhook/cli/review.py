@@ -28,6 +28,7 @@ from webhook.http.state import Served
     help="Path to call: mutate, validate, or one of a group, such as mutate/pods.",
 )
 @options.policies
+@options.kubernetes
 @options.config
 def command(files: tuple[str, ...], path: str, config: Path | None, **changes: tuple[str, ...]) -> None:
     """Answer AdmissionReviews: one JSON review per file, or one per line on standard input (-).

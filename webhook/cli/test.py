@@ -18,8 +18,9 @@ import click
 from policies import suite as suites
 from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_config_map
 from policies.engine.request import UserInfo
+from policies.kubernetes.release import Release
 from policies.suite import Case, Expectation, Suite, SuiteError
-from webhook.cli import exits
+from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.output import to_yaml
 from webhook.files import manifest, watch, yamlfile
@@ -36,6 +37,14 @@ class _ProblemsError(Exception):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
+
+
+class _Asked(NamedTuple):
+    """What is asked for: suites, a file for the results, the release as which policies are judged."""
+
+    paths: tuple[str, ...]
+    junit: Path | None
+    release: Release
 
 
 class _Verdict(NamedTuple):
@@ -71,7 +80,8 @@ class _Report(NamedTuple):
 @click.option(
     "--watch", "again", is_flag=True, help="Run again whenever a file in these folders changes, until Ctrl-C."
 )
-def command(paths: tuple[str, ...], junit: Path | None, *, again: bool) -> None:
+@options.kubernetes
+def command(paths: tuple[str, ...], junit: Path | None, policies__kubernetes: str | None, *, again: bool) -> None:
     """Run policy test suites: check that policies decide example cases as expected. No cluster is needed.
 
     PATH is a suite, or a directory with files named suite.yaml or *.suite.yaml.
@@ -85,19 +95,20 @@ def command(paths: tuple[str, ...], junit: Path | None, *, again: bool) -> None:
       cks-admission test policies/packs --junit results.xml
       cks-admission test --watch policies/mine
     """
+    asked = _Asked(paths, junit, options.release(policies__kubernetes))
     if again:
         folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in paths}
-        asyncio.run(_again(paths, junit, folders))
-    sys.exit(exits.OK if _passed(paths, junit) else exits.REFUSED)
+        asyncio.run(_again(asked, folders))
+    sys.exit(exits.OK if _passed(asked) else exits.REFUSED)
 
 
-async def _again(paths: tuple[str, ...], junit: Path | None, folders: Iterable[str]) -> None:
+async def _again(asked: _Asked, folders: Iterable[str]) -> None:
     """Run the suites now, and again whenever a file below the folders has changed."""
     state = _state(folders)
-    _say(paths, junit)
+    _say(asked)
     async for _ in watch.changes(folders):
         if state != (state := _state(folders)):
-            _say(paths, junit)
+            _say(asked)
 
 
 def _state(folders: Iterable[str]) -> Mapping[Path, int]:
@@ -105,24 +116,25 @@ def _state(folders: Iterable[str]) -> Mapping[Path, int]:
     return {file: file.stat().st_mtime_ns for folder in folders for file in Path(folder).rglob("*.yaml")}
 
 
-def _say(paths: tuple[str, ...], junit: Path | None) -> None:
+def _say(asked: _Asked) -> None:
     """Run the suites at this time. What cannot be read is said, for it may be mended with the next change."""
     click.echo(f"{datetime.now().astimezone():%H:%M:%S}")
     try:
-        _passed(paths, junit)
+        _passed(asked)
     except InputError as error:
         error.show()
     click.echo("Waiting for a change; Ctrl-C ends.")
 
 
-def _passed(paths: tuple[str, ...], junit: Path | None) -> bool:
+def _passed(asked: _Asked) -> bool:
     """Run the suites and print the results. Whether all cases pass. Raises InputError."""
+    paths, junit, release = asked
     problems = [f"{path}: no suites found" for path in paths if not _found(path)]
     reports = []
     today = datetime.now(UTC).date()
     for file in dict.fromkeys(file for path in paths for file in _found(path)):
         try:
-            reports.append(_run(file, today))
+            reports.append(_run(file, today, release))
         except _ProblemsError as error:
             problems += error.problems
     if problems:
@@ -146,12 +158,19 @@ def _found(path: str) -> tuple[Path, ...]:
     return tuple(file for file in files if policyfiles.is_suite(file) and file.is_file())
 
 
-def _run(file: Path, today: date) -> _Report:
+def _run(file: Path, today: date, release: Release) -> _Report:
     """Read a suite and what it names, and run its cases. Raises _ProblemsError."""
     document = _document(file)
     suite = _suite(file, document)
-    policies = _policies(file, suite, today)
-    run = SuiteRun(policies.loaded, policies.parameters, _target, schemas=policies.schema, decisions=policies.rights)
+    policies = _policies(file, suite, today, release)
+    run = SuiteRun(
+        policies.loaded,
+        policies.parameters,
+        _target,
+        schemas=policies.schema,
+        decisions=policies.rights,
+        release=release,
+    )
     lines = (document.line(("cases", index)) for index in range(len(suite.cases)))
     verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in zip(suite.cases, lines, strict=True)]
     return _Report(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
@@ -188,9 +207,10 @@ def _line(document: YamlDocument, problem: str) -> int:
     return document.line([int(step) if step.isdecimal() else step for step in steps])
 
 
-def _policies(file: Path, suite: Suite, today: date) -> PolicyFiles:
+def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:
+    paths = [str(file.parent / name) for name in suite.policies]
     try:
-        loaded = policyfiles.load((str(file.parent / name) for name in suite.policies), today, drafts=True)
+        loaded = policyfiles.load(paths, today, drafts=True, release=release)
     except PolicyFilesError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:

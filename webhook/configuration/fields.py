@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from policies.engine.rule import Action
+from policies.kubernetes.release import named
 from policies.objects.fieldpath import parse
 
 T = TypeVar("T")
@@ -59,6 +60,17 @@ def _inner_path(text: str) -> str:
     return _path(text)
 
 
+def _quoted(value: object) -> object:
+    """Refuse the release without quotes, of which YAML makes a number: 1.40 would be 1.4."""
+    if isinstance(value, float):
+        raise ValueError('write it in quotes, such as "1.36"')  # noqa: TRY004 - pydantic expects a ValueError
+    return value
+
+
+def _release(text: str) -> str:
+    return text and named(text).name
+
+
 def _off(value: object) -> object:
     """Take the word off as people write it: without quotes YAML makes a boolean of it."""
     return "off" if value is False else value
@@ -73,6 +85,7 @@ Glob = Annotated[str, AfterValidator(_glob)]
 FieldPath = Annotated[str, AfterValidator(_path)]
 KindAndName = Annotated[str, AfterValidator(_kind_and_name)]
 Resource = Annotated[str, AfterValidator(_resource)]
+ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(_release)]
 InnerPath = Annotated[str, AfterValidator(_inner_path)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
 PackMode = Annotated[Literal["enforce", "warn", "audit", "off"], BeforeValidator(_off)]

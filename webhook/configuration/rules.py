@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -101,7 +102,7 @@ def of_policies(
     from webhook.sources import packs  # noqa: PLC0415 - as above
 
     loaded, names = files.loaded, _names(files)
-    chosen, workloads = compile_ or compile_policy, workload_table(settings)
+    chosen, workloads = compile_ or partial(compile_policy, release=files.release), workload_table(settings)
     given = (*_exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
         *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),

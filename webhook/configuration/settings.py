@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from policies.kubernetes.release import Release, named
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import AffinityChange
 from webhook.configuration.fields import (
@@ -21,6 +22,7 @@ from webhook.configuration.fields import (
     KindsAndNames,
     Many,
     Port,
+    ReleaseName,
     Resources,
     RuleAction,
     SettingsError,
@@ -228,11 +230,21 @@ class Policies(_Model):
     native: bool = Field(
         True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
     )
+    kubernetes: ReleaseName = Field(
+        "",
+        description="Release of Kubernetes by whose rules policies are judged, such as 1.36; empty: that of the "
+        "cluster's API server, without a cluster the newest one known.",
+    )
     slow: Literal["keep", "skip"] = Field(
         "keep",
         description="A policy that was over its time 3 times in a minute: keep, or skip it as failed for 5 minutes or "
         "until policies change (not just the objects that paramRefs name).",
     )
+
+    @property
+    def release(self) -> Release | None:
+        """The release that is named; None if none is."""
+        return named(self.kubernetes) if self.kubernetes else None
 
 
 class WorkloadSettings(_Model):

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
+from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, unseen
 from webhook.registration.rights import ADMISSION
@@ -49,6 +51,7 @@ def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], setti
         yield unseen(CHECK, "version", version)
     else:
         yield from _features(version, settings)
+        yield from _release(version, settings)
     if isinstance(groups, Unread):
         yield unseen(CHECK, "served APIs", groups)
         return
@@ -62,6 +65,28 @@ def check(version: Read[str], groups: Read[Mapping[str, tuple[str, ...]]], setti
             "not make a Pod a GPU Pod"
         )
         yield Diagnosis(CHECK, "warning", DEVICES, text, "upgrade the cluster")
+
+
+def judged_as(version: Read[str], settings: Settings) -> Release:
+    """The release by whose rules the service judges policies beside an API server of a version."""
+    if settings.policies.release is not None:
+        return settings.policies.release
+    return NEWEST if isinstance(version, Unread) or _VERSION.match(version) is None else nearest(version)
+
+
+def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
+    """The doubts whether policies are judged as the API server would judge them."""
+    release = judged_as(version, settings)
+    if not rules.uses_policies(settings) or _VERSION.match(version) is None:
+        return
+    if settings.policies.release is not None and nearest(version) != release:
+        text = f"{version}, but policies are judged as by {release.name}"
+        remedy = "leave policies.kubernetes empty, and the service follows the API server"
+        yield Diagnosis(CHECK, "warning", "policies.kubernetes", text, remedy)
+    elif not is_proven(version):
+        text = f"{version} is not proven here: policies are judged as by {release.name}, the nearest release"
+        remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
+        yield Diagnosis(CHECK, "warning", "release", text, remedy)
 
 
 def _features(version: str, settings: Settings) -> Iterator[Diagnosis]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from policies.engine.request import JsonObject
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.engine.ruleset import RuleSet
+from policies.kubernetes.release import NEWEST, Release
 from policies.topology.catalog import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
@@ -26,12 +27,14 @@ class ClusterPolicyState(Struct, frozen=True):
     """The state of the cluster that affects the rules.
 
     namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies by
-    name, those with derived rules with their bindings, the others empty.
+    name, those with derived rules with their bindings, the others empty. release: the one by whose rules policies are
+    judged.
     """
 
     namespaces: Read[Mapping[str, Mapping[str, str]]]
     maps: Read[Mapping[str, PolicySource]]
     natives: Read[Mapping[str, list[JsonObject]]]
+    release: Release = NEWEST
 
 
 class Desired(Struct, frozen=True):
@@ -53,8 +56,10 @@ class Desired(Struct, frozen=True):
 
 async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
     """The desired state. Reads files, but does not contact the cluster."""
-    policies = policyset.updated(policyset.EMPTY, await _contents(settings, state), today, rules.reserved())
-    native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {})
+    policies = policyset.updated(
+        policyset.EMPTY, await _contents(settings, state), today, rules.reserved(), state.release
+    )
+    native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {}, state.release)
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)
@@ -78,10 +83,10 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
 
 async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
     """The content of the sources of policies, by name."""
-    contents = dict(await Directories(settings.policies.directories).contents())
+    contents = dict(await Directories(settings.policies.directories).contents(state.release))
     if not isinstance(state.maps, Unread):
         data = {name: policy_map.data for name, policy_map in state.maps.items()}
-        contents |= await asyncio.to_thread(configmaps.contents, settings.cluster.namespace, data)
+        contents |= await asyncio.to_thread(configmaps.contents, settings.cluster.namespace, data, state.release)
     return contents
 
 

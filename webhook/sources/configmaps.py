@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.documents.reader import Part
+from policies.kubernetes.release import NEWEST, Release
 from webhook.files import manifest, yamlfile
 from webhook.files.watch import LOOK_SECONDS
 from webhook.sources import policyfiles
@@ -30,10 +31,10 @@ class ConfigMaps:
         self._reports = reports
         self._cache: Mapping[str, Content] = {}
 
-    async def contents(self) -> Mapping[str, Content]:
+    async def contents(self, release: Release) -> Mapping[str, Content]:
         """The contents of the ConfigMaps in the watch."""
         data = {name: policy_map.data for name, policy_map in self._maps.known.items()}
-        self._cache = await asyncio.to_thread(contents, self._maps.namespace, data, self._cache)
+        self._cache = await asyncio.to_thread(contents, self._maps.namespace, data, release, self._cache)
         return self._cache
 
     async def changes(self) -> AsyncIterator[None]:
@@ -57,19 +58,25 @@ def source(namespace: str, name: str) -> str:
 
 
 def contents(
-    namespace: str, data: Mapping[str, Mapping[str, str]], known: Mapping[str, Content] | None = None
+    namespace: str,
+    data: Mapping[str, Mapping[str, str]],
+    release: Release = NEWEST,
+    known: Mapping[str, Content] | None = None,
 ) -> Mapping[str, Content]:
-    """The contents of a Namespace's ConfigMaps by source. data: by name. known: earlier contents, which are reused."""
+    """The contents of a Namespace's ConfigMaps by source, as an API server of a release takes them.
+
+    data: by name. known: earlier contents, which are reused.
+    """
     current: dict[str, Content] = {}
     for name, texts in sorted(data.items()):
-        version = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()
+        version = hashlib.sha256(repr((release.name, sorted(texts.items()))).encode()).hexdigest()
         before = (known or {}).get(source(namespace, name))
-        content = before if before and before.version == version else _of_keys(name, texts, version)
+        content = before if before and before.version == version else _of_keys(name, texts, release, version)
         current[source(namespace, name)] = content
     return current
 
 
-def _of_keys(name: str, data: Mapping[str, str], version: str) -> Content:
+def _of_keys(name: str, data: Mapping[str, str], release: Release, version: str) -> Content:
     parts: list[Part] = []
     problems: list[str] = []
     keys = sorted(key for key in data if key.endswith(manifest.SUFFIXES) and not policyfiles.is_suite(Path(key)))
@@ -77,7 +84,7 @@ def _of_keys(name: str, data: Mapping[str, str], version: str) -> Content:
         problems.append(f"ConfigMap {name}: no key of its data ends in {', '.join(manifest.SUFFIXES)}")
     for key in keys:
         try:
-            parts += policyfiles.parts(data[key], f"{name}/{key}")
+            parts += policyfiles.parts(data[key], f"{name}/{key}", release)
         except yamlfile.FileError as error:
             problems.append(str(error))
     return Content(version, tuple(parts), "\n".join(problems))

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from policies.admissionpolicy.documents.reader import Part
+from policies.kubernetes.release import Release
 from webhook.files import watch, yamlfile
 from webhook.sources import policyfiles
 from webhook.sources.policyset import Content
@@ -21,32 +22,33 @@ class Directories:
         self._paths = paths
         self._known: dict[Path, tuple[str, tuple[Part, ...]]] = {}
 
-    async def contents(self) -> Mapping[str, Content]:
+    async def contents(self, release: Release) -> Mapping[str, Content]:
         """The contents of the files. A thread reads them, so that reviews in flight do not wait."""
-        return await asyncio.to_thread(self.read)
+        return await asyncio.to_thread(self.read, release)
 
-    def read(self) -> Mapping[str, Content]:
-        """The current contents of the files."""
+    def read(self, release: Release) -> Mapping[str, Content]:
+        """The current contents of the files, as an API server of a release takes them."""
         known, self._known = self._known, {}
-        return {path: self._content(path, known) for path in self._paths}
+        return {path: self._content(path, release, known) for path in self._paths}
 
-    def _content(self, path: str, known: Mapping[Path, tuple[str, tuple[Part, ...]]]) -> Content:
+    def _content(self, path: str, release: Release, known: Mapping[Path, tuple[str, tuple[Part, ...]]]) -> Content:
         version = hashlib.sha256()
         parts_read: list[Part] = []
         problems: list[str] = []
         try:
             for file in policyfiles.files(path):
                 content = file.read_bytes()
-                digest = hashlib.sha256(content).hexdigest()
+                digest = f"{hashlib.sha256(content).hexdigest()} {release.name}"
                 version.update(f"{file}\n{digest}\n".encode())
                 before = known.get(file)
                 try:
-                    now = before if before and before[0] == digest else (digest, policyfiles.parts(content, str(file)))
+                    if before is None or before[0] != digest:
+                        before = digest, policyfiles.parts(content, str(file), release)
                 except yamlfile.FileError as error:
                     problems.append(str(error))
                     continue
-                self._known[file] = now
-                parts_read += now[1]
+                self._known[file] = before
+                parts_read += before[1]
         except OSError as error:
             problems.append(f"{error.filename}: cannot be read: {error.strerror}")
             version.update(problems[-1].encode())

@@ -20,8 +20,10 @@ from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.schema import Schema
+from policies.cel.dialect import Dialect
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
+from policies.kubernetes.release import NEWEST, Release
 from policies.rbac import RbacError, Rights
 from webhook.files import manifest, yamlfile, yamlscalar
 
@@ -44,7 +46,7 @@ class PolicyFiles(NamedTuple):
 
     loaded: policies, bindings, exceptions and other objects. parameters: these other objects, which bindings may name.
     namespaces: the Namespaces among them, by name. custom: the schemas of the CRDs among them. rights: what the RBAC
-    objects among them allow; None if there are none.
+    objects among them allow; None if there are none. release: the one by whose rules the policies are judged.
     """
 
     loaded: Loaded
@@ -52,6 +54,7 @@ class PolicyFiles(NamedTuple):
     namespaces: Mapping[str, JsonObject]
     custom: Mapping[GroupVersionKind, Schema]
     rights: Rights | None = None
+    release: Release = NEWEST
 
     def facts(self, today: date) -> StaticFacts:
         """The facts for rules, as far as the files contain them."""
@@ -67,12 +70,14 @@ class PolicyFiles(NamedTuple):
         return schema.unknown(kind) if known is None and kind.group else known
 
 
-def load(paths: Iterable[str], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
-    """The contents of files, and of directories recursively. For `today` and `drafts` see `read`.
+def load(
+    paths: Iterable[str], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
+) -> PolicyFiles:
+    """The contents of files, and of directories recursively. For the rest see `read`.
 
     Raises PolicyFilesError and OSError.
     """
-    return read(texts(paths), today, drafts=drafts)
+    return read(texts(paths), today, drafts=drafts, release=release)
 
 
 def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -84,26 +89,34 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             raise PolicyFilesError(str(error)) from None
 
 
-def read(files: Iterable[tuple[str, str]], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
+def read(
+    files: Iterable[tuple[str, str]],
+    today: date | None = None,
+    *,
+    drafts: bool = False,
+    release: Release = NEWEST,
+) -> PolicyFiles:
     """The contents of files, given by names and texts. Raises PolicyFilesError.
 
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
-    warning; else it is an error.
+    warning; else it is an error. release: that of the API server that would take them.
     """
     try:
         documents = [document for name, text in files for document in parse(text, name)]
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
-    return of_documents(documents, today, drafts=drafts)
+    return of_documents(documents, today, drafts=drafts, release=release)
 
 
-def of_documents(documents: Iterable[Document], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
+def of_documents(
+    documents: Iterable[Document], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
+) -> PolicyFiles:
     """The contents of documents; see `read`. Raises PolicyFilesError."""
-    loaded = reader.read(documents, today, complete=not drafts)
+    loaded = reader.read(documents, today, complete=not drafts, dialect=Dialect(release))
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)
     try:
-        return of(_bound(loaded) if drafts else loaded)._replace(rights=rbac.read(loaded.context))
+        return of(_bound(loaded) if drafts else loaded, release)._replace(rights=rbac.read(loaded.context))
     except RbacError as error:
         raise PolicyFilesError(str(error)) from None
 
@@ -129,12 +142,12 @@ def _binding(policy: Policy) -> Binding:
     )
 
 
-def of(loaded: Loaded) -> PolicyFiles:
-    """The contents of documents without errors."""
+def of(loaded: Loaded, release: Release = NEWEST) -> PolicyFiles:
+    """The contents of documents without errors, whose policies are judged by the rules of a release."""
     objects = tuple(document.value for document in loaded.context if _is_object(document.value))
     definitions = [value.get("spec") or {} for value in objects if value["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
-    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
+    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions), release=release)
 
 
 def parse(content: bytes | str, name: str) -> list[Document]:
@@ -144,9 +157,10 @@ def parse(content: bytes | str, name: str) -> list[Document]:
     return [_document(document, lines) for document in yamlfile.load(name, text)]
 
 
-def parts(content: bytes | str, name: str) -> tuple[Part, ...]:
-    """The objects in a file, each read independently. Raises FileError."""
-    return tuple(part for document in parse(content, name) for part in reader.parts(document))
+def parts(content: bytes | str, name: str, release: Release = NEWEST) -> tuple[Part, ...]:
+    """The objects in a file, each read independently as an API server of a release takes it. Raises FileError."""
+    dialect = Dialect(release)
+    return tuple(part for document in parse(content, name) for part in reader.parts(document, dialect))
 
 
 def is_suite(file: Path) -> bool:

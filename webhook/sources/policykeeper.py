@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from policies.admissionpolicy.model import Policy
 from policies.cel.program import Program
 from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
+from policies.kubernetes.release import NEWEST, Release
 from policies.topology.catalog import Catalog
 from webhook.configuration import differences, rules
 from webhook.configuration.configuration import LoadedConfiguration
@@ -38,12 +39,24 @@ class FollowedParameters(Protocol):
         """Follow exactly these from now on."""
 
 
+class FollowedRelease(Protocol):
+    """The release by whose rules a cluster's API server judges policies."""
+
+    @property
+    def current(self) -> Release:
+        """The release now."""
+
+    def changes(self) -> AsyncIterator[None]:
+        """Yields after each change of the release."""
+
+
 class InCluster(NamedTuple):
-    """What a cluster provides: the parameters of policies, and its own policies if they are used.
+    """What a cluster provides: its release, the parameters of policies, and its own policies if they are used.
 
     unsynced: returns which of its policies have not arrived yet, with reasons.
     """
 
+    release: FollowedRelease
     parameters: FollowedParameters
     natives: Natives | None
     unsynced: Callable[[], list[str]]
@@ -73,7 +86,7 @@ class PolicyKeeper:
         self._compiler = Compiler(self._note_fault)
         self._looking = asyncio.Lock()
         self._seen: Mapping[str, str] | None = None
-        self._made = _Made(policyset.EMPTY, Native(), {}, ())
+        self._made = _Made(self._release, policyset.EMPTY, Native(), {}, ())
         self.complete = False
         self.rules = rules.NO_POLICIES
         self.ruleset = rules.build(settings, catalog=catalog)
@@ -116,8 +129,10 @@ class PolicyKeeper:
         async with asyncio.TaskGroup() as group:
             for source in self._sources:
                 group.create_task(self._listen(source, wake))
-            if self._cluster is not None and self._cluster.natives is not None:
-                group.create_task(self._listen(self._cluster.natives, wake))
+            if self._cluster is not None:
+                group.create_task(self._listen(self._cluster.release, wake))
+                if self._cluster.natives is not None:
+                    group.create_task(self._listen(self._cluster.natives, wake))
             while True:
                 await wake.wait()
                 wake.clear()
@@ -150,7 +165,9 @@ class PolicyKeeper:
             self._settings, self._catalog = loaded
             try:
                 last = self._made
-                made = await _collected_later(asyncio.to_thread(self._ruled, last.set, last.native, last.refused))
+                made = await _collected_later(
+                    asyncio.to_thread(self._ruled, last.release, last.set, last.native, last.refused)
+                )
                 self._check_names(self._settings, made.rules or self.rules)
             except BaseException:
                 self._settings, self._catalog = before
@@ -178,21 +195,30 @@ class PolicyKeeper:
 
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of the current contents, and what is made from them; None if they have not changed."""
+        release = self._release
         newest: dict[str, Content] = {}
         for source in self._sources:
-            newest |= await source.contents()
+            newest |= await source.contents(release)
         native = Native()
         if self._cluster is not None and self._cluster.natives is not None:
-            native = await asyncio.to_thread(self._cluster.natives.read)
-        versions = {"": native.version, **{name: content.version for name, content in newest.items()}}
-        return None if versions == self._seen else (versions, await asyncio.to_thread(self._make, newest, native))
+            native = await asyncio.to_thread(self._cluster.natives.read, release)
+        inside = f"{release.name} {native.version}"
+        versions = {"": inside, **{name: content.version for name, content in newest.items()}}
+        if versions == self._seen:
+            return None
+        return versions, await asyncio.to_thread(self._make, release, newest, native)
+
+    @property
+    def _release(self) -> Release:
+        """The release by whose rules policies are to be judged from now on."""
+        return (self._settings.policies.release or NEWEST) if self._cluster is None else self._cluster.release.current
 
     async def _follow(self, *made: _Made) -> None:
         if self._cluster is not None:
             keys = [key for part in made for key in part.parameter_keys]
             await self._cluster.parameters.follow(dict.fromkeys(keys))
 
-    async def _listen(self, source: Source | Natives, wake: asyncio.Event) -> NoReturn:
+    async def _listen(self, source: Source | Natives | FollowedRelease, wake: asyncio.Event) -> NoReturn:
         while True:
             try:
                 async for _ in source.changes():
@@ -202,10 +228,10 @@ class PolicyKeeper:
             await asyncio.sleep(LOOK_SECONDS)
             wake.set()
 
-    def _make(self, newest: Mapping[str, Content], native: Native) -> _Made:
+    def _make(self, release: Release, newest: Mapping[str, Content], native: Native) -> _Made:
         """What is made from the current contents, without rules if these have not changed. Runs in a thread."""
         try:
-            return self._judged(newest, native)
+            return self._judged(release, newest, native)
         except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
             self._log.exception("policies could not be read")
             last = self._made.set.versions
@@ -213,20 +239,23 @@ class PolicyKeeper:
             reason = f"it cannot be read: {type(error).__name__}: {error}"
             return self._made._replace(refused=dict.fromkeys(changed, reason), rules=None)
 
-    def _judged(self, newest: Mapping[str, Content], native: Native) -> _Made:
+    def _judged(self, release: Release, newest: Mapping[str, Content], native: Native) -> _Made:
         last = self._made
-        policy_set = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved())
-        if self._seen is not None and (policy_set.versions, native.version) == (last.set.versions, last.native.version):
+        policy_set = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved(), release)
+        before = last.release, last.set.versions, last.native.version
+        if self._seen is not None and before == (release, policy_set.versions, native.version):
             return last._replace(refused=policy_set.refused, rules=None)
-        return self._ruled(policy_set, native, policy_set.refused)
+        return self._ruled(release, policy_set, native, policy_set.refused)
 
-    def _ruled(self, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
-        self._compiler.begin()
+    def _ruled(self, release: Release, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
+        self._compiler.begin(release)
         policies = rules.of_policies(self._settings, policy_set.files, self._compiler, native)
         ruleset = rules.build(self._settings, (), policies, self._catalog)
         warnings = map(str, policy_set.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
-        return _Made(policy_set, native, refused, doubts, policies, ruleset, policies.shipped, policies.replaced)
+        return _Made(
+            release, policy_set, native, refused, doubts, policies, ruleset, policies.shipped, policies.replaced
+        )
 
     def _tell(self, made: _Made) -> None:
         last = self._made
@@ -239,7 +268,8 @@ class PolicyKeeper:
             changes = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
             policies = changes.pop("policies")
             others = differences.flattened(changes)
-            self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others)
+            release = {} if made.release == last.release else {"kubernetes": made.release.name}
+            self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others, **release)
         self._doubt(made)
 
     def _count(self, made: _Made) -> None:
@@ -256,9 +286,11 @@ class PolicyKeeper:
 class _Made(NamedTuple):
     """The result of reading the sources. rules: None if those in force stay. doubts: warnings.
 
-    shipped: the policies of packs. replaced: the names of those whose place others take.
+    release: the one by whose rules policies are judged. shipped: the policies of packs. replaced: the names of those
+    whose place others take.
     """
 
+    release: Release
     set: PolicySet
     native: Native
     refused: Mapping[str, str]

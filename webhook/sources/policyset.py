@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.documents.reader import Loaded, Part, together
 from policies.admissionpolicy.model import Policy
+from policies.kubernetes.release import NEWEST, Release
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles
 
@@ -44,11 +45,16 @@ EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
 
 
 def updated(
-    current: PolicySet, newest: Mapping[str, Content], today: date, reserved: Collection[str] = ()
+    current: PolicySet,
+    newest: Mapping[str, Content],
+    today: date,
+    reserved: Collection[str] = (),
+    release: Release = NEWEST,
 ) -> PolicySet:
     """The set with the newest content of each source that has no errors.
 
-    today: to warn of exceptions that have ended or soon will. reserved: names that no policy may have.
+    today: to warn of exceptions that have ended or soon will. reserved: names that no policy may have. release: the one
+    by whose rules the policies are judged.
     """
     refused = {source: content.problem for source, content in newest.items() if content.problem}
     chosen = dict(newest)
@@ -63,7 +69,7 @@ def updated(
     while True:
         loaded, problems = _combined(chosen, current, today)
         if not problems:
-            return PolicySet(chosen, policyfiles.of(loaded), refused)
+            return PolicySet(chosen, policyfiles.of(loaded, release), refused)
         new = [source for source in problems if chosen[source] is not _kept(current, source)]
         gone = [source for source in current.contents if source not in chosen]
         if not new:
@@ -77,7 +83,8 @@ def updated(
             changed = [
                 source for source in {**current.contents, **chosen} if chosen.get(source) is not _kept(current, source)
             ]
-            return replace(current, refused={**dict.fromkeys(changed, reason), **refused})
+            files = current.files._replace(release=release)
+            return replace(current, files=files, refused={**dict.fromkeys(changed, reason), **refused})
         for source in new:
             refused[source] = problems[source]
             chosen[source] = _kept(current, source)

@@ -43,6 +43,7 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_inventory_objects": max,
     "cks_admission_workers": sum,
     "cks_admission_build_info": max,
+    "cks_admission_kubernetes_info": max,
 }
 _COUNTED: Final = frozenset({"counter", "histogram"})
 _CREATED: Final = "_created"  # the client library's creation time of a series, a gauge in its text format

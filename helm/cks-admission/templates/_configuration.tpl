@@ -139,7 +139,7 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
-{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "slow") -}}
+{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "kubernetes" "slow") -}}
 {{- $_ := set $kept "inventory" (list (include "cks-admission.inventory" .) (dig "topology" "staleSeconds" 300 $all)) -}}
 {{- toJson $kept -}}
 {{- end -}}

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from policies.admissionpolicy.documents.document import Place
 from policies.admissionpolicy.documents.problem import Problem, Spot, invalid, show
+from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
@@ -23,18 +24,21 @@ from policies.golang.quote import trimmed
 class Expressions:
     """The compiler of one policy's expressions, which notes each one that does not compile.
 
-    params: whether the policy has a paramKind. composed: whether expressions may read `variables`, because the policy
-    declares some or is a mutating one.
+    dialect: what the API server knows in them. params: whether the policy has a paramKind. composed: whether
+    expressions may read `variables`, because the policy declares some or is a mutating one.
     """
 
-    def __init__(self, *, params: bool, composed: bool) -> None:
+    def __init__(self, dialect: Dialect, *, params: bool, composed: bool) -> None:
+        self._dialect = dialect
         self._params = params
         self._composed = composed
-        self._composition = Composition(admission(params=params))
+        self._composition = Composition(admission(params=params, dialect=dialect))
 
     def match_condition(self, text: str, spot: Spot) -> None:
         """Check a match condition: bool, without variables."""
-        _check(text, _without_variables(admission(params=self._params)), (BOOL,), spot, trim=True)
+        _check(
+            text, _without_variables(admission(params=self._params, dialect=self._dialect)), (BOOL,), spot, trim=True
+        )
 
     def variable(self, name: str, text: str, spot: Spot) -> None:
         """Check a variable, of any type, and declare it for all later expressions."""
@@ -51,7 +55,7 @@ class Expressions:
 
     def message(self, text: str, spot: Spot) -> None:
         """Check a messageExpression: a string, without the authorizer."""
-        environment = admission(params=self._params, authorizer_=False)
+        environment = admission(params=self._params, authorizer_=False, dialect=self._dialect)
         if self._composed:
             environment = environment.with_fields(VARIABLES.name, self._composition.environment.structs[VARIABLES.name])
         else:

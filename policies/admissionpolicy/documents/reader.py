@@ -21,6 +21,7 @@ from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
 from policies.admissionpolicy.documents.problem import Problem, Report, Spot, required, show
 from policies.admissionpolicy.documents.validation import validate_binding, validate_policy
 from policies.admissionpolicy.model import Binding, Policy
+from policies.cel.dialect import NEW, Dialect
 from policies.engine.request import GroupVersionKind
 from policies.golang.strconv import quote
 from policies.kubernetes.spelling import closest
@@ -62,18 +63,20 @@ class Part:
     entry: Entry | None
 
 
-def read(documents: Iterable[Document], today: date | None = None, *, complete: bool = False) -> Loaded:
+def read(
+    documents: Iterable[Document], today: date | None = None, *, complete: bool = False, dialect: Dialect = NEW
+) -> Loaded:
     """The contents of all documents, items of Lists included, with all problems. It raises nothing.
 
     today: if given, there are warnings about exceptions that have ended or soon will. complete: whether there are no
-    other documents; then a policy without a binding is an error.
+    other documents; then a policy without a binding is an error. dialect: what the API server knows in expressions.
     """
-    return together((part for document in documents for part in parts(document)), today, complete=complete)
+    return together((part for document in documents for part in parts(document, dialect)), today, complete=complete)
 
 
-def parts(document: Document) -> tuple[Part, ...]:
+def parts(document: Document, dialect: Dialect = NEW) -> tuple[Part, ...]:
     """The objects of a document, each read independently. This is the expensive part of `read`."""
-    return tuple(map(_part, objects([document])))
+    return tuple(_part(item, dialect) for item in objects([document]))
 
 
 def trusted(document: Document) -> Policy | Binding:
@@ -102,13 +105,13 @@ def together(objects_read: Iterable[Part], today: date | None = None, *, complet
     )
 
 
-def _part(document: Document) -> Part:
+def _part(document: Document, dialect: Dialect) -> Part:
     report = Report(document)
     kind = _kind(document, Spot(report))
     if kind is None:
         _definition(document.value, Spot(report))
         return Part(report=report, entry=None)
-    entry = _exception(document, report) if kind == exception.KIND else _entry(document, kind, report)
+    entry = _exception(document, report) if kind == exception.KIND else _entry(document, kind, report, dialect)
     return Part(report=entry.report, entry=entry)
 
 
@@ -190,7 +193,7 @@ def _misspelt(kind: str, group: str) -> str:
     return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""
 
 
-def _entry(document: Document, kind: str, report: Report) -> Entry:
+def _entry(document: Document, kind: str, report: Report, dialect: Dialect) -> Entry:
     """The entry for a policy or binding, decoded and validated."""
     top = Spot(report)
     version = str(document.value["apiVersion"]).rpartition("/")[2]
@@ -200,7 +203,7 @@ def _entry(document: Document, kind: str, report: Report) -> Entry:
     # Before validation, as in the API server, so that defaults are validated like written values.
     if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
         value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
-    (validate_binding if binds else validate_policy)(value, top, mutating=mutating)
+    (validate_binding if binds else validate_policy)(value, top, dialect, mutating=mutating)
     build = builder.binding if binds else builder.policy
     return Entry(
         kind=kind,

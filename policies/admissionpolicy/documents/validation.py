@@ -31,6 +31,7 @@ from policies.admissionpolicy.documents.problem import (
     too_many,
 )
 from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
+from policies.cel.dialect import Dialect
 from policies.conditions.celtext import is_identifier
 from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
@@ -54,16 +55,17 @@ VALUE_EXPRESSION_SIZE = 5 * 1024
 _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersions and resources"
 
 
-def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
+def validate_policy(value: Values, top: Spot, dialect: Dialect, *, mutating: bool) -> None:
     """Note every problem of a policy."""
-    _metadata(value.get("metadata", {}), top.child("metadata"))
+    _metadata(value.get("metadata", {}), top.child("metadata"), dialect)
     _own_annotations(value.get("metadata", {}).get("annotations", {}), top.child("metadata", "annotations"))
     spec, spot = value.get("spec", {}), top.child("spec")
     check_choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
     if "paramKind" in spec:
         _param_kind(spec["paramKind"], spot.child("paramKind"))
     _constraints(spec, spot, mutating=mutating)
-    expressions = Expressions(params="paramKind" in spec, composed=mutating or bool(spec.get("variables")))
+    composed = mutating or bool(spec.get("variables"))
+    expressions = Expressions(dialect, params="paramKind" in spec, composed=composed)
     _match_conditions(spec.get("matchConditions", ()), spot.child("matchConditions"), expressions)
     _variables(spec.get("variables", ()), spot.child("variables"), expressions)
     if mutating:
@@ -76,9 +78,9 @@ def validate_policy(value: Values, top: Spot, *, mutating: bool) -> None:
         _checks(spec, value.get("metadata", {}).get("name", ""), spot, expressions)
 
 
-def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
+def validate_binding(value: Values, top: Spot, dialect: Dialect, *, mutating: bool) -> None:
     """Note every problem of a binding."""
-    _metadata(value.get("metadata", {}), top.child("metadata"))
+    _metadata(value.get("metadata", {}), top.child("metadata"), dialect)
     spec, spot = value.get("spec", {}), top.child("spec")
     if check_needed(spec, "policyName", spot, "name the policy that this binding puts into force"):
         check_format(spec["policyName"], dns_subdomain, spot.child("policyName"), "write the policy's metadata.name")
@@ -92,7 +94,7 @@ def validate_binding(value: Values, top: Spot, *, mutating: bool) -> None:
         _actions(spec.get("validationActions", ()), spot.child("validationActions"))
 
 
-def _metadata(value: Values, spot: Spot) -> None:
+def _metadata(value: Values, spot: Spot, dialect: Dialect) -> None:
     name = value.get("name", "")
     if generated := value.get("generateName"):
         # As maskTrailingDash of the API server: a dash at the end is valid, because the generated name continues.
@@ -106,7 +108,10 @@ def _metadata(value: Values, spot: Spot) -> None:
                 f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations '
                 "and cannot be managed via the API"
             )
-            spot.child("name").warn(reserved, "choose another name")
+            if dialect.release.reserves_static_names and not dialect.stored:
+                spot.child("name").fault(invalid(name, reserved), "choose another name")
+            else:
+                spot.child("name").warn(reserved, "choose another name")
     else:
         spot.child("name").fault(required("name or generateName is required"), "a file needs a name of its own")
     if value.get("namespace"):

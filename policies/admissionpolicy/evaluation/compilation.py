@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cel import types
 from policies.cel.checking.validation import walk
+from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
@@ -25,6 +26,7 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
 from policies.cel.values import Value
+from policies.kubernetes.release import NEWEST, Release
 
 Compile = Callable[[Policy], "CompiledPolicy"]
 """Compiles a policy: compile_policy, or a Compiler, which caches."""
@@ -62,12 +64,13 @@ class Unit:
 class CompiledPolicy:
     """A policy with its programs, in the order of the document.
 
-    composition: the policy's variables, for match conditions, validations and audit annotations. speaking: the
-    variables for messageExpressions, which may not use the authorizer. patching: for mutations. messages: one for each
-    validation.
+    release: that of the API server whose way of evaluating it is. composition: the policy's variables, for match
+    conditions, validations and audit annotations. speaking: the variables for messageExpressions, which may not use the
+    authorizer. patching: for mutations. messages: one for each validation.
     """
 
     policy: Policy
+    release: Release
     composition: Composition
     speaking: Composition
     patching: Composition
@@ -184,19 +187,21 @@ class CompiledPolicy:
         yield from self.mutations
 
 
-def compile_policy(policy: Policy) -> CompiledPolicy:
+def compile_policy(policy: Policy, release: Release = NEWEST) -> CompiledPolicy:
     """The policy, of either kind, with all its expressions compiled. It raises nothing; see CompiledPolicy.errors."""
     params = policy.param_kind is not None
-    composition = Composition(admission(params=params))
+    dialect = Dialect(release, stored=True)  # whatever an API server takes into a new policy, it evaluates stored ones
+    composition = Composition(admission(params=params, dialect=dialect))
     for variable in policy.variables:
         composition = composition.declare(variable.name, variable.expression.text, source=variable.expression.source)
     fields = composition.environment.structs[VARIABLES.name]
-    silent = admission(params=params, authorizer_=False).with_fields(VARIABLES.name, fields)
+    silent = admission(params=params, authorizer_=False, dialect=dialect).with_fields(VARIABLES.name, fields)
     speaking = Composition(silent, composition.programs)
     patching = composition.for_mutations()
     known, mutable = composition.environment, patching.environment
     return CompiledPolicy(
         policy=policy,
+        release=release,
         composition=composition,
         speaking=speaking,
         patching=patching,
@@ -218,12 +223,14 @@ class Compiler:
 
     def __init__(self, on_fault: OnFault | None = None) -> None:
         self._on_fault = on_fault
+        self._release = NEWEST
         self._cache: dict[int, CompiledPolicy] = {}
         self._previous: Mapping[int, CompiledPolicy] = {}
 
-    def begin(self) -> None:
-        """Begin a new set, which may contain policies of the last one."""
-        self._previous, self._cache = self._cache, {}
+    def begin(self, release: Release) -> None:
+        """Begin a new set, which may contain policies of the last one, to be evaluated as by a release."""
+        self._previous = self._cache if release == self._release else {}
+        self._release, self._cache = release, {}
 
     def __call__(self, policy: Policy) -> CompiledPolicy:
         """The compiled policy. It keeps the policy alive, so that no other object can have the same id."""
@@ -231,7 +238,7 @@ class Compiler:
         return compiled
 
     def _compiled(self, policy: Policy) -> CompiledPolicy:
-        compiled = compile_policy(policy)
+        compiled = compile_policy(policy, self._release)
         if self._on_fault is not None:
             compiled.watch(partial(self._on_fault, policy))
         return compiled

@@ -30,6 +30,7 @@ from policies.cel.library.kubernetes.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
 from policies.engine.violation import Violation, describe
+from policies.kubernetes.release import NEWEST, Release
 from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation
 
@@ -74,7 +75,7 @@ class SuiteRun:
     """Policies with their bindings and parameters, compiled once for all cases.
 
     targets: the resource names and scopes of kinds. schemas: how objects merge. decisions: answers to authorization
-    checks; if None, checks fail.
+    checks; if None, checks fail. release: the API server's.
     """
 
     def __init__(
@@ -85,9 +86,10 @@ class SuiteRun:
         *,
         schemas: Schemas = unknown,
         decisions: Decisions | None = None,
+        release: Release = NEWEST,
     ) -> None:
         self._policies = [
-            BoundPolicy(compile_policy(policy), [binding for binding in loaded.bindings if _binds(binding, policy)])
+            BoundPolicy(compile_policy(policy, release), [bound for bound in loaded.bindings if _binds(bound, policy)])
             for policy in loaded.policies
         ]
         self._objects = parameters.objects

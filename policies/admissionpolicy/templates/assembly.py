@@ -37,6 +37,7 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.unparse import unparse
 from policies.engine.request import AdmissionRequest, Operation, UserInfo
 from policies.golang.quote import trimmed
+from policies.kubernetes.release import NEWEST, Release
 from policies.objects.fieldpath import render
 from policies.objects.workload import Workload
 
@@ -79,10 +80,12 @@ def exported(
     bindings: Sequence[Binding],
     workloads: Mapping[tuple[str, str], Workload],
     check: Check = lambda _document, _row: (),
+    release: Release = NEWEST,
 ) -> Exported:
     """What judges the templates of all kinds in the table as the policy judges Pods.
 
-    check: returns what is wrong with a document that is for a kind, among others; then it is left out.
+    check: returns what is wrong with a document that is for a kind, among others; then it is left out. release: that of
+    the API server which gets the documents.
     """
     if not is_derived(policy) or not _judges(policy.match_constraints, "CREATE"):
         return Exported()
@@ -94,7 +97,7 @@ def exported(
     bodies: dict[Body, list[Target]] = {}
     failures: dict[str, list[str]] = {}
     notes: dict[str, list[str]] = {}
-    made = _Policy(policy, workloads)
+    made = _Policy(policy, workloads, release)
     for target in made.targets():
         try:
             body = deeply(lambda target=target: made.body(target))  # type: ignore[misc]
@@ -167,10 +170,10 @@ def _judges(constraints: MatchResources | None, operation: Operation) -> bool:
 class _Policy:
     """A policy while it is rewritten for one kind after the other."""
 
-    def __init__(self, policy: Policy, workloads: Mapping[tuple[str, str], Workload]) -> None:
+    def __init__(self, policy: Policy, workloads: Mapping[tuple[str, str], Workload], release: Release) -> None:
         self._policy = policy
         self._updates = _judges(policy.match_constraints, "UPDATE")
-        self._reads: Reads = compile_policy(policy).reads["object"]
+        self._reads: Reads = compile_policy(policy, release).reads["object"]
         self._rows = tuple(templated(workloads).values())
         self._trees = {expression.path: _tree(expression) for expression in policy.expressions}
         self._variables = {variable.name: variable.expression for variable in policy.variables}

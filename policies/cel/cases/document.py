@@ -2,7 +2,8 @@
 
 A document (already parsed) has `fixtures`, the inputs that its cases share, and `cases`, each with `id`, `expression`,
 and optionally `category`, `mode` (any, bool, jsonpatch or applyconfig), `variables`, its own inputs, and `expect`:
-`value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several.
+`value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several. Where releases
+of Kubernetes differ, `expect` has one of these for each, by its name: `{'1.36': {...}, '1.37': {...}}`.
 
 The input `authorizer` is a list of answers to authorization checks: `allowed`, `reason` and `error`, and the `user`,
 `namespace`, `verb`, `resource` and `path` of the checks that it answers. The first one that matches answers a check. If
@@ -32,7 +33,9 @@ from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of
 from policies.golang.time import format_timestamp, go_duration
+from policies.kubernetes.release import NEWEST, RELEASES, Release
 
+_RELEASES = frozenset(release.name for release in RELEASES)
 INPUTS = ("object", "oldObject", "params", "namespaceObject", "request", "authorizer")
 COMPILE, EVAL, BUDGET = "compile", "eval", "budget"
 """Stages: Kubernetes refuses the expression; it fails at run time; the policy as a whole has used up its budget."""
@@ -53,6 +56,13 @@ class CelCase:
     variables: tuple[tuple[str, str], ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     expect: Mapping[str, Any] | None = None
+
+    def expected(self, release: Release) -> Mapping[str, Any] | None:
+        """What a release of Kubernetes answers; None if the case does not say."""
+        if self.expect is None or not _RELEASES & self.expect.keys():
+            return self.expect
+        one: Mapping[str, Any] | None = self.expect.get(release.name)
+        return one
 
 
 class AuthorizerRule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -259,14 +269,15 @@ _OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
 """These errors have our own wording. The text before it, including the place, must match the reference."""
 
 
-def difference(case: CelCase, outcome: Outcome) -> str | None:
-    """How an outcome differs from the one that the case expects; None if it does not, or if none is expected."""
-    if case.expect is None:
+def difference(case: CelCase, outcome: Outcome, release: Release = NEWEST) -> str | None:
+    """How an outcome differs from the one expected of a release; None if it does not, or if none is expected."""
+    expect = case.expected(release)
+    if expect is None:
         return None
     for name in ("stage", "error", "type", "value", "cost"):
-        if name not in case.expect and (name != "stage" or "error" in case.expect):
+        if name not in expect and (name != "stage" or "error" in expect):
             continue  # the case does not name it; but an error must be expected
-        expected, actual = case.expect.get(name), getattr(outcome, name)
+        expected, actual = expect.get(name), getattr(outcome, name)
         if not (_same_error if name == "error" else _fits)(expected, actual):
             return f"{name}: expected {expected!r}, found {actual!r}"
     return None

@@ -10,6 +10,7 @@ from policies.cel import types
 from policies.cel.activation import activation
 from policies.cel.cases.document import BUDGET, COMPILE, EVAL, CelCase, Outcome, authorizer_rules, encode
 from policies.cel.cost import POLICY_LIMIT
+from policies.cel.dialect import STORED, Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, Program, compile_expression
@@ -29,10 +30,10 @@ PATCHING = frozenset({"jsonpatch", "applyconfig"})
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
-def run(case: CelCase) -> Outcome:
+def run(case: CelCase, dialect: Dialect = STORED) -> Outcome:
     """The outcome of a case."""
     try:
-        program, composition = compiled(case)
+        program, composition = compiled(case, dialect)
     except CompileError as error:
         return Outcome(stage=COMPILE, error=error.reference())
     names = bound(case.inputs, composition)
@@ -45,9 +46,9 @@ def run(case: CelCase) -> Outcome:
     return Outcome(value=encode(evaluation.value), type=type_of(evaluation.value).name, cost=cost)
 
 
-def compiled(case: CelCase) -> tuple[Program, Composition]:
+def compiled(case: CelCase, dialect: Dialect = STORED) -> tuple[Program, Composition]:
     """The program of a case, and the variables with which it was compiled. Raises CompileError."""
-    return _compiled(case.expression, case.mode, case.variables)
+    return _compiled(case.expression, case.mode, case.variables, dialect)
 
 
 def bound(inputs: Mapping[str, Any], composition: Composition) -> Mapping[str, Any]:
@@ -65,16 +66,18 @@ def bound(inputs: Mapping[str, Any], composition: Composition) -> Mapping[str, A
 
 
 @lru_cache(maxsize=1024)
-def _compiled(expression: str, mode: str, variables: tuple[tuple[str, str], ...]) -> tuple[Program, Composition]:
-    composition = _composition(variables)
+def _compiled(
+    expression: str, mode: str, variables: tuple[tuple[str, str], ...], dialect: Dialect
+) -> tuple[Program, Composition]:
+    composition = _composition(variables, dialect)
     if mode in PATCHING:
         composition = composition.for_mutations()
     return compile_expression(expression, composition.environment, RESULTS[mode]), composition
 
 
 @lru_cache(maxsize=64)
-def _composition(variables: tuple[tuple[str, str], ...]) -> Composition:
-    composition = Composition(admission())
+def _composition(variables: tuple[tuple[str, str], ...], dialect: Dialect) -> Composition:
+    composition = Composition(admission(dialect=dialect))
     for name, expression in variables:
         composition = composition.declare(name, expression)
     return composition

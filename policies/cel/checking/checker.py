@@ -7,8 +7,10 @@ messages are the reference's, the hints are ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from policies.cel import types
+from policies.cel.changes import Feature
 from policies.cel.checking import validation
 from policies.cel.checking.hints import nearest, signatures
 from policies.cel.checking.unification import Unifier, more_general
@@ -124,11 +126,16 @@ class _Checker:
         self.issues.append(Issue(node.position, message, hint))
 
     def _lookup(self, name: str) -> Declared | None:
-        local = name.removeprefix(".")
-        for scope in reversed(self._scopes):
-            if local in scope:
-                return Declared(local, scope[local])
-        return self._environment.lookup(name)
+        """The meaning of a name, such as `x`, `.x` or `a.b`."""
+        outer, shadows = name.startswith("."), self._environment.dialect.has(Feature.SHADOWING)
+        first, _, rest = name.removeprefix(".").partition(".")
+        local = next((scope[first] for scope in reversed(self._scopes) if first in scope), None)
+        if local is None or (rest and not shadows):
+            return self._environment.lookup(name)
+        if shadows and outer:
+            declared = self._environment.lookup(name)
+            return None if declared is None else replace(declared, name=f".{declared.name}")
+        return None if rest else Declared(first, local)
 
     def _undeclared(self, node: Node, name: str) -> None:
         """Report an unknown name. Suggests functions for a call, and variables elsewhere."""
@@ -304,7 +311,8 @@ class _Checker:
         return more_general(previous, current) if self._unifier.assignable((previous,), (current,)) else types.DYN
 
     def _check_struct(self, node: StructLiteral) -> None:
-        declared = self._lookup(node.type_name)
+        shadows = self._environment.dialect.has(Feature.SHADOWING)
+        declared = (self._environment.type_named if shadows else self._lookup)(node.type_name)
         if declared is None:
             self._undeclared(node, node.type_name)
             node.type = types.ERROR

@@ -5,6 +5,7 @@ Source: cel-go's interpreter/attributes.go and runtimecost.go.
 
 from __future__ import annotations
 
+from policies.cel.changes import Feature
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.evaluation.qualify import KEYS, go_type, native_type, present, qualify
 from policies.cel.evaluation.run import Outcome, Run
@@ -29,8 +30,8 @@ class Qualifier:
         value = self._key.resolve(run) if isinstance(self._key, Attribute) else self._key.evaluate(run)
         if failed(value) or value.__class__ in KEYS:
             return value
-        native = isinstance(self._key, Attribute) and self._key.is_native(run)
-        return CelError(f"invalid qualifier type: {native_type(value) if native else go_type(value)}")
+        name = self._key.class_of(value, run) if isinstance(self._key, Attribute) else go_type(value)
+        return CelError(f"invalid qualifier type: {name}")
 
     def apply(self, value: Value, run: Run) -> Outcome:
         """The value of the key."""
@@ -103,17 +104,17 @@ class Attribute:
     def _root(self, run: Run) -> Outcome:
         raise NotImplementedError
 
-    def is_native(self, run: Run) -> bool:
-        """Whether the value is decoded JSON that the reference has not wrapped yet. Only messages show a difference."""
+    def class_of(self, value: Value, run: Run) -> str:
+        """The name of the reference's Go type for the attribute's value, which a message shows."""
         del run
-        return False
+        return go_type(value)
 
     def _qualified(self, value: Value, run: Run) -> Outcome:
         is_optional = value.__class__ is Optional
         if is_optional:
             if value.value is ABSENT:
                 return value
-            value = _content(value.value)
+            value = value.value if run.dialect.has(Feature.WHOLE_OPTIONALS) else _content(value.value)
             if self.qualifiers and failed(value):
                 return value
         for qualifier in self.qualifiers:
@@ -127,7 +128,7 @@ class Attribute:
 
 
 def _content(value: Value) -> Value:
-    """The content of an optional as the reference converts it. A nested optional is replaced by its own content."""
+    """The content of an optional as the reference of 1.36 converts it. A nested optional is replaced by its own content."""
     if value.__class__ is Optional:
         return None if value.value is ABSENT else value.value
     if not isinstance(value, Incomparable) or (native := _NATIVE.get(value.cel_type.name)) is None:
@@ -150,6 +151,10 @@ _NATIVE = {
 )
 
 
+_DECODED = frozenset({"request", "namespaceObject"})
+"""Variables that the API server of 1.37 hands over as Go's own structs."""
+
+
 class Name(Attribute):
     """A variable, such as `object` or that of a macro."""
 
@@ -157,12 +162,28 @@ class Name(Attribute):
         super().__init__()
         self.name = name
 
-    def _root(self, run: Run) -> Outcome:
-        return run.lookup(self.name)
+    def resolve(self, run: Run) -> Outcome:
+        """The value. What `.name` is followed by is resolved outside of the macros too, as the name is."""
+        if not self.name.startswith("."):
+            return super().resolve(run)
+        inner, run.scopes = run.scopes, []
+        try:
+            return super().resolve(run)
+        finally:
+            run.scopes = inner
 
-    def is_native(self, run: Run) -> bool:
-        """Whether the variable is not of a macro or the policy: the reference wraps those."""
-        return self.name != "variables" and not any(self.name in scope for scope in run.scopes)
+    def _root(self, run: Run) -> Outcome:
+        return run.lookup(self.name.removeprefix("."))
+
+    def class_of(self, value: Value, run: Run) -> str:
+        """As above. Decoded JSON is not wrapped in variables other than those of macros and of the policy."""
+        if self.name == "variables" or any(self.name in scope for scope in run.scopes):
+            return go_type(value)
+        if not run.dialect.has(Feature.WRAPPED_FIELDS):
+            return native_type(value)
+        if self.qualifiers or (value is not None and self.name not in _DECODED):
+            return go_type(value)
+        return native_type(value) if value is None else "*common.reflectSchemalessTypedStruct"
 
 
 class Operand(Attribute):
@@ -197,12 +218,12 @@ class Choice(Attribute):
             return self._falsy.resolve(run)
         return condition if failed(condition) else no_such_overload()
 
-    def is_native(self, run: Run) -> bool:
-        """Whether the value of the chosen branch is native."""
+    def class_of(self, value: Value, run: Run) -> str:
+        """That of the chosen branch."""
         cost = run.cost
         chosen = self._truthy if self._condition.evaluate(run) is True else self._falsy
         run.cost = cost
-        return chosen.is_native(run)
+        return chosen.class_of(value, run)
 
 
 class ReadStep(Step):

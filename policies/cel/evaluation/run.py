@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.dialect import NEW, Dialect
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.values import Value
 from policies.engine.timelimit import Expired, look
@@ -23,12 +24,13 @@ class Run:
     """The state of one evaluation of one expression.
 
     `names`: the variables of the activation. `scopes`: those of the macros, innermost last. `absorbed`: whether a
-    failure was absorbed.
+    failure was absorbed. `dialect`: that of the environment.
     """
 
     names: Mapping[str, Value]
     limit: int = EXPRESSION_LIMIT
     expired: Expired | None = None
+    dialect: Dialect = NEW
     cost: int = 0
     absorbed: bool = False
     scopes: list[dict[str, Any]] = field(default_factory=list)

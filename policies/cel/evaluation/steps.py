@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from policies.cel.changes import Feature
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError, no_such_overload
@@ -65,7 +66,9 @@ class Alternative(Step):
         """The value, or the failure."""
         outcome = self._left.evaluate(run)
         if outcome.__class__ is not Optional:
-            return outcome
+            if failed(outcome) or not run.dialect.has(Feature.STRICT_ALTERNATIVES):
+                return outcome
+            return no_such_overload()
         if outcome.value is ABSENT:
             return self._right.evaluate(run)
         return outcome.value if self._unwrap else outcome

@@ -70,7 +70,7 @@ def explain(
     """
     reasons: list[Reason] = []
     try:
-        explainer = _Explainer(source, composition, Run(names, limit, expired))
+        explainer = _Explainer(source, composition, Run(names, limit, expired, composition.environment.dialect))
         if isinstance(explainer.tree, Literal):  # `false is false` helps nobody
             return ()
         deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING), REASONS)))

@@ -50,6 +50,8 @@ class Generator(NodeEmitter):
 
     def name(self, name: str) -> str:
         """The generated name of a variable."""
+        if name.startswith("."):
+            raise UnsupportedError  # one that a macro's variable hides; nobody writes it
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first
+from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.dispatch import CallBinding, arguments, bind, literal_pattern, text_only
 from policies.cel.generation.certainty import trusted
@@ -261,7 +261,10 @@ def _text_method(written: str) -> Callable[[NodeEmitter, Call], str | None]:
         if not isinstance(part, Literal) or part.value.__class__ is not str:
             return None
         name = generator.atom(generator.value(text))
-        generator.line(f"cost += PASS[len({name})]")
+        if bind(node).cost is of_first:
+            generator.line(f"cost += PASS[len({name})]")
+        else:
+            generator.charge(traversal(part.value))
         return f"({name}.{written.format(repr(part.value))})"
 
     return inlined
@@ -286,8 +289,9 @@ def _matches(generator: NodeEmitter, node: Call) -> str | None:
     if not _is_text(text):
         generator.line(f"if {name}.__class__ is not str_: fail()")
     search = f"{generator.bound(matcher(pattern))}({name})"
-    if len(node.overloads) == 1 and node.overloads[0].id == "matches":
-        generator.charge(1)
+    price = bind(node).cost
+    if isinstance(price, int):
+        generator.charge(price)
     else:
         factor = ceil(len(pattern) * REGEX_LENGTH)
         generator.line(f"cost += PASS[len({name}) + 1]" + (f" * {factor}" if factor != 1 else ""))

@@ -275,7 +275,7 @@ class Fields(Items):
         if not parser.skip(IDENTIFIER):
             if not parser.skip(QUOTED_IDENTIFIER):
                 raise missing("the name of a field")
-            parser.refuse_quoted(self.fields_at)  # the reference does not say which field
+            self.field = parser.unquoted(self.field, self.fields_at)  # the reference does not say which field
         self.colon_at = parser.starts[parser.at]
         parser.expect(":")
 

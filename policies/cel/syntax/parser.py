@@ -59,16 +59,17 @@ _RESERVED = "as break const continue else for function if import let loop namesp
 RESERVED = frozenset(_RESERVED.split())
 
 
-def parse(source: Source, *, expand: bool = True) -> Node:
+def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> Node:
     """The tree of an expression. Raises CompileError with all issues.
 
     expand: whether macros are expanded. Without, they are calls as they were written, and their rules are not checked.
+    quoted: whether fields may be written in backticks (Feature.QUOTED_FIELDS).
     """
     length = len(source.text)
     if length > MAX_LENGTH:
         message = f"expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"
         raise CompileError(source, [Issue(NOWHERE, message)])
-    parser = Parser(tokenize(source.text), expands=expand)
+    parser = Parser(tokenize(source.text), expands=expand, quoted=quoted)
     try:
         node = parser.run()
     except TooLargeError as error:
@@ -87,8 +88,8 @@ class Parser(ParseState):
 
     __slots__ = ("_messages",)
 
-    def __init__(self, tokens: Tokens, *, expands: bool = True) -> None:
-        super().__init__(tokens, Whole(0, 0), expands=expands)
+    def __init__(self, tokens: Tokens, *, expands: bool = True, quoted: bool = True) -> None:
+        super().__init__(tokens, Whole(0, 0), expands=expands, quoted=quoted)
         self._messages = "{" in self.kinds
 
     def run(self) -> Node:
@@ -296,8 +297,9 @@ class Parser(ParseState):
         optional = self.skip("?")
         at = self.at
         kind, text, start = self.kinds[at], self.texts[at], self.starts[at]
+        end = start + len(text)
         if kind == QUOTED_IDENTIFIER:
-            self.refuse_quoted(start)
+            text = self.unquoted(text, start)
         elif kind != IDENTIFIER:
             raise missing("a name")
         self.at += 1
@@ -305,7 +307,6 @@ class Parser(ParseState):
             operand = self.nodes.pop()
             return self.open(Arguments(self.starts[at + 1], operand.start, text, operand))
         operand = self.nodes.pop()
-        end = start + len(text)
         if optional:
             field = Literal(text, position=start, start=start, end=end)
             selected: Node = Call("_?._", None, [operand, field], position=position, start=operand.start, end=end)

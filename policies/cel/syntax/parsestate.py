@@ -73,7 +73,7 @@ class ParseState:
     """The state of a parser. `stack`: open operators and frames. `nodes`: complete operands. `at`: the current token.
 
     `expressions`, `relations` and `sums` count the depth of the reference in its grammar rules of these names (`sums`
-    for calc). It limits each of them. `expands`: whether macros are expanded.
+    for calc). It limits each of them. `expands`: whether macros are expanded. `quoted`: whether names may have backticks.
     """
 
     __slots__ = (
@@ -86,6 +86,7 @@ class ParseState:
         "issues",
         "kinds",
         "nodes",
+        "quoted",
         "relations",
         "stack",
         "starts",
@@ -94,12 +95,13 @@ class ParseState:
         "tokens",
     )
 
-    def __init__(self, tokens: Tokens, whole: Frame, *, expands: bool) -> None:
+    def __init__(self, tokens: Tokens, whole: Frame, *, expands: bool, quoted: bool) -> None:
         self.tokens = tokens
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
         self.at = 0
         self.done = False
         self.expands = expands
+        self.quoted = quoted
         self.nodes: list[Node] = []
         self.stack: list[OpenOperator] = [whole]
         self.issues: list[Issue] = []
@@ -133,9 +135,12 @@ class ParseState:
         self.issues.append(issue)
         return Literal(None, position=issue.position, start=issue.position, end=issue.position)
 
-    def refuse_quoted(self, position: int) -> None:
-        """Note an issue for a name in backticks, which the grammar has but Kubernetes does not allow."""
-        self.issues.append(Issue(position, "unsupported syntax: '`'", "write names with other characters as ['a-b']"))
+    def unquoted(self, name: str, position: int) -> str:
+        """A name without its backticks. Notes an issue where they are not allowed, which the grammar has all the same."""
+        if not self.quoted:
+            hint = "Kubernetes reads this since 1.37; write ['a-b'] for 1.36"
+            self.issues.append(Issue(position, "unsupported syntax: '`'", hint))
+        return name[1:-1]
 
     def refuse_reserved(self, name: str, position: int) -> Node:
         """Note an issue for a name that CEL reserves."""

@@ -6,6 +6,7 @@ frames.py) are written as the chain that gives this balance.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ _SUMS = ("_+_", "_-_")
 _SIGNS = {"!_": "!", "-_": "-"}
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ASCII = range(0x20, 0x7F)
+_PLAIN = re.compile(r"(?!(?:in|true|false|null)\Z)[A-Za-z_]\w*", re.ASCII)
 
 Spelling = Mapping[int, str]
 """How literals are written, by their positions, where it matters to the author: `0x1f`, `r'\\d'`."""
@@ -127,7 +129,7 @@ class _Unparser:
                 entries = ((_marked(e.optional), self.group(e.key), ": ", self.group(e.value)) for e in node.entries)
                 return _enclosed("{", entries, "}")
             case StructLiteral():
-                fields = ((f"{_marked(f.optional)}{f.name}: ", self.group(f.value)) for f in node.fields)
+                fields = ((f"{_marked(f.optional)}{_field(f.name)}: ", self.group(f.value)) for f in node.fields)
                 return _enclosed(f"{node.type_name}{{", fields, "}")
             case Comprehension():
                 raise ExpandedError(node.macro)
@@ -137,7 +139,7 @@ class _Unparser:
     def _select(self, node: Select) -> Group:
         if node.test_only:
             raise ExpandedError("has")
-        return Group(self._at_least(_PRIMARY, node.operand), f".{node.field}")
+        return Group(self._at_least(_PRIMARY, node.operand), f".{_field(node.field)}")
 
     def _call(self, node: Call) -> Group:
         if node.target is not None:
@@ -172,7 +174,7 @@ class _Unparser:
     def _optional_field(self, node: Call) -> Group:
         field = node.args[1]
         assert isinstance(field, Literal)  # noqa: S101 # the parser makes no other
-        return Group(self._at_least(_PRIMARY, node.args[0]), f".?{field.value}")
+        return Group(self._at_least(_PRIMARY, node.args[0]), f".?{_field(field.value)}")
 
     def _sign(self, node: Call) -> Group:
         sign = _SIGNS[node.function]
@@ -214,6 +216,11 @@ _SPECIAL: Mapping[str, Callable[[_Unparser, Call], Group]] = {
     "_?_:_": _Unparser._ternary,  # noqa: SLF001 # as above
     "_?._": _Unparser._optional_field,  # noqa: SLF001 # as above
 }
+
+
+def _field(name: str) -> str:
+    """A field, in backticks if its name is not a plain one."""
+    return name if _PLAIN.fullmatch(name) else f"`{name}`"
 
 
 def _marked(optional: bool) -> str:  # noqa: FBT001 # the one thing it is about

@@ -12,6 +12,7 @@ from cks_admission import Request
 from cluster.policycases.case import Json
 from cluster.policycases.ours import Outcome, delivered, stable
 from cluster.policycases.ours import request as asked
+from cluster.programs import judged_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,9 @@ def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, around: Se
         options=fields["options"],
         dry_run=fields["dryRun"],
     )
-    verdict = cks_admission.evaluate(cks_admission.compile([*case.documents, *around]), request)
+    verdict = cks_admission.evaluate(
+        cks_admission.compile([*case.documents, *around], kubernetes=judged_as().name), request
+    )
     return Outcome(
         None if verdict.allowed else _status(verdict.code, verdict.reason, verdict.message),
         _object(case, ask, verdict),

@@ -11,6 +11,7 @@ from support.policies import nativeanswers
 
 from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
 from cluster.policycases.native import object_name
+from cluster.programs import judged_as
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation import validator
@@ -20,6 +21,7 @@ from policies.admissionpolicy.evaluation.parameters import KindScope, StaticPara
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in
+from policies.cel.dialect import Dialect
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, answer_of, subject_access_review
 from policies.engine.lookup import Missing
 from policies.engine.request import GroupVersionKind
@@ -81,7 +83,8 @@ class World:
 
 def read(case: Case) -> Loaded:
     """The documents of a case, read as from a file."""
-    loaded = reader.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    documents = (Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    loaded = reader.read(documents, dialect=Dialect(judged_as()))
     assert loaded.errors == ()
     return loaded
 
@@ -131,7 +134,7 @@ def _options(operation: str) -> Json | None:
 def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: World) -> Outcome:
     """What this project's engine says."""
     documents = read(case)
-    policy, bindings = compile_policy(documents.policies[0]), documents.bindings
+    policy, bindings = compile_policy(documents.policies[0], judged_as()), documents.bindings
     generated = "" if case.mutating else ((new or {}).get("metadata") or {}).get("name", "")
     parameters = StaticParameters(world.parameters, SCOPES)
     inputs = Inputs(
@@ -151,7 +154,7 @@ def _validated(
     result = validator.evaluate_policy(policy, bindings, parameters, inputs)
     warnings = delivered(nativeanswers.warnings(result))
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
-    return Outcome(status, None, warnings, nativeanswers.audit_annotations(result))
+    return Outcome(status, None, warnings, nativeanswers.audit_annotations(result, policy.release))
 
 
 def _mutated(

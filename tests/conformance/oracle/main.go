@@ -1,4 +1,5 @@
-// Command oracle says what kube-apiserver's own library makes of CEL expressions.
+// Command oracle says what kube-apiserver's own library makes of CEL expressions. The release is that of the modules it is
+// built with: go build -modfile=1.37/go.mod.
 //
 //	oracle CASES.json    a JSON list of cases, answered by a JSON list of results
 //	oracle -serve        one JSON case on each line of stdin, answered by one line each
@@ -26,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/admission"
 	plugin "k8s.io/apiserver/pkg/admission/plugin/cel"
 	limits "k8s.io/apiserver/pkg/apis/cel"
@@ -34,9 +34,6 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 )
-
-// kubernetes is the release whose environment is meant.
-var kubernetes = version.MajorMinor(1, 36)
 
 // keep is how many compilers with variables are kept for later cases with the same variables.
 const keep = 64
@@ -165,7 +162,7 @@ type compilers struct {
 }
 
 func newCompilers() *compilers {
-	return &compilers{base: environment.MustBaseEnvSet(kubernetes), known: map[string]*plugin.CompositedCompiler{}}
+	return &compilers{base: environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()), known: map[string]*plugin.CompositedCompiler{}}
 }
 
 func (c *compilers) with(variables []variable) (*plugin.CompositedCompiler, error) {
@@ -254,10 +251,22 @@ func activate(in inputs) (*admission.VersionedAttributes, *admissionv1.Admission
 		who.Extra[key] = values
 	}
 	kind, resource := schema.GroupVersionKind(request.Kind), schema.GroupVersionResource(request.Resource)
-	attributes := admission.NewAttributesRecord(object(in.object), object(in.oldObject), kind, request.Namespace, request.Name, resource,
-		request.SubResource, admission.Operation(request.Operation), nil, false, who)
-	return &admission.VersionedAttributes{Attributes: attributes, VersionedObject: object(in.object), VersionedOldObject: object(in.oldObject),
-		VersionedKind: kind}, request, namespace, bindings, nil
+	versioned := &admission.VersionedAttributes{VersionedKind: kind, Attributes: admission.NewAttributesRecord(object(in.object),
+		object(in.oldObject), kind, request.Namespace, request.Name, resource, request.SubResource, admission.Operation(request.Operation),
+		nil, false, who)}
+	set(&versioned.VersionedObject, object(in.object))
+	set(&versioned.VersionedOldObject, object(in.oldObject))
+	return versioned, request, namespace, bindings, nil
+}
+
+// set gives a field its object: a field of that interface in 1.36, one that converts it when it is read since 1.37.
+func set(field any, object runtime.Object) {
+	switch to := field.(type) {
+	case *runtime.Object:
+		*to = object
+	case interface{ Set(runtime.Object) }:
+		to.Set(object)
+	}
 }
 
 func convert(from map[string]any, to any) error {

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from aiohttp import web
 from support.patience import PATIENCE
 
+from policies.kubernetes.release import NEWEST
 from policies.objects.mergepatch import merge_patch
 
 NAMESPACES = "/api/v1/namespaces"
@@ -77,7 +78,7 @@ class FakeApi:
         self.url = ""
         self.seen: list[Seen] = []
         self.failures: list[Failure] = []
-        self.groups: dict[str, Json] = {}
+        self.groups: dict[str, Json] = {"/version": {"gitVersion": f"v{NEWEST.proven}"}}
         self.expired: Literal["status", "event"] | None = None  # how the next watch is told that its version is gone
         self.version = 100
         self.held: asyncio.Event | None = None  # while it is there and not set, single objects are not answered

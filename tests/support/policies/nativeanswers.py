@@ -6,6 +6,7 @@ pkg/endpoints/filters/warning.go.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.evaluation import texts
@@ -13,10 +14,15 @@ from policies.golang.strconv import quote
 from policies.kubernetes.encoding import to_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from policies.admissionpolicy.evaluation.result import Finding, Result
+    from policies.kubernetes.release import Release
 
 FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
-"""The audit annotation with the first failure of a binding with the action Audit."""
+"""The audit annotation with the failures of bindings with the action Audit."""
+FAILURES: Mapping[str, int] = {"1.36": 1, "1.37": 50}
+"""How many failures of a request it has at most, by release: maxValidationFailures of validating/dispatcher.go."""
 
 
 def forbidden(group: str, resource: str, name: str, message: str) -> str:
@@ -38,20 +44,23 @@ def warnings(result: Result) -> tuple[str, ...]:
     return tuple(warning(finding) for finding in result.findings if "Warn" in finding.actions)
 
 
-def annotation(finding: Finding) -> str:
-    """The value of FAILURE_ANNOTATION."""
-    failure = {
+def failures(findings: Iterable[Finding], release: Release) -> str:
+    """The value of FAILURE_ANNOTATION for the failures of a request, in their order."""
+    return to_json(list(map(_failure, islice(findings, FAILURES[release.name]))))
+
+
+def _failure(finding: Finding) -> Mapping[str, object]:
+    return {
         "message": finding.message,
         "policy": finding.policy,
         "binding": finding.binding,
         "expressionIndex": finding.index,
         "validationActions": [action for action in ("Deny", "Warn", "Audit") if action in finding.actions],
     }
-    return to_json([failure])
 
 
-def audit_annotations(result: Result) -> dict[str, str]:
-    """The audit annotations, with the first of several failures."""
-    failures = [annotation(finding) for finding in result.findings if "Audit" in finding.actions]
+def audit_annotations(result: Result, release: Release) -> dict[str, str]:
+    """The audit annotations that an API server of a release makes."""
+    audited = [finding for finding in result.findings if "Audit" in finding.actions]
     published = {key: texts.joined(values) for key, values in result.published.items()}
-    return published | ({FAILURE_ANNOTATION: failures[0]} if failures else {})
+    return published | ({FAILURE_ANNOTATION: failures(audited, release)} if audited else {})

@@ -127,7 +127,7 @@ _DEFAULTS: Json = {
         "scheduling-safety": {"mode": "warn", "policies": {}, "parameters": {}},
         "sunk": {"mode": "warn", "policies": {}, "parameters": {}},
     },
-    "policies": {"directories": (), "configMaps": True, "native": True, "slow": "keep"},
+    "policies": {"directories": (), "configMaps": True, "native": True, "kubernetes": "", "slow": "keep"},
     "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
     "exceptions": (),
@@ -224,7 +224,7 @@ packs:
   scheduling-safety:
     {mode: audit, policies: {node-selector: off}, parameters: {allowedReservedValues: [mine, "7"]}}
   sunk: {mode: off, policies: {lock-toleration: audit}}
-policies: {directories: [policies, more.yaml], configMaps: false, native: false, slow: skip}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false, kubernetes: "1.36", slow: skip}
 safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
 - group: example.org
@@ -401,7 +401,13 @@ _OTHER_READ: Json = {
         },
         "sunk": {"mode": "off", "policies": {"lock-toleration": "audit"}, "parameters": {}},
     },
-    "policies": {"directories": ("policies", "more.yaml"), "configMaps": False, "native": False, "slow": "skip"},
+    "policies": {
+        "directories": ("policies", "more.yaml"),
+        "configMaps": False,
+        "native": False,
+        "kubernetes": "1.36",
+        "slow": "skip",
+    },
     "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},
     "workloads": (
         {

@@ -43,8 +43,56 @@ def test_an_old_version() -> None:
         f"{_OLD} ValidatingAdmissionPolicy v1 (since 1.30): the cluster's own policies cannot be used",
         "upgrade the cluster, or set policies.native to false",
     )
-    assert _check("v1.29.4-gke.1") == [conditions, natives]
-    assert _check("v1.29.4-gke.1", native=False) == [conditions]
+    assert _check("v1.29.4-gke.1")[:2] == [conditions, natives]
+    assert _check("v1.29.4-gke.1", native=False)[:1] == [conditions]
+
+
+@pytest.mark.parametrize(
+    ("version", "chosen", "doubts"),
+    [
+        ("v1.37.2", "", []),
+        ("v1.36.9+k3s1", "1.36", []),
+        (
+            "v1.38.0",
+            "",
+            [
+                (
+                    "warning",
+                    "release",
+                    "v1.38.0 is not proven here: policies are judged as by 1.37, the nearest release",
+                    "upgrade the service; until then try policies with kubectl apply --dry-run=server, too",
+                )
+            ],
+        ),
+        (
+            "v1.35.1",
+            "",
+            [
+                (
+                    "warning",
+                    "release",
+                    "v1.35.1 is not proven here: policies are judged as by 1.36, the nearest release",
+                    "upgrade the service; until then try policies with kubectl apply --dry-run=server, too",
+                )
+            ],
+        ),
+        (
+            "v1.37.0",
+            "1.36",
+            [
+                (
+                    "warning",
+                    "policies.kubernetes",
+                    "v1.37.0, but policies are judged as by 1.36",
+                    "leave policies.kubernetes empty, and the service follows the API server",
+                )
+            ],
+        ),
+    ],
+)
+def test_a_version_that_is_not_proven(version: str, chosen: str, doubts: list[Any]) -> None:
+    """A release that is not followed, and one that is not that of the settings, are doubts about policies."""
+    assert _check(version, kubernetes=chosen)[1:] == doubts
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,8 @@ def _settings(**policies: Any) -> Settings:
 
 
 async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Desired:
-    found = ClusterPolicyState(
-        *(each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
-    )
+    read: Any = (each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
+    found = ClusterPolicyState(*read)
     return await make(chosen, found, _TODAY)
 
 

@@ -13,6 +13,7 @@ from policies.admissionpolicy.evaluation.parameters import ParametersKey, Review
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.facts import StaticFacts
 from policies.engine.lookup import Key
+from policies.kubernetes.release import NEWEST
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import registered
@@ -145,7 +146,7 @@ def test_nothing_is_compiled_again_for_other_modes() -> None:
     """The policies are the same objects whatever the settings say, so that a compiler knows them."""
     compiler = Compiler()
     first = {policy.name: compiler(policy) for policy in packs.made(Settings()).policies}
-    compiler.begin()
+    compiler.begin(NEWEST)
 
     second = {p.name: compiler(p) for p in packs.made(_settings(packs={"sunk": "enforce"})).policies}
     assert all(second[name] is compiled for name, compiled in first.items())

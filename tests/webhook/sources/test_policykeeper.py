@@ -1,24 +1,28 @@
 """The rules of policies and of the configuration, each of which may change while the other stays."""
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 from support.builders import Json, pod, request
+from support.patience import PATIENCE
 from support.service.reviews import RESERVED, TODAY
 
+from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.cel.generation.compiled import Generated
 from policies.cel.program import Program
 from policies.engine.engine import validate
 from policies.engine.facts import StaticFacts
+from policies.kubernetes.release import named
 from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
 from webhook.sources.directories import Directories
-from webhook.sources.policykeeper import PolicyKeeper
+from webhook.sources.policykeeper import InCluster, PolicyKeeper
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 
@@ -204,3 +208,82 @@ async def test_both_change_at_once(tmp_path: Path) -> None:
     await asyncio.gather(kept.keeper.look(), kept.keeper.reconfigure(_loaded(labels={"action": "warn"})))
 
     assert {name: kept.verdicts()[name] for name in ("labels", "names")} == {"labels": "warn", "names": "deny"}
+
+
+class _ServedRelease:
+    """The release of a cluster, which the test sets."""
+
+    def __init__(self, name: str) -> None:
+        self.current = named(name)
+        self.changed = asyncio.Event()
+
+    async def changes(self) -> AsyncIterator[None]:
+        while True:
+            await self.changed.wait()
+            self.changed.clear()
+            yield
+
+
+class _NoParameters:
+    async def follow(self, keys: Iterable[ParametersKey]) -> None:
+        """Do nothing."""
+
+
+async def test_an_upgrade_of_the_cluster(tmp_path: Path) -> None:
+    """All policies are compiled anew by the rules of the new release; a source that it refuses stays as it was."""
+    settings = _loaded(policies={"directories": [str(tmp_path)]})
+    served = _ServedRelease("1.36")
+    cluster = InCluster(served, _NoParameters(), None, list)
+    keeper = PolicyKeeper(settings.settings, [Directories((str(tmp_path),))], Metrics(), settings.catalog, cluster)
+    reserved = _POLICY.replace("name: names", "name: names.static.k8s.io")
+    (tmp_path / "policy.yaml").write_text(reserved, encoding="utf-8")
+    (tmp_path / "binding.yaml").write_text(
+        _BINDING.replace("ACTION", "Deny").replace("names", "names.static.k8s.io"), encoding="utf-8"
+    )
+    await keeper.start()
+    before = _releases(keeper), keeper.unused()
+
+    swapped = asyncio.Event()
+
+    async def swap() -> None:
+        swapped.set()
+
+    running = asyncio.create_task(keeper.run(swap))
+    served.current = named("1.37")
+    served.changed.set()
+    await asyncio.wait_for(swapped.wait(), PATIENCE)
+    running.cancel()
+
+    assert before == ({"names.static.k8s.io": "1.36"}, [])
+    assert _releases(keeper) == {"names.static.k8s.io": "1.37"}
+    assert [text.splitlines()[1].partition(": names")[0] for text in keeper.unused()] == [
+        f'{tmp_path}/policy.yaml:3:18: metadata.name: Invalid value: "names.static.k8s.io"'
+    ]
+
+
+async def test_an_upgrade_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A defect met in compiling for the new release leaves in force what was compiled for the old one."""
+    settings = _loaded(policies={"directories": [str(tmp_path)]})
+    served = _ServedRelease("1.36")
+    cluster = InCluster(served, _NoParameters(), None, list)
+    keeper = PolicyKeeper(settings.settings, [Directories((str(tmp_path),))], Metrics(), settings.catalog, cluster)
+    (tmp_path / "policy.yaml").write_text(_POLICY, encoding="utf-8")
+    (tmp_path / "binding.yaml").write_text(_BINDING.replace("ACTION", "Deny"), encoding="utf-8")
+    await keeper.start()
+    before = keeper.ruleset
+
+    def fail(*_: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(rules, "of_policies", fail)
+    served.current = named("1.37")
+    with capture_logs() as events:
+        changed = await keeper.look()
+
+    assert (changed, keeper.ruleset is before) == (False, True)
+    assert [event["event"] for event in events] == ["policies could not be read", "policies refused"]
+
+
+def _releases(keeper: PolicyKeeper) -> dict[str, str]:
+    """The release for which each policy in force is compiled."""
+    return {compiled.policy.name: compiled.release.name for compiled in keeper._compiler._cache.values()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from policies.kubernetes.release import NEWEST
 from webhook.sources.directories import Directories
 
 _CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
@@ -18,7 +19,7 @@ def _write(file: Path, *names: str) -> None:
 
 
 def _names(source: Directories, path: Path) -> list[str]:
-    content = source.read()[str(path)]
+    content = source.read(NEWEST)[str(path)]
     return [part.report.document.value["metadata"]["name"] for part in content.parts]
 
 
@@ -41,14 +42,14 @@ def test_a_mounted_config_map(tmp_path: Path) -> None:
     (tmp_path / "..data").symlink_to("..2026_01")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
     source = Directories((str(tmp_path),))
-    before = source.read()[str(tmp_path)]
+    before = source.read(NEWEST)[str(tmp_path)]
 
     (tmp_path / "..next").symlink_to("..2026_02")
     (tmp_path / "..next").rename(tmp_path / "..data")
 
     assert [part.report.document.value["metadata"]["name"] for part in before.parts] == ["old"]
     assert _names(source, tmp_path) == ["new"]
-    assert source.read()[str(tmp_path)].version != before.version
+    assert source.read(NEWEST)[str(tmp_path)].version != before.version
 
 
 def test_only_files_that_changed_are_read_again(tmp_path: Path) -> None:
@@ -56,12 +57,12 @@ def test_only_files_that_changed_are_read_again(tmp_path: Path) -> None:
     _write(tmp_path / "a.yaml", "a")
     _write(tmp_path / "b.yaml", "b")
     source = Directories((str(tmp_path),))
-    first = source.read()[str(tmp_path)]
+    first = source.read(NEWEST)[str(tmp_path)]
 
     (tmp_path / "a.yaml").touch()
-    same = source.read()[str(tmp_path)]
+    same = source.read(NEWEST)[str(tmp_path)]
     _write(tmp_path / "b.yaml", "other")
-    third = source.read()[str(tmp_path)]
+    third = source.read(NEWEST)[str(tmp_path)]
 
     assert (same.version == first.version, third.version == first.version) == (True, False)
     assert [one is other for one, other in zip(first.parts, same.parts, strict=True)] == [True, True]
@@ -75,7 +76,7 @@ def test_all_that_cannot_be_read(tmp_path: Path) -> None:
     _write(tmp_path / "c.yaml", "c")
     missing = tmp_path / "missing.yaml"
 
-    found = Directories((str(tmp_path), str(missing))).read()
+    found = Directories((str(tmp_path), str(missing))).read(NEWEST)
 
     assert {path: content.problem for path, content in found.items()} == {
         str(tmp_path): f"{tmp_path}/a.yaml:2:1: not valid YAML: did not find expected node content\n"
@@ -98,4 +99,4 @@ def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "scandir", away)
 
-    assert source.read()[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"
+    assert source.read(NEWEST)[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"

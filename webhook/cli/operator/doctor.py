@@ -111,7 +111,7 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry, *, of_ma
     """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
-    from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
+    from webhook.doctor import apiserver, desired  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
     from webhook.registration.rights import needed, needed_by_manager  # noqa: PLC0415 - as above
 
@@ -126,7 +126,10 @@ async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry, *, of_ma
         await api.close()
     now = datetime.now(UTC)
     state = desired.ClusterPolicyState(
-        observation.cluster.namespaces, observation.workspace.maps, observation.cluster.natives
+        observation.cluster.namespaces,
+        observation.workspace.maps,
+        observation.cluster.natives,
+        apiserver.judged_as(observation.cluster.version, settings),
     )
     return examine(settings, observation, await desired.make(settings, state, now.date()), now)
 

@@ -11,12 +11,14 @@ import structlog
 
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.facts.references import WORKLOADS, GroupKind
+from webhook.cluster.facts.release import ServedRelease
 from webhook.cluster.facts.scheduling import Ask
 from webhook.cluster.watches.nativepolicies import NativePolicies
 from webhook.cluster.watches.policymaps import PolicyMaps
 from webhook.cluster.watches.reflector import Reflector
 
 if TYPE_CHECKING:
+    from policies.kubernetes.release import Release
     from webhook.cluster.api.client import Connection
 
 # How long to wait for the first lists before serving without them. Look-ups then ask the API server.
@@ -24,9 +26,10 @@ FIRST_SYNC = 10.0
 
 
 class Followed(NamedTuple):
-    """The facts, and the sources of policies; None for those that are not followed."""
+    """The facts, the release of the API server, and the sources of policies; None for those that are not followed."""
 
     facts: ClusterFacts
+    release: ServedRelease
     maps: PolicyMaps | None
     natives: NativePolicies | None
 
@@ -56,6 +59,7 @@ async def follow(
     devices: bool = True,
     priorities: bool = False,
     support: Ask | None = None,
+    release: Release | None = None,
 ) -> AsyncIterator[Followed]:
     """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
 
@@ -63,6 +67,7 @@ async def follow(
     claims, PriorityClasses.
     maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a
     topology. support: asks what the cluster does about topology constraints of workloads; None if nobody needs to know.
+    release: the one that the settings name, whatever the API server's is.
     """
     followed = Followed(
         ClusterFacts(
@@ -74,6 +79,7 @@ async def follow(
             workloads=workloads,
             support=support,
         ),
+        ServedRelease(api, release),
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,
     )

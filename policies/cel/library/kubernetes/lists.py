@@ -1,4 +1,4 @@
-"""Kubernetes' own list functions: `isSorted`, `sum`, `min`, `max`, `indexOf` and `lastIndexOf`.
+"""Kubernetes' own list functions: `isSorted`, `sum`, `min`, `max`, `indexOf`, `lastIndexOf` and `includes`.
 
 Source: k8s.io/apiserver's pkg/cel/library/lists.go and cost.go.
 """
@@ -18,6 +18,7 @@ from policies.cel.function import Function, Implementation, Library, Overload, f
 from policies.cel.ordering import compare
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value
+from policies.kubernetes.release import named
 
 _COMPARABLE = {
     "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
@@ -131,9 +132,30 @@ _SUMS: dict[str, Implementation] = {
 _ANY = types.parameter("A")
 
 
+def _includes(value: Value, item: Value) -> bool:
+    """Whether a list has an item, or another value is that item."""
+    return any(alike(own, item) for own in (value if value.__class__ is list else (value,)))
+
+
 def _search(name: str, id: str, call: Implementation) -> Function:
     return single(name, id, (types.list_of(_ANY), _ANY), types.INT, call, member=True, cost=cost.of_tree)
 
+
+INCLUDES = Library(
+    name="kubernetes.lists",
+    since=named("1.37"),
+    functions=(
+        single(
+            "includes",
+            "list_includes_dyn_dyn",
+            (types.DYN, types.DYN),
+            types.BOOL,
+            _includes,
+            member=True,
+            cost=cost.of_tree,
+        ),
+    ),
+)
 
 LIBRARY = Library(
     name="kubernetes.lists",

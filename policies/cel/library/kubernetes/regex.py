@@ -209,8 +209,7 @@ _TEXTS = (types.STRING, types.STRING)
 MATCHES = Function(
     name="matches",
     overloads=(
-        Overload(id="matches", parameters=_TEXTS, result=types.BOOL),
-        # Only the second overload costs more than 1, as in the reference.
+        Overload(id="matches", parameters=_TEXTS, result=types.BOOL, cost=of_match),
         Overload(id="matches_string", parameters=_TEXTS, result=types.BOOL, member=True, cost=of_match),
     ),
     call=_matches,

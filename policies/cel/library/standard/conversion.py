@@ -160,6 +160,8 @@ def _type(value: Value) -> Type:
     return types.TYPE if value.__class__ is JSONPatch else type_of(value)
 
 
+INT_TO_DURATION = _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration)
+
 LIBRARY = Library(
     name="conversion",
     functions=(
@@ -186,7 +188,6 @@ LIBRARY = Library(
         function(
             "duration",
             _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
-            _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration),
             _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
         ),
         Function(name="dyn", overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),), call=_identity),

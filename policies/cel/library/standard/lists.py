@@ -26,6 +26,7 @@ _ALIKE_WHEN_EQUAL = _NATIVE - {float}
 _TIMES = frozenset({Duration, Timestamp})
 _STABLE = 12  # lengths up to this are sorted by insertion
 _CALL = 1 + cost.LIST_CREATION
+_LONGEST_RANGE = 1_000_000
 _LONGEST = 2 * cost.EXPRESSION_LIMIT
 """The most elements of a flattened list. Its cost does not bound its length."""
 
@@ -105,6 +106,15 @@ def _order(keys: list[Any]) -> list[int]:
 
 
 def _range(count: int) -> list[Value]:
+    if count < 0:
+        raise CelError(f"lists.range: size must be non-negative, got {count}")
+    if count > _LONGEST_RANGE:
+        raise CelError(f"lists.range: size {count} exceeds maximum allowed ({_LONGEST_RANGE})")
+    return unbounded_range(count)
+
+
+def unbounded_range(count: int) -> list[Value]:
+    """`lists.range(count)` of 1.36. Raises BudgetError."""
     if count + _CALL > cost.EXPRESSION_LIMIT:
         raise BudgetError(count + _CALL)
     return list(range(count))
@@ -143,8 +153,16 @@ def _of_result(_: Sequence[Value], result: Value) -> int:
     return cost.size(result) + _CALL
 
 
-def _of_depth(arguments: Sequence[Value], _: Value) -> int:
-    """The size of the list for each level. A negative depth wraps around, as in the reference."""
+def _of_depth(arguments: Sequence[Value], result: Value) -> int:
+    """The size of the list for each level, and once for a negative depth."""
+    depth = arguments[1] if len(arguments) > 1 else 1
+    if depth.__class__ is int and depth < 0:
+        return cost.size(arguments[0]) + _CALL
+    return of_any_depth(arguments, result)
+
+
+def of_any_depth(arguments: Sequence[Value], _: Value) -> int:
+    """The size of the list for each level. In 1.36 a negative depth wraps around."""
     depth = arguments[1] if len(arguments) > 1 and arguments[1].__class__ is int else 1
     product = float(cost.size(arguments[0])) * float(depth)
     return (max(int(product), -(2**63)) + _CALL) % 2**64 if product < 0 else int(product) + _CALL

@@ -36,22 +36,30 @@ def _out_of_range(index: int) -> CelError:
 
 
 def _index_of(text: str, part: str, offset: int = 0) -> int:
-    if not part:
-        return offset
     if offset < 0:
         raise _out_of_range(offset)
-    return text.find(part, offset)
+    return text.find(part, offset) if part else min(offset, len(text))
+
+
+def index_of_anywhere(text: str, part: str, offset: int) -> int:
+    """`text.indexOf(part, offset)` of 1.36, which finds an empty text anywhere."""
+    return _index_of(text, part, offset) if part else offset
 
 
 def _last_index_of(text: str, part: str) -> int:
     return _find_last(text, part) if part else len(text)
 
 
+def last_index_of_anywhere(text: str, part: str, offset: int) -> int:
+    """`text.lastIndexOf(part, offset)` of 1.36, which finds an empty text anywhere."""
+    return _last_index_of_offset(text, part, offset) if part else offset
+
+
 def _last_index_of_offset(text: str, part: str, offset: int) -> int:
-    if not part:
-        return offset
     if offset < 0:
         raise _out_of_range(offset)
+    if not part:
+        return min(offset, len(text))
     return -1 if offset >= len(text) else _find_last(text[: offset + len(part)], part)
 
 

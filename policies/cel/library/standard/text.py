@@ -32,7 +32,7 @@ LIBRARY = Library(
     name="text",
     functions=(
         _function("contains", "contains_string", str.__contains__, _contains_cost),
-        _function("endsWith", "ends_with_string", str.endswith, cost.of_first),
-        _function("startsWith", "starts_with_string", str.startswith, cost.of_first),
+        _function("endsWith", "ends_with_string", str.endswith, cost.of_second),
+        _function("startsWith", "starts_with_string", str.startswith, cost.of_second),
     ),
 )

@@ -18,19 +18,26 @@ from policies.golang.time import HOUR, MINUTE, SECOND, CalendarFields, fields, s
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AWAY_FROM_THE_EDGE = timedelta(days=3)
+_LAST_MINUTE = 59
 _UTC_NAMES = frozenset({"", "UTC", "Local"})  # a server's own zone is UTC
 
 
-def offset_at(zone: str, moment: int) -> int:
-    """The offset of a zone from UTC at a moment, in seconds east: an IANA name, or `+01:30` as cel-go reads it."""
+def offset_at(zone: str, moment: int, *, bounded: bool = True) -> int:
+    """The offset of a zone from UTC at a moment, in seconds east: an IANA name, or `+01:30` as cel-go reads it.
+
+    bounded: whether its minutes have to be 0 to 59, as since 1.37. Raises CelError.
+    """
     hours, colon, minutes = zone.partition(":")
     if colon:
-        return _numeric(zone[0], text_to_index(hours), text_to_index(minutes))
+        hour, minute = text_to_index(hours), text_to_index(minutes)
+        if bounded and not 0 <= minute <= _LAST_MINUTE:
+            raise CelError(f"timezone offset minutes out of range [0, {_LAST_MINUTE}]: {zone}")
+        return _numeric(zone[0], hour, minute)
     return 0 if zone in _UTC_NAMES else _named(zone, moment)
 
 
 def _numeric(sign: str, hours: int, minutes: int) -> int:
-    """The offset in seconds. As in the reference, it has no bounds, and multiplications wrap around as int64."""
+    """The offset in seconds. As in the reference, hours have no bounds, and multiplications wrap around as int64."""
     offset = _int64(hours * 60 - minutes if sign == "-" else hours * 60 + minutes)
     return int(seconds(_int64(offset * MINUTE)))
 
@@ -64,7 +71,9 @@ def _zone(name: str) -> ZoneInfo:
         raise CelError(f"unknown time zone {name}") from None
 
 
-def _of_timestamp(name: str, part: str, read: Callable[[CalendarFields], int], *durations: Overload) -> Function:
+def _of_timestamp(
+    name: str, part: str, read: Callable[[CalendarFields], int], *durations: Overload, bounded: bool
+) -> Function:
     """A function with overloads without a zone (UTC), with a zone, and for durations if that exists."""
 
     def plain(moment: Timestamp) -> int:
@@ -72,7 +81,7 @@ def _of_timestamp(name: str, part: str, read: Callable[[CalendarFields], int], *
 
     def zoned(moment: Timestamp, zone: str) -> int:
         second = moment.nanoseconds // SECOND
-        return read(fields(second, offset_at(zone, second)))
+        return read(fields(second, offset_at(zone, second, bounded=bounded)))
 
     return _function(name, part, plain, zoned, *durations)
 
@@ -112,29 +121,39 @@ def _milliseconds(moment: Timestamp) -> int:
     return moment.nanoseconds % SECOND // 10**6
 
 
-def _milliseconds_in(moment: Timestamp, zone: str) -> int:
-    offset_at(zone, moment.nanoseconds // SECOND)  # the zone must exist
-    return _milliseconds(moment)
+def _milliseconds_in(*, bounded: bool) -> Callable[[Timestamp, str], int]:
+    def zoned(moment: Timestamp, zone: str) -> int:
+        offset_at(zone, moment.nanoseconds // SECOND, bounded=bounded)  # the zone must exist
+        return _milliseconds(moment)
+
+    return zoned
 
 
-LIBRARY = Library(
-    name="time",
-    functions=(
-        _of_timestamp("getFullYear", "year", lambda local: local.year),
-        _of_timestamp("getMonth", "month", lambda local: local.month - 1),
-        _of_timestamp("getDayOfYear", "day_of_year", lambda local: local.day_of_year),
-        _of_timestamp("getDayOfMonth", "day_of_month", lambda local: local.day - 1),
-        _of_timestamp("getDate", "day_of_month_1_based", lambda local: local.day),
-        _of_timestamp("getDayOfWeek", "day_of_week", lambda local: local.day_of_week),
-        _of_timestamp("getHours", "hours", lambda local: local.hour, _of_duration("hours", _truncated(HOUR))),
-        _of_timestamp("getMinutes", "minutes", lambda local: local.minute, _of_duration("minutes", _truncated(MINUTE))),
-        _of_timestamp("getSeconds", "seconds", lambda local: local.second, _of_duration("seconds", _truncated(SECOND))),
+_PARTS: tuple[tuple[str, str, Callable[[CalendarFields], int], tuple[Overload, ...]], ...] = (
+    ("getFullYear", "year", lambda local: local.year, ()),
+    ("getMonth", "month", lambda local: local.month - 1, ()),
+    ("getDayOfYear", "day_of_year", lambda local: local.day_of_year, ()),
+    ("getDayOfMonth", "day_of_month", lambda local: local.day - 1, ()),
+    ("getDate", "day_of_month_1_based", lambda local: local.day, ()),
+    ("getDayOfWeek", "day_of_week", lambda local: local.day_of_week, ()),
+    ("getHours", "hours", lambda local: local.hour, (_of_duration("hours", _truncated(HOUR)),)),
+    ("getMinutes", "minutes", lambda local: local.minute, (_of_duration("minutes", _truncated(MINUTE)),)),
+    ("getSeconds", "seconds", lambda local: local.second, (_of_duration("seconds", _truncated(SECOND)),)),
+)
+
+
+def functions(*, bounded: bool) -> tuple[Function, ...]:
+    """The accessors. bounded: whether the minutes of a time zone have to be 0 to 59."""
+    return (
+        *(_of_timestamp(name, part, read, *durations, bounded=bounded) for name, part, read, durations in _PARTS),
         _function(
             "getMilliseconds",
             "milliseconds",
             _milliseconds,
-            _milliseconds_in,
+            _milliseconds_in(bounded=bounded),
             _of_duration("milliseconds", _duration_milliseconds),
         ),
-    ),
-)
+    )
+
+
+LIBRARY = Library(name="time", functions=functions(bounded=True))

@@ -22,7 +22,9 @@ from policies.admissionpolicy.model import (
     Policy,
     Validation,
 )
+from policies.cel.dialect import Dialect
 from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.kubernetes.release import RELEASES, Release
 
 SMALL = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -543,17 +545,24 @@ def test_other_warnings_change_nothing() -> None:
     assert len(load(text, SMALL_BINDING).policies) == 1
 
 
-def test_reserved_name_is_a_warning() -> None:
-    """The API server warns of names that only its own manifests may have."""
+@pytest.mark.parametrize("stored", [False, True], ids=["new", "stored"])
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_reserved_names(release: Release, *, stored: bool) -> None:
+    """Of names that only its own manifests may have, 1.36 warns, and later releases refuse them in new policies."""
     text = SMALL.replace("name: small", "name: small.static.k8s.io")
     binding = SMALL_BINDING.replace("policyName: small", "policyName: small.static.k8s.io")
 
-    assert warnings(text, binding) == [
-        (
-            'policy.yaml:4:9: warning: metadata.name: names ending with ".static.k8s.io" are reserved for static '
-            "manifest-based configurations and cannot be managed via the API\nhint: choose another name"
-        )
-    ]
+    loaded = read(documents(f"{text}---\n{binding}"), dialect=Dialect(release, stored=stored))
+
+    refused = release.reserves_static_names and not stored
+    value = 'Invalid value: "small.static.k8s.io": ' if refused else ""
+    words = (
+        f"policy.yaml:4:9: {'' if refused else 'warning: '}metadata.name: {value}"
+        'names ending with ".static.k8s.io" are reserved for static manifest-based configurations and cannot be '
+        "managed via the API\nhint: choose another name"
+    )
+    assert [str(problem) for problem in loaded.problems] == [words]
+    assert [each.name for each in RELEASES if each.reserves_static_names] == ["1.37"]
 
 
 def test_items_of_lists_are_documents() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
-from support.policies.nativeanswers import FAILURE_ANNOTATION, annotation, audit_annotations, forbidden, warning
+import pytest
+from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, failures, forbidden, warning
 
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result, combined, result_of
+from policies.kubernetes.release import NEWEST, RELEASES, Release
 
 AUDITED = Finding(policy="p", binding="b", kind="violation", message="no", actions=frozenset({"Audit"}), index=1)
 DENIED = Finding(
@@ -21,18 +23,19 @@ def test_findings_without_consequences_stand_apart() -> None:
     assert result_of([]) is NOTHING_FOUND
 
 
-def test_the_first_denial_and_the_first_audited_failure_are_shown() -> None:
-    """As the API server does, which keeps the first value of an audit annotation."""
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_the_first_denial_and_the_audited_failures_are_shown(release: Release) -> None:
+    """As the API server does: 1.36 keeps the first failure in the audit annotation, later releases up to 50."""
     result = combined(
         [Result(findings=(AUDITED,), published={"p/k": ("x",)}), result_of([DENIED], {"p/k": ("y", "x")})]
     )
     assert result.denial == DENIED
-    assert audit_annotations(result) == {
-        "p/k": "x, y",
-        FAILURE_ANNOTATION: (
-            '[{"message":"no","policy":"p","binding":"b","expressionIndex":1,"validationActions":["Audit"]}]'
-        ),
-    }
+    first = '{"message":"no","policy":"p","binding":"b","expressionIndex":1,"validationActions":["Audit"]}'
+    second = '{"message":"never","policy":"p","binding":"c","expressionIndex":0,"validationActions":["Deny","Audit"]}'
+    expected = first if release == RELEASES[0] else f"{first},{second}"
+    assert audit_annotations(result, release) == {"p/k": "x, y", FAILURE_ANNOTATION: f"[{expected}]"}
+    many = result_of([AUDITED] * 60)
+    assert len(json.loads(audit_annotations(many, release)[FAILURE_ANNOTATION])) == (1 if expected == first else 50)
 
 
 def test_the_status_of_a_finding_follows_from_its_reason() -> None:
@@ -64,11 +67,12 @@ def test_the_annotation_of_a_failure_is_json_as_go_writes_it() -> None:
         index=2,
         actions=frozenset({"Audit", "Deny"}),
     )
-    assert annotation(failure) == (
+    text = failures([failure], NEWEST)
+    assert text == (
         '[{"message":"a \\u003c b \\u0026 \u00fc","policy":"p","binding":"b","expressionIndex":2,'
         '"validationActions":["Deny","Audit"]}]'
     )
-    assert json.loads(annotation(failure))[0]["message"] == "a < b & \u00fc"
+    assert json.loads(text)[0]["message"] == "a < b & \u00fc"
 
 
 def test_the_words_around_a_message() -> None:

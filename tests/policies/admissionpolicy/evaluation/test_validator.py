@@ -39,6 +39,7 @@ from policies.cel.library.kubernetes.authorizer import CheckAnswer, Table
 from policies.engine.lookup import Missing
 from policies.engine.match import EVERYTHING
 from policies.engine.timelimit import TimeLimitError
+from policies.kubernetes.release import NEWEST
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"
 MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"
@@ -114,7 +115,7 @@ def test_the_actions_decide_what_follows(text: str, actions: tuple[str, ...], fo
     assert (
         result.denial is not None,
         len(warnings(result)),
-        FAILURE_ANNOTATION in audit_annotations(result),
+        FAILURE_ANNOTATION in audit_annotations(result, NEWEST),
     ) == follows
 
 
@@ -156,7 +157,7 @@ def test_a_policy_is_evaluated_once_for_each_parameter() -> None:
     every = binding(param_ref=ParamRef(selector=EVERYTHING, parameter_not_found_action="Deny"))
     result = evaluate(compiled, every, known, inputs())
     assert [(each.params, each.message) for each in result.findings] == [("p0", "limit 0"), ("p1", "limit 0")]
-    assert audit_annotations(result) == {"p/k": "l0, l1"}
+    assert audit_annotations(result, NEWEST) == {"p/k": "l0, l1"}
 
 
 def test_no_parameters_and_false_conditions_skip_a_binding() -> None:
@@ -291,7 +292,7 @@ def test_nothing_at_all_is_found_where_all_is_well() -> None:
     """The usual case: no finding, no explanation, no message."""
     compiled = validating({"expression": "true", "messageExpression": "'n' + string(object.data.x)"})
     result = evaluate(compiled, binding(), NO_PARAMETERS, inputs())
-    assert (result.findings, result.ignored, audit_annotations(result), warnings(result), result.denial) == (
+    assert (result.findings, result.ignored, audit_annotations(result, NEWEST), warnings(result), result.denial) == (
         (),
         (),
         {},

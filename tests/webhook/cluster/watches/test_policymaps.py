@@ -8,6 +8,7 @@ from typing import Any
 from support.api.fakeapi import Failure, FakeApi, status
 from support.api.times import Times
 
+from policies.kubernetes.release import NEWEST
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.policymaps import REFUSED, PolicyMaps
 from webhook.sources.configmaps import ConfigMaps
@@ -46,7 +47,7 @@ async def test_keys_are_files(server: FakeApi, api: Connection, times: Times) ->
     server.put(MAPS, _config_map("good", **{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"}))
     maps = await _followed(api, times)
 
-    found = await ConfigMaps(maps).contents()
+    found = await ConfigMaps(maps).contents(NEWEST)
     await maps.stop()
 
     assert [type(content) for content in found.values()] == [Content, Content]

@@ -1,0 +1,109 @@
+"""`--kubernetes`: the release of Kubernetes by whose rules each verb that reads policies judges them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.service.commands import run
+
+from policies.kubernetes.release import NEWEST
+from webhook.cli import exits
+
+# A field name in backticks is a syntax error in 1.36.
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: owned}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations:
+  - expression: "object.metadata.?labels.`example.org/owner`.orValue('somebody') != 'nobody'"
+    message: Write the team into example.org/owner.
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: owned}
+spec: {policyName: owned, validationActions: [Deny]}
+"""
+_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+_SUITE = """\
+name: owned
+policies: [policy.yaml]
+cases:
+- name: nobody says
+  object: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+  expect: allowed
+"""
+_REVIEW = {
+    "apiVersion": "admission.k8s.io/v1",
+    "kind": "AdmissionReview",
+    "request": {
+        "uid": "1",
+        "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+        "resource": {"group": "", "version": "v1", "resource": "configmaps"},
+        "name": "a",
+        "namespace": "default",
+        "operation": "CREATE",
+        "userInfo": {"username": "alice"},
+        "object": _MAP,
+    },
+}
+_VERBS = {
+    "lint": ["lint", "policy.yaml"],
+    "check": ["check", "-f", "map.json", "--policies", "policy.yaml"],
+    "test": ["test", "suite.yaml"],
+    "review": ["review", "review.json", "--policies", "policy.yaml"],
+    "export native": ["export", "native", "policy.yaml"],
+    "export webhook-configuration": [
+        *("export", "webhook-configuration", "--policies", "policy.yaml"),
+        *("--webhook-url", "https://127.0.0.1:9443"),
+    ],
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {"policy.yaml": _POLICY, "suite.yaml": _SUITE, "map.json": _MAP, "review.json": _REVIEW}
+    for name, content in files.items():
+        Path(name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", _VERBS)
+def test_the_release_decides(verb: str) -> None:
+    """What 1.36 cannot read is an error with its place there; the newest release, which is the default, takes it."""
+    codes = {}
+    for release in ("1.36", NEWEST.name, ""):
+        done = run(*_VERBS[verb], *(["--kubernetes", release] if release else []))
+        codes[release] = done.exit_code
+        if release == "1.36":
+            assert "policy.yaml:8:42: spec.validations[0].expression: unsupported syntax: '`'" in done.stderr
+    assert codes == {"1.36": exits.USAGE, NEWEST.name: exits.OK, "": exits.OK}
+
+
+def test_a_release_that_is_not_known() -> None:
+    """It is refused with the names that there are, on the command line and in a configuration."""
+    Path("cks.yaml").write_text('policies: {kubernetes: "1.29"}\n', encoding="utf-8")
+    Path("number.yaml").write_text("policies: {kubernetes: 1.36}\n", encoding="utf-8")
+
+    given, written, number = (
+        run("lint", "policy.yaml", "--kubernetes", "1.29"),
+        run("check", "-f", "map.json", "--config", "cks.yaml"),
+        run("check", "-f", "map.json", "--config", "number.yaml"),
+    )
+
+    assert [done.exit_code for done in (given, written, number)] == [exits.USAGE] * 3
+    assert "'1.29' is not one of '1.36', '1.37'" in given.stderr
+    assert "policies.kubernetes: '1.29' is no release; there are 1.36, 1.37" in written.stderr
+    assert 'policies.kubernetes: write it in quotes, such as "1.36"' in number.stderr
+
+
+def test_the_configuration_names_the_release() -> None:
+    """`policies.kubernetes` counts for verbs that take a configuration, and the option before it."""
+    Path("cks.yaml").write_text('policies: {kubernetes: "1.36"}\n', encoding="utf-8")
+    command = (*_VERBS["check"], "--config", "cks.yaml")
+
+    assert [run(*command).exit_code, run(*command, "--kubernetes", "1.37").exit_code] == [exits.USAGE, exits.OK]

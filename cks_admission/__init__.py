@@ -60,8 +60,8 @@ def compile(
 ) -> Expression | Policies:
     """An expression, from its text, or the policies in documents.
 
-    variables: what `variables` has, in order, as expressions. result: the type that is demanded. kubernetes: the release
-    that judges. Policies may use what it takes into new ones, an expression alone all that it evaluates. Raises
+    variables: what `variables` has, in order, as expressions. result: the type that is demanded. kubernetes: the
+    release that judges; policies may use what it takes into new ones, an expression alone all that it evaluates. Raises
     ExpressionError and DocumentError, with all that is wrong, and ReleaseError.
     """
     if isinstance(source, str):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from cks_admission.documents import Documents, files, lint, read
-from cks_admission.errors import DocumentError, ExpressionError, Issue, LibraryError, RequestError
+from cks_admission.documents import Documents, files, lint, read, release_of
+from cks_admission.errors import DocumentError, ExpressionError, Issue, LibraryError, ReleaseError, RequestError
 from cks_admission.expression import Evaluation, Expression, Result, compiled_expression
 from cks_admission.policyset import Policies
 from cks_admission.request import Request
 from cks_admission.verdict import Cause, Finding, Verdict
-from policies.kubernetes.release import NEWEST, named
+from policies.kubernetes.release import NEWEST
 from policies.lint.finding import LintFinding
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "LibraryError",
     "LintFinding",
     "Policies",
+    "ReleaseError",
     "Request",
     "RequestError",
     "Verdict",
@@ -60,12 +61,12 @@ def compile(
     """An expression, from its text, or the policies in documents.
 
     variables: what `variables` has, in order, as expressions. result: the type that is demanded. kubernetes: the
-    release whose API server judges, such as 1.36. Raises ExpressionError and DocumentError, with all that is wrong, and
-    ValueError for a release that is not known.
+    release that judges; policies may use what it takes into new ones, an expression alone all that it evaluates. Raises
+    ExpressionError and DocumentError, with all that is wrong, and ReleaseError.
     """
     if isinstance(source, str):
-        return compiled_expression(source, variables or {}, result, named(kubernetes))
-    return Policies(files(source, named(kubernetes)))
+        return compiled_expression(source, variables or {}, result, release_of(kubernetes))
+    return Policies(files(source, release_of(kubernetes)))
 
 
 @overload

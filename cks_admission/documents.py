@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cks_admission.errors import DocumentError
+from cks_admission.errors import DocumentError, ReleaseError
 from policies.admissionpolicy.documents.document import Document
 from policies.kubernetes.release import NEWEST, Release, named
 from policies.lint import review
@@ -30,12 +30,20 @@ def read(text: str | bytes, name: str = "<text>") -> tuple[Document, ...]:
 
 
 def lint(documents: Documents, *, kubernetes: str = NEWEST.name) -> tuple[LintFinding, ...]:
-    """The mistakes in policies that Kubernetes accepts, each with its place and a remedy. Raises DocumentError.
+    """The mistakes in policies that Kubernetes accepts, each with its place and a remedy.
 
-    kubernetes: the release, such as 1.36; raises ValueError for one that is not known.
+    kubernetes: a release, such as `1.37`. Raises DocumentError and ReleaseError.
     """
-    given, release = listed(documents), named(kubernetes)
+    given, release = listed(documents), release_of(kubernetes)
     return review.review(files(given, release).loaded, given, release)
+
+
+def release_of(kubernetes: str) -> Release:
+    """The release of Kubernetes with a name. Raises ReleaseError."""
+    try:
+        return named(kubernetes)
+    except ValueError as error:
+        raise ReleaseError(str(error)) from None
 
 
 def files(documents: Documents, release: Release) -> PolicyFiles:

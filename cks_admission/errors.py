@@ -3,6 +3,7 @@
 LibraryError        all of them
 ├── DocumentError   documents are no YAML, or no valid policies: `problems`
 ├── ExpressionError an expression that Kubernetes refuses: `issues`
+├── ReleaseError    a release of Kubernetes that is not followed
 └── RequestError    a request that the API server could not get
 """
 
@@ -43,6 +44,10 @@ class ExpressionError(LibraryError):
         self.issues = tuple(
             Issue(*error.source.location(issue.position), issue.message, issue.hint) for issue in error.issues
         )
+
+
+class ReleaseError(LibraryError):
+    """There is no such release of Kubernetes, or it is not followed. The text names those that are."""
 
 
 class RequestError(LibraryError):

@@ -82,7 +82,7 @@ class Expression:
 
 
 def compiled_expression(text: str, variables: Mapping[str, str], result: Result, release: Release) -> Expression:
-    """An expression with variables that may read those before them, for a release. Raises ExpressionError."""
+    """An expression with variables that may read those before them. Raises ExpressionError."""
     composition = Composition(admission(dialect=Dialect(release, stored=True)))
     try:
         for name, part in variables.items():

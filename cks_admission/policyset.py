@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from cks_admission.request import Request, admission_request
 from cks_admission.verdict import Verdict, finding_of
 from policies.admissionpolicy.evaluation import texts
-from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.expressiongroup import Group, SpentError
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
@@ -39,8 +40,9 @@ class Policies:
     def __init__(self, files: PolicyFiles) -> None:
         loaded = files.loaded
         self._files = files
-        self._mutating = tuple(in_force("MutatingAdmissionPolicy", loaded.policies, loaded.bindings))
-        self._validating = tuple(in_force("ValidatingAdmissionPolicy", loaded.policies, loaded.bindings))
+        given = loaded.policies, loaded.bindings, partial(compile_policy, release=files.release)
+        self._mutating = tuple(in_force("MutatingAdmissionPolicy", *given))
+        self._validating = tuple(in_force("ValidatingAdmissionPolicy", *given))
         self.warnings = tuple(map(str, loaded.warnings))
 
     @property

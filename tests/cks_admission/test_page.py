@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import cks_admission
-from cks_admission import DocumentError, ExpressionError, Finding, Issue, Request, Verdict
+from cks_admission import DocumentError, ExpressionError, Finding, Issue, ReleaseError, Request, RequestError, Verdict
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = (_ROOT / "docs/reference/library.md").read_text(encoding="utf-8")
@@ -101,7 +101,7 @@ def test_every_name_is_on_the_page(names: tuple[str, ...]) -> None:
     assert [name for name in names if not re.search(rf"`{name}`|\b{name}\(|import .*\b{name}\b", _PAGE)] == []
 
 
-@pytest.mark.parametrize("error", [DocumentError, ExpressionError, cks_admission.RequestError])
+@pytest.mark.parametrize("error", [DocumentError, ExpressionError, ReleaseError, RequestError])
 def test_every_error_has_its_row(error: type[Exception]) -> None:
     """The table of errors has them all, and all are of one kind."""
     assert (issubclass(error, cks_admission.LibraryError), f"| `{error.__name__}` |" in _PAGE) == (True, True)

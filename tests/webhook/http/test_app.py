@@ -69,7 +69,12 @@ async def test_a_refusal_is_an_ordinary_answer(serve: Serve) -> None:
             "topology": "admit",
             "tolerations": "warn: spec.tolerations",
         },
-        "warnings": ["spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes"],
+        "warnings": [
+            (
+                "spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes. "
+                "Add the toleration {key: is_cpu_compute, operator: Exists, effect: NoSchedule}."
+            )
+        ],
     }
 
 

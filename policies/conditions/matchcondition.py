@@ -11,7 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from policies.conditions.celtext import at, by_kind, every, globs, is_map, let, pairs, some, text, texts, values
+from policies.conditions.celtext import (
+    anywhere,
+    at,
+    by_kind,
+    every,
+    globs,
+    is_map,
+    let,
+    pairs,
+    some,
+    text,
+    texts,
+    values,
+)
 from policies.engine.request import MIRROR_ANNOTATION
 from policies.engine.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.engine.rule import HookCondition
@@ -22,6 +35,7 @@ from policies.objects.workload import Workload
 from policies.tolerations import CPU_TAINT
 from policies.topology.affinity import RECORD
 from policies.topology.annotation import MENTIONED, TOPOLOGY
+from policies.vocabulary.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
@@ -34,6 +48,14 @@ LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
 NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
 IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
 
+SELECTORS = f"(?i){CONCERNS}|{ALONE}"
+_REQUIRED, _PREFERRED = (f"{name}DuringSchedulingIgnoredDuringExecution" for name in ("required", "preferred"))
+_AFFINITY_KEYS = (
+    f"nodeAffinity.{_REQUIRED}.nodeSelectorTerms[*].matchExpressions[*].key",
+    f"nodeAffinity.{_PREFERRED}[*].preference.matchExpressions[*].key",
+    *(f"{kind}.{_REQUIRED}[*].topologyKey" for kind in ("podAffinity", "podAntiAffinity")),
+    *(f"{kind}.{_PREFERRED}[*].podAffinityTerm.topologyKey" for kind in ("podAffinity", "podAntiAffinity")),
+)
 _EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
 
 
@@ -132,6 +154,36 @@ def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
         mentions = at("h", ANNOTATIONS, lambda a: every([is_map(a), some(f"{text(key)} in {a}" for key in keys)]))
     body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
     return HookCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
+
+
+def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
+    """True if a person writes a selector with a key that looks known into a template; without workloads, into a Pod.
+
+    False for what a controller owns, and for an object whose spec is as it was.
+    """
+    places = [(row, [(*place, "spec") for place in row.templates]) for row in workloads]
+    owners = "object.metadata.ownerReferences"
+    is_owned = f"has({owners}) && {owners}.exists(r, has(r.controller) && r.controller)"
+    has_specs = "!has(object.spec) || !has(oldObject.spec)"
+    is_new = f"(oldObject == null || {has_specs} || object.spec != oldObject.spec)" if places else "oldObject == null"
+    if places:
+        body = let("kind", KIND, f"({_by_kind(places, 'object')}).exists(s,\n  {_names_known('s')})")
+    else:
+        body = _names_known("object.spec")
+    return HookCondition("selectors-are-concerned", every(["object != null", f"!({is_owned})", is_new, body]))
+
+
+def _names_known(spec: str) -> str:
+    """Whether a key in a Pod's spec looks known: of its node selector, its affinity, or the spread of its Pods."""
+
+    def is_known(key: str) -> str:
+        return f"type({key}) == string && {key}.matches({text(SELECTORS)})"
+
+    selector = at(spec, ("nodeSelector",), lambda held: f"{is_map(held)} && {held}.exists(k, {is_known('k')})")
+    spread = anywhere(spec, parse("topologySpreadConstraints[*].topologyKey"), is_known)
+    affinity = some((anywhere("a", parse(path), is_known) for path in _AFFINITY_KEYS), " ||\n    ")
+    clauses = [selector, at(spec, ("affinity",), lambda held: let("a", held, affinity)), spread]
+    return some((f"({clause})" for clause in clauses), " ||\n  ")
 
 
 def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:

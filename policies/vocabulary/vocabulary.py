@@ -23,6 +23,21 @@ _FAMILIES = ("topograph.run", "topology.nvidia.com", "kubernetes.io")
 _SIMILAR_PREFIX, _SIMILAR_NAME = 0.85, 0.75
 
 
+CONCERNS = "weave|topogra|topology|oraclecloud|gce-|gpu.?clique|nvidia[.]com/clique|kubernetes[.]io/[hzrti]"
+"""A regular expression, of Python's and Go's kind, that finds something in every key of the vocabulary and in what is
+near to one; it passes over the labels that nearly every selector has, such as `kubernetes.io/os`."""
+
+ALONE = "^(zone|region|hostname|rack|superpod|leafgroup|fabric)$"
+"""The same for the short names of places, which some write without their prefix."""
+
+_concerns = re.compile(f"(?i){CONCERNS}|{ALONE}").search
+
+
+def concerns(name: str) -> bool:
+    """Whether a key looks as if it were of the vocabulary. Of all others, nothing is known."""
+    return _concerns(name) is not None
+
+
 def key(name: str) -> Key | None:
     """The known key with a name; None if it is not known."""
     exact = _BY_NAME.get(name)

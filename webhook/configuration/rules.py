@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.violation import quote
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import BUILT_IN, HISTORIES, Workload, table, workload
+from policies.selectors import rule as selectors_rule
 from policies.topology import deletion, document, placement
 from policies.topology import rule as topology_rule
 from policies.topology.annotation import Schedulers
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from webhook.sources.natives import Native
     from webhook.sources.policyfiles import PolicyFiles
 
-BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
+BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -81,8 +82,8 @@ def build(
         _topology_deletion_rule(settings),
         _tolerations_rule(settings),
         _sunk_rule(settings),
-        *policies.rules,
     ]
+    rules += [_selectors_rule(settings, rules), *policies.rules]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
     return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces))
 
@@ -270,6 +271,36 @@ def _sunk_rule(settings: Settings) -> Rule:
     )
 
 
+def _selectors_rule(settings: Settings, others: Sequence[Rule]) -> Rule:
+    chosen = settings.selectors
+    rows = _with_templates(settings)
+    rule = selectors_rule.NodeSelectors(rows, settings.organization.id)
+    # In an entry of its own where the usual one fails closed: a warning is no reason to refuse anything.
+    closed = {
+        hook.group for other in others if other.action != "off" for hook in other.hooks
+        if hook.phase == "validate" and hook.failure_policy == "Fail"
+    }  # fmt: skip
+    own = {group: selectors_rule.RULE if group in closed else group for group in ("pods", "topology")}
+    workloads = [row for row in rows.values() if row.group_kind != ("", "Pod")]
+    pods = _judging(own["pods"], _PODS, chosen.action, (matchcondition.selectors_are_concerned(()),))
+    concerned = (matchcondition.selectors_are_concerned(workloads),)
+    templates = replace(_judging(own["topology"], _resources(workloads), chosen.action, concerned), scope="*")
+    return Rule(
+        selectors_rule.RULE,
+        (pods, templates),
+        chosen.action,
+        selectors_rule.reads(rows.values()),
+        _selector(chosen.namespace_selector),
+        validate=rule.validate,
+    )
+
+
+def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
+    """The kinds that have pod templates, without those that keep earlier ones."""
+    rows = workload_table(settings).values()
+    return {row.group_kind: row for row in rows if row.templates and row.group_kind not in HISTORIES}
+
+
 def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     chosen = settings.topology
     options = topology_options(settings)
@@ -347,7 +378,8 @@ def follows_topologies(settings: Settings) -> bool:
 
 def follows_nodes(settings: Settings) -> bool:
     """Whether a rule needs the Nodes."""
-    return follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+    follows_sunk = "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+    return follows_topologies(settings) or follows_sunk or settings.selectors.action != "off"
 
 
 def schedules_workloads(settings: Settings) -> bool:
@@ -358,10 +390,9 @@ def schedules_workloads(settings: Settings) -> bool:
 def topology_options(settings: Settings) -> Options:
     """The options for topology annotations from the settings. Raises SettingsError."""
     chosen = settings.topology
-    rows = (row for row in workload_table(settings).values() if row.templates and row.group_kind not in HISTORIES)
     default = chosen.default
     return Options(
-        workloads={row.group_kind: row for row in rows},
+        workloads=_with_templates(settings),
         schedulers=Schedulers(chosen.schedulers.reading, chosen.schedulers.labels, chosen.schedulers.ignoring),
         accelerators=_accelerators(settings),
         default=Default(default.topology, default.preferred, _selector(default.namespace_selector)),

@@ -87,8 +87,7 @@ def needed_by_manager(settings: Settings) -> list[Right]:
 
 def _facts(settings: Settings) -> Iterator[Right]:
     yield from _rights(_READ, "", ["namespaces"], "rules look at the labels of Namespaces")
-    follows_sunk = "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
-    if follows_sunk or settings.topology.action != "off":
+    if rules.follows_nodes(settings):
         yield from _rights(_FOLLOW, "", ["nodes"], "rules look at the labels and taints of Nodes")
     devices = ("deviceclasses", "resourceclaims", "resourceclaimtemplates")
     yield from _rights(_FOLLOW, "resource.k8s.io", devices, "device claims may make a Pod a GPU Pod")

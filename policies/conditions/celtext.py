@@ -90,22 +90,6 @@ def values(base: str, pattern: Pattern) -> str:
     return f"({every(tests)} ? [{value_there}] : [])" if tests else f"[{value_there}]"
 
 
-def anywhere(base: str, pattern: Pattern, predicate: Callable[[str], str]) -> str:
-    """Whether any value at the pattern makes the predicate true; never an error, whatever shape the object has.
-
-    Nothing is collected: it ends at the first such value, which costs the API server less than a list of all.
-    """
-    for position, key in enumerate(pattern):
-        if isinstance(key, Wildcard):
-            tests, children = _path(base, pattern[:position])
-            tail = pattern[position + 1 :]
-            variable = f"v{sum(isinstance(step, Wildcard) for step in tail) or ''}"
-            kind, child = ("list", variable) if key is Wildcard.ITEMS else ("map", f"{children}[{variable}]")
-            inner = anywhere(child, tail, predicate)
-            return every([*tests, f"type({children}) == {kind}", f"{children}.exists({variable}, {inner})"])
-    return at(base, pattern, predicate)
-
-
 def at(base: str, pattern: Pattern, predicate: Callable[[str], str]) -> str:
     """Whether there is a value at a path without wildcards for which the predicate is true; never an error."""
     tests, value_there = _path(base, pattern)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from policies.conditions.celtext import (
-    anywhere,
     at,
     by_kind,
     every,
@@ -49,13 +48,6 @@ NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
 IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
 
 SELECTORS = f"(?i){CONCERNS}|{ALONE}"
-_REQUIRED, _PREFERRED = (f"{name}DuringSchedulingIgnoredDuringExecution" for name in ("required", "preferred"))
-_AFFINITY_KEYS = (
-    f"nodeAffinity.{_REQUIRED}.nodeSelectorTerms[*].matchExpressions[*].key",
-    f"nodeAffinity.{_PREFERRED}[*].preference.matchExpressions[*].key",
-    *(f"{kind}.{_REQUIRED}[*].topologyKey" for kind in ("podAffinity", "podAntiAffinity")),
-    *(f"{kind}.{_PREFERRED}[*].podAffinityTerm.topologyKey" for kind in ("podAffinity", "podAntiAffinity")),
-)
 _EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
 
 
@@ -174,16 +166,28 @@ def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
 
 
 def _names_known(spec: str) -> str:
-    """Whether a key in a Pod's spec looks known: of its node selector, its affinity, or the spread of its Pods."""
+    """Whether a key in a Pod's spec looks known: of its node selector, its affinity, or the spread of its Pods.
 
-    def is_known(key: str) -> str:
-        return f"type({key}) == string && {key}.matches({text(SELECTORS)})"
-
-    selector = at(spec, ("nodeSelector",), lambda held: f"{is_map(held)} && {held}.exists(k, {is_known('k')})")
-    spread = anywhere(spec, parse("topologySpreadConstraints[*].topologyKey"), is_known)
-    affinity = some((anywhere("a", parse(path), is_known) for path in _AFFINITY_KEYS), " ||\n    ")
-    clauses = [selector, at(spec, ("affinity",), lambda held: let("a", held, affinity)), spread]
-    return some((f"({clause})" for clause in clauses), " ||\n  ")
+    Of another shape than a Pod's it is an error, which leaves the object alone like a condition that is false. Most
+    specs have none of the three, so that it costs three tests.
+    """
+    known = f"matches({text(SELECTORS)})"
+    required, preferred = (f".?{name}DuringSchedulingIgnoredDuringExecution" for name in ("required", "preferred"))
+    nodes = (
+        f"(a.?nodeAffinity{required}.?nodeSelectorTerms.orValue([]) +\n"
+        f"    a.?nodeAffinity{preferred}.orValue([]).map(w, w.preference))"
+        f".exists(t, t.?matchExpressions.orValue([]).exists(e, e.key.{known}))"
+    )
+    pods = (
+        f"[a.?podAffinity, a.?podAntiAffinity].exists(p, p{required}.orValue([]).exists(t, t.topologyKey.{known}) ||\n"
+        f"    p{preferred}.orValue([]).exists(w, w.podAffinityTerm.topologyKey.{known}))"
+    )
+    clauses = {
+        "nodeSelector": f"{spec}.nodeSelector.exists(k, k.{known})",
+        "affinity": let("a", f"{spec}.affinity", f"{nodes} ||\n    {pods}"),
+        "topologySpreadConstraints": f"{spec}.topologySpreadConstraints.exists(c, c.topologyKey.{known})",
+    }
+    return some((f"(has({spec}.{field}) && {clause})" for field, clause in clauses.items()), " ||\n  ")
 
 
 def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:

@@ -9,12 +9,12 @@ from policies.engine.facts import Node
 from policies.topology.gang.gang import Requirement
 from policies.topology.nodes.selection import meets
 from policies.topology.nodes.tree import natural
-from policies.vocabulary.keys import ALL, HOSTNAME, REGION, ZONE
+from policies.vocabulary import vocabulary
+from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
 
 # Every Node is looked at for each key: some milliseconds for 10,000 Nodes and so many keys.
 MOST_KEYS = 32
-_EVERYWHERE = (REGION, ZONE, HOSTNAME)
-_SHOWN = 3
+_EVERYWHERE = frozenset({REGION, ZONE, HOSTNAME})
 
 
 class Census:
@@ -56,14 +56,14 @@ class Census:
     @property
     def places(self) -> list[str]:
         """The known keys of places that Nodes carry, but for those that all clouds have."""
-        carried = {key for node in self.nodes for key in node.labels}
-        return [key.name for key in ALL if key.sort == "place" and key.name in carried and key.name not in _EVERYWHERE]
+        carried = {key for node in self.nodes for key in node.labels} - _EVERYWHERE
+        return sorted(key for key in carried if (known := vocabulary.key(key)) is not None and known.sort == "place")
 
 
-def listed(texts: Iterable[str]) -> str:
+def listed(texts: Iterable[str], shown: int = 3) -> str:
     """The first texts in natural order, and how many more there are: `1, 2, 3 and 4 more`."""
     ordered = sorted(texts, key=natural)
-    if len(ordered) > _SHOWN + 1:
-        return f"{', '.join(ordered[:_SHOWN])} and {len(ordered) - _SHOWN} more"
+    if len(ordered) > shown + 1:
+        return f"{', '.join(ordered[:shown])} and {len(ordered) - shown} more"
     *others, last = ordered
     return f"{', '.join(others)} and {last}" if others else last

@@ -17,12 +17,14 @@ from policies.vocabulary.keys import (
     CONTROL_PLANE,
     FLAVOR,
     IB,
+    IB_FABRIC,
     INSTANCE_TYPE,
     NO_WORKLOADS,
     OLD_TYPE,
     PRODUCTION,
     RESERVED,
     STATE,
+    TIERS,
 )  # fmt: skip
 
 _POSITIVE = frozenset({"In", "Exists", "Gt", "Lt"})
@@ -33,21 +35,38 @@ _SHARED = ("nvidia.com", "kubernetes.io", "node.kubernetes.io", "cloud.google.co
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong with a requirement. shown: what was found. problem, remedy: see `Violation`."""
+    """What is wrong with a requirement. shown: what was found. problem: continues a sentence about it.
+
+    remedy: what to do.
+    """
 
     shown: str
     problem: str
     remedy: str
 
 
-def by_meaning(requirement: Requirement, term: Term, census: Census, organizations: tuple[str, ...]) -> Fault | None:
-    """The fault that is one on any Nodes. term: all that is required together. organizations: whose Nodes it may be."""
-    fault = misspelt(requirement.key, census) or _of_flavor(requirement, term)
-    if fault or requirement.operator not in ("In", "NotIn") or not requirement.values:
-        return fault
-    if requirement.operator == "In":
-        fault = _of_lifecycle(requirement, organizations) or _of_type(requirement, census) or _of_measure(requirement)
-    return fault or _of_form(requirement, census)
+class Judge(Struct, frozen=True):
+    """What is known of Nodes, and whose of them may be selected. told: keys whose values are judged elsewhere."""
+
+    census: Census
+    organizations: tuple[str, ...] = ()
+    told: frozenset[str] = frozenset()
+
+    def is_told(self, requirement: Requirement) -> bool:
+        """Whether somebody else tells of a fault. Of an organization that only the configuration knows, nobody does."""
+        is_plain = all(value in (CONTROL_PLANE, *NO_WORKLOADS) for value in requirement.values)
+        return requirement.key in self.told and (requirement.key != RESERVED or is_plain)
+
+    def by_meaning(self, requirement: Requirement, term: Term) -> Fault | None:
+        """The fault that is one on any Nodes. term: all that is required together."""
+        census = self.census
+        fault = misspelt(requirement.key, census) or _of_flavor(requirement, term)
+        if fault or requirement.operator not in ("In", "NotIn") or not requirement.values:
+            return fault
+        if requirement.operator == "In":
+            fault = _of_lifecycle(requirement, self.organizations) or _of_type(requirement, census)
+            fault = fault or _of_measure(requirement, census)
+        return fault or _of_form(requirement, census)
 
 
 def by_nodes(requirement: Requirement, census: Census) -> Fault | None:
@@ -61,11 +80,11 @@ def by_nodes(requirement: Requirement, census: Census) -> Fault | None:
     ):
         return None
     if not census.carries(key):
-        return Fault(shown if requirement.operator == "In" else key, "is carried by no Node.", instead(key, census))
+        return Fault(shown, "is carried by no Node.", instead(key, census))
     twin = vocabulary.twin(key)
     if twin and census.meets(Requirement(twin, requirement.operator, requirement.values)):
         return Fault(shown, "is carried by no Node.", f"Write {twin}, which Nodes carry.")
-    return Fault(shown, "is carried by no Node.", f"There are {listed(census.values(key))}.")
+    return Fault(shown, "is carried by no Node.", f"Nodes have {listed(census.values(key))}.")
 
 
 def misspelt(key: str, census: Census) -> Fault | None:
@@ -80,14 +99,21 @@ def misspelt(key: str, census: Census) -> Fault | None:
 
 def instead(key: str, census: Census) -> str:
     """What to write in the place of a key that no Node carries."""
-    twin, short = vocabulary.twin(key), key.rpartition("/")[2]
-    places = census.places
-    same = next((place for place in places if place.rpartition("/")[2] == short), "")
-    if twin and census.carries(twin):
-        return f"Write {twin}, which Nodes carry."
-    if same:
-        return f"Write {same}, which Nodes carry."
-    return f"Nodes carry {listed(places)}." if places else "Nodes carry no label of a network."
+    if key == FLAVOR and census.carries(IB_FABRIC):
+        return f"Write {IB_FABRIC} with the operator Exists."
+    short, places = key.rpartition("/")[2], census.places
+    tier = next((keys for keys in TIERS if key in keys), ())
+    same = (place for place in places if place.rpartition("/")[2] == short)
+    right = next((other for other in (vocabulary.twin(key), *tier, *same) if other and census.carries(other)), "")
+    if right:
+        return f"Write {right}, which Nodes carry."
+    return f"Nodes carry {listed(places, 2)}." if places else "Leave it out: Nodes carry no label of a network."
+
+
+def place(key: Key, census: Census) -> str:
+    """The place to name instead of what a label tells, under the name that Nodes carry."""
+    other = vocabulary.twin(key.instead)
+    return f"Write {other if other and census.carries(other) and not census.carries(key.instead) else key.instead}."
 
 
 def called(requirement: Requirement) -> str:
@@ -140,12 +166,12 @@ def _of_type(requirement: Requirement, census: Census) -> Fault | None:
     )
 
 
-def _of_measure(requirement: Requirement) -> Fault | None:
+def _of_measure(requirement: Requirement, census: Census) -> Fault | None:
     """The fault that a place is named by what it is connected to. Nodes may well be chosen by their speed."""
     known = vocabulary.key(requirement.key)
     if known is None or known.sort != "measure" or known.short.startswith("speed"):
         return None
-    return Fault(called(requirement), f"{vocabulary.no_place(requirement.key)}.", f"Write {known.instead}.")
+    return Fault(called(requirement), f"{vocabulary.no_place(requirement.key)}.", place(known, census))
 
 
 def _of_form(requirement: Requirement, census: Census) -> Fault | None:
@@ -170,4 +196,4 @@ def _in_form(key: Key, value: str, carried: Iterable[str]) -> str:
         return f"It is an NVL Domain: write {' or '.join(halves[:2])}{' …' if len(halves) > 2 else ''}."
     if key.form.choices:
         return f"Write {PRODUCTION}." if key.name == STATE else f"Write {' or '.join(key.form.choices)}."
-    return f"There are {listed(there)}." if there else "Copy the value of the Nodes' label."
+    return f"Nodes have {listed(there)}." if there else "Copy the value of the Nodes' label."

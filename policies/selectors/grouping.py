@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from policies.engine.facts import Node
 from policies.selectors.census import Census
-from policies.selectors.fault import Fault, instead, misspelt
+from policies.selectors.fault import Fault, instead, misspelt, place
 from policies.selectors.selection import Grouping
 from policies.vocabulary import vocabulary
 from policies.vocabulary.keys import ALL, HOSTNAME
@@ -25,7 +25,7 @@ def by_key(grouping: Grouping, census: Census, allowed: Sequence[Node] | None) -
     if fault := misspelt(key, census):
         return fault
     if known is not None and known.sort == "measure":
-        return Fault(key, f"{vocabulary.no_place(key)}.", f"Write {known.instead}.")
+        return Fault(key, f"{vocabulary.no_place(key)}.", place(known, census))
     if not census.knows(key) or not (known is not None or vocabulary.belongs(key) or key in SHORT):
         return None
     if not census.carries(key):
@@ -47,13 +47,13 @@ def _by_allowed(grouping: Grouping, allowed: Sequence[Node]) -> Fault | None:
     domains = Counter(node.labels[key] for node in allowed if key in node.labels)
     around = Census(allowed)
     if not domains:
-        count = f"the {len(allowed)} Nodes" if len(allowed) > 1 else "the one Node"
-        return Fault(key, f"is carried by none of {count} that the Pods may run on.", instead(key, around))
+        count = f"carried by none of the {len(allowed)} Nodes" if len(allowed) > 1 else "not carried by the one Node"
+        return Fault(key, f"is {count} that the Pods may run on.", instead(key, around))
     is_single = len(allowed) > 1 and max(domains.values()) == 1
     if grouping.effect != "together" or not (grouping.is_required and grouping.is_own and is_single) or key == HOSTNAME:
         return None
-    wider = [place for place in around.places if _is_wider(around.values(place), len(domains))]
-    remedy = f"Write {max(wider, key=lambda place: len(around.values(place)))}." if wider else "Write a wider one."
+    wider = [wide for wide in around.places if _is_wider(around.values(wide), len(domains))]
+    remedy = f"Write {max(wider, key=lambda wide: len(around.values(wide)))}." if wider else "Write a wider one."
     return Fault(key, "has one Node in each domain here, so all Pods have to fit on one Node.", remedy)
 
 

@@ -14,7 +14,7 @@ from policies.engine.violation import Violation
 from policies.objects.fieldpath import locate, lookup, render
 from policies.objects.workload import Workload
 from policies.selectors.census import Census
-from policies.selectors.fault import Fault, by_meaning, by_nodes, called
+from policies.selectors.fault import Fault, Judge, by_nodes, called
 from policies.selectors.grouping import by_key
 from policies.selectors.selection import FIELDS, Selection, Term, selection
 from policies.topology.affinity import NOTHING, RECORD, read_record
@@ -39,11 +39,17 @@ def reads(rows: Iterable[Workload]) -> frozenset[str]:
 
 
 class NodeSelectors:
-    """The rule. organization: the id of the organization whose cluster it is; empty if not configured."""
+    """The rule. organization: the id of the organization whose cluster it is; empty if not configured.
 
-    def __init__(self, workloads: Mapping[tuple[str, str], Workload], organization: str) -> None:
+    told: keys about whose values somebody else tells what they mean, so that it is not said twice.
+    """
+
+    def __init__(
+        self, workloads: Mapping[tuple[str, str], Workload], organization: str, told: frozenset[str] = frozenset()
+    ) -> None:
         self._workloads = workloads
         self._organization = organization
+        self._told = told
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """A warning for each fault in what is new."""
@@ -63,7 +69,8 @@ class NodeSelectors:
             asked = selection(template, record.get(render(location), NOTHING))
             if _is_concerned(asked):
                 organizations = self._organizations(asked, request, facts)
-                violations += _judged(asked, render((*location, "spec")), census, organizations)
+                judge = Judge(census, organizations, self._told)
+                violations += _judged(asked, render((*location, "spec")), judge)
         return list(dict.fromkeys(violations))
 
     def _organizations(self, asked: Selection, request: AdmissionRequest, facts: Facts) -> tuple[str, ...]:
@@ -97,14 +104,15 @@ def _is_same(template: object, before: object) -> bool:
     return bool(old) and all(now.get(field) == old.get(field) for field in FIELDS)
 
 
-def _judged(asked: Selection, path: str, census: Census, organizations: tuple[str, ...]) -> Iterator[Violation]:
+def _judged(asked: Selection, path: str, judge: Judge) -> Iterator[Violation]:
     """The faults of a template."""
+    census = judge.census
     by_path: list[tuple[str, Fault]] = []
     selector = f"{path}.nodeSelector"
-    by_path += ((selector, fault) for fault in _faults(asked.selector, (), census, organizations))
+    by_path += ((selector, fault) for fault in _faults(asked.selector, (), judge))
     affinity = f"{path}.affinity.nodeAffinity"
     for terms in (asked.required, asked.preferred):
-        by_path += ((affinity, fault) for fault in _of_terms(terms, asked.selector, census, organizations))
+        by_path += ((affinity, fault) for fault in _of_terms(terms, asked.selector, judge))
     allowed = _allowed(asked, census.nodes)
     for grouping in asked.groupings:
         fault = by_key(grouping, census, allowed) if concerns(grouping.key) else None
@@ -113,36 +121,35 @@ def _judged(asked: Selection, path: str, census: Census, organizations: tuple[st
     if allowed == [] and not by_path:
         by_path += ((path, fault) for fault in _together(asked, census))
     for place, fault in by_path:
-        yield Violation(RULE, place, fault.shown, fault.problem, SUMMARY, fault.remedy)
+        # All of it is the problem: a key that is shortened, as values are, would not be found again.
+        yield Violation(RULE, place, "", f"{fault.shown} {fault.problem}".strip(), SUMMARY, fault.remedy)
 
 
-def _of_terms(
-    terms: Sequence[Term | None], selector: Term, census: Census, organizations: tuple[str, ...]
-) -> Iterator[Fault]:
+def _of_terms(terms: Sequence[Term | None], selector: Term, judge: Judge) -> Iterator[Fault]:
     """The faults of terms of which a Node has to meet one: that no Node meets a term counts if it is so for all."""
     absent: list[list[Fault]] = []
     for term in terms:
-        faults = list(_faults(term or (), selector, census, organizations, of_nodes=False))
+        faults = list(_faults(term or (), selector, judge, of_nodes=False))
         yield from faults
-        absent.append([] if faults or term is None else [f for r in term if (f := _by_nodes(r, census)) is not None])
+        found = () if faults or term is None else (_by_nodes(requirement, judge) for requirement in term)
+        absent.append([fault for fault in found if fault is not None])
     if all(absent):
         yield from (faults[0] for faults in absent)
 
 
-def _faults(
-    term: Term, around: Term, census: Census, organizations: tuple[str, ...], *, of_nodes: bool = True
-) -> Iterator[Fault]:
+def _faults(term: Term, around: Term, judge: Judge, *, of_nodes: bool = True) -> Iterator[Fault]:
     """The faults of what a Node has to meet together with what stands around it; one for each requirement."""
     for requirement in term:
         if concerns(requirement.key):
-            fault = by_meaning(requirement, (*term, *around), census, organizations)
-            fault = fault or (by_nodes(requirement, census) if of_nodes else None)
-            if fault is not None:
+            fault = judge.by_meaning(requirement, (*term, *around))
+            fault = fault or (_by_nodes(requirement, judge) if of_nodes else None)
+            if fault is not None and not judge.is_told(requirement):
                 yield fault
 
 
-def _by_nodes(requirement: Requirement, census: Census) -> Fault | None:
-    return by_nodes(requirement, census) if concerns(requirement.key) else None
+def _by_nodes(requirement: Requirement, judge: Judge) -> Fault | None:
+    is_judged = concerns(requirement.key) and not judge.is_told(requirement)
+    return by_nodes(requirement, judge.census) if is_judged else None
 
 
 def _allowed(asked: Selection, nodes: Sequence[Node]) -> list[Node] | None:
@@ -160,19 +167,21 @@ def _allowed(asked: Selection, nodes: Sequence[Node]) -> list[Node] | None:
 
 def _together(asked: Selection, census: Census) -> Iterator[Fault]:
     """The fault that no Node has all that is required, though there is one for each part of it."""
-    terms = [term or () for term in asked.written or ((),)]
-    if len(terms) > 1:
-        terms = [()]  # each of them may fail for a reason of its own
-    requirements = [*asked.selector, *terms[0]]
+    terms = [term or () for term in asked.written]
+    possible = [term for term in terms if any(_meets_all(term, node.labels) for node in census.nodes)]
+    if terms and not possible:
+        possible = terms[:1] if len(terms) == 1 else []
+    requirements = [*asked.selector, *(possible[0] if len(possible) == 1 else ())]
     if any(census.comes(requirement) or not census.meets(requirement) for requirement in requirements):
         return
     for index, one in enumerate(requirements):
         for other in requirements[:index]:
             pair = (other, one)
             if any(concerns(r.key) for r in pair) and not any(_meets_all(pair, node.labels) for node in census.nodes):
-                shown = " and ".join(map(called, pair))
-                yield Fault("", f"no Node has both {shown}.", "Change one of them.")
+                yield Fault("", f"no Node has both {' and '.join(map(called, pair))}.", "Change one of them.")
                 return
+    if asked.selector and len(possible) > 1:
+        yield Fault("", "no Node has what nodeSelector and node affinity require together.", "Change one of them.")
 
 
 def _meets_all(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:

@@ -23,11 +23,18 @@ CAPACITY_BLOCK = "topology.k8s.aws/capacity-block-id"
 STANDARD = tuple(f"network.topology.kubernetes.io/{name}" for name in ("datacenter", "spine", "block", "accelerator"))
 """The keys of KEP-4962, farthest first. It is a draft; some clusters have them already."""
 
+_SWITCHES = ("leaf", "spine", "core")
 RENAMED = ("fabric", "superpod", "leafgroup", "leafgroup-name", "speed.current", "speed.expected")
 """The names of labels that exist under both `backend.coreweave.cloud/` and `ib.coreweave.cloud/`."""
 
 TOPOGRAPH = ("network.topology.nvidia.com/", "fabric.topograph.run/", "accelerator.topograph.run/")
 """The prefixes of the labels that Topograph writes. It shortens values that are too long."""
+
+TIERS = (
+    *((f"{TOPOGRAPH[0]}{old}", f"{TOPOGRAPH[1]}tier-{tier}", STANDARD[2 - tier]) for tier, old in enumerate(_SWITCHES)),
+    (ACCELERATOR, f"{TOPOGRAPH[2]}domain", STANDARD[3]),
+)
+"""Keys of one tier of the network: Topograph's before 1.0, its newer one, and that of KEP-4962."""
 
 PRODUCTION, CONTROL_PLANE = "production", "control-plane"
 NO_WORKLOADS = ("onboard", "seatrial", "zap", "zapfail", "test", "triage", "rma", "debug")

@@ -23,7 +23,7 @@ _FAMILIES = ("topograph.run", "topology.nvidia.com", "kubernetes.io")
 _SIMILAR_PREFIX, _SIMILAR_NAME = 0.85, 0.75
 
 
-CONCERNS = "weave|topogra|topology|oraclecloud|gce-|gpu.?clique|nvidia[.]com/clique|kubernetes[.]io/[hzrti]"
+CONCERNS = "weave|[.]cloud/|topogra|topology|oraclecloud|gce-|gpu.?clique|nvidia[.]com/clique|kubernetes[.]io/[hzrti]"
 """A regular expression, of Python's and Go's kind, that finds something in every key of the vocabulary and in what is
 near to one; it passes over the labels that nearly every selector has, such as `kubernetes.io/os`."""
 

@@ -123,7 +123,7 @@ def command(
         before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
     manifests = read_objects(files)
     today = datetime.now(UTC).date()
-    facts = _with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
+    facts = with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
     labels = options.labels(namespace_labels)
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = []
@@ -165,7 +165,7 @@ def _labels_of(namespace: str, *, facts: StaticFacts, more: Mapping[str, str]) -
     return {**facts.namespace_labels(namespace), **more}
 
 
-def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
+def with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
     """The facts with the Nodes in files. Raises InputError."""
     if not paths:
         return facts

@@ -26,6 +26,7 @@ from policies.topology.catalog import Catalog
 from policies.topology.constraint import LOWEST, Default, Options
 from policies.topology.scheduling import podgroup
 from policies.topology.way.permission import Permission
+from policies.vocabulary.keys import OLD_TYPE, RESERVED
 from webhook.configuration import safety
 from webhook.configuration.placement import DefaultPlacement
 from webhook.configuration.selector import Selector
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
 
+# The keys of which the policy node-selector tells whose values cannot work.
+_TOLD_BY_PACK = frozenset({OLD_TYPE, RESERVED})
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
@@ -83,7 +86,7 @@ def build(
         _tolerations_rule(settings),
         _sunk_rule(settings),
     ]
-    rules += [_selectors_rule(settings, rules), *policies.rules]
+    rules += [_selectors_rule(settings, rules, policies.shipped), *policies.rules]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
     return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces))
 
@@ -271,10 +274,11 @@ def _sunk_rule(settings: Settings) -> Rule:
     )
 
 
-def _selectors_rule(settings: Settings, others: Sequence[Rule]) -> Rule:
+def _selectors_rule(settings: Settings, others: Sequence[Rule], shipped: Iterable[Policy]) -> Rule:
     chosen = settings.selectors
     rows = _with_templates(settings)
-    rule = selectors_rule.NodeSelectors(rows, settings.organization.id)
+    told = _TOLD_BY_PACK if any(policy.name == "node-selector" for policy in shipped) else frozenset()
+    rule = selectors_rule.NodeSelectors(rows, settings.organization.id, told)
     # In an entry of its own where the usual one fails closed: a warning is no reason to refuse anything.
     closed = {
         hook.group for other in others if other.action != "off" for hook in other.hooks

@@ -116,8 +116,9 @@ def test_a_configuration_counts() -> None:
     assert (answer["allowed"], answer["warnings"][0]) == (
         True,
         (
-            'metadata.labels: foo.coreweave.cloud/bar="true": Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not '
-            "allowed. Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+            'metadata.labels: foo.coreweave.cloud/bar="true": Namespaces `*.coreweave.cloud` or `*.coreweave.com` are '
+            "not allowed. Label prefixes are meant. Remove these labels or use a prefix of your own, such as "
+            "example.org/bar."
         ),
     )
 

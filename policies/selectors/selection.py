@@ -57,7 +57,8 @@ def selection(template: JsonObject, entry: RecordEntry) -> Selection:
     labels = mapping(mapping(template, "metadata"), "labels")
     node = mapping(own, "nodeAffinity")
     preferences = (mapping(weighted, "preference") for weighted in _maps(node.get(PREFERRED)))
-    selector = mapping(spec, "nodeSelector").items()
+    # The API server sorts them, too.
+    selector = sorted(mapping(spec, "nodeSelector").items())
     return Selection(
         tuple(Requirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
         _terms(_maps(mapping(node, REQUIRED).get(TERMS))),

@@ -175,7 +175,12 @@ def with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> 
     nodes = tuple(manifest.node for manifest in objects.nodes)
     choose = stock.chooser(objects, stock.records(objects, settings))
     # Requests on a command line are dry runs, but what one object takes is not free for the next.
-    return replace(facts, cluster_nodes=nodes, chooser=lambda key: choose(replace(key, dry_run=False)))
+    return replace(
+        facts,
+        cluster_nodes=nodes,
+        chooser=lambda key: choose(replace(key, dry_run=False)),
+        coming=objects.coming,
+    )
 
 
 def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:

@@ -96,6 +96,7 @@ _DEFAULTS: Json = {
         "daemonSets": "warn",
         "nodeSelector": {},
     },
+    "selectors": {"action": "warn", "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()}},
     "topology": {
         "action": "deny",
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
@@ -182,6 +183,9 @@ tolerations:
   namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: DoesNotExist}]}
   daemonSets: warn
   accelerators: {resources: [example.org/npu-*], deviceClasses: [npu.example.org]}
+selectors:
+  action: audit
+  namespaceSelector: {matchLabels: {s: t}, matchExpressions: [{key: u, operator: Exists}]}
 sunk:
   action: deny
   namespaceSelector: {matchLabels: {d: e}, matchExpressions: [{key: f, operator: In, values: [g]}]}
@@ -336,6 +340,13 @@ _OTHER_READ: Json = {
         },
         "daemonSets": "inject",
         "nodeSelector": {"pool": "sunk"},
+    },
+    "selectors": {
+        "action": "audit",
+        "namespaceSelector": {
+            "matchLabels": {"s": "t"},
+            "matchExpressions": ({"key": "u", "operator": "Exists", "values": ()},),
+        },
     },
     "topology": {
         "action": "audit",

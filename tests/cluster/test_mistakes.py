@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import copy
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ def standing(control_plane: ControlPlane, cluster: str) -> Iterator[None]:
 
 def _written(rows: list[Row]) -> list[Manifest]:
     """The manifests, each with a name of its own."""
-    named = json.loads(json.dumps([row.manifest for row in rows]))
+    named = [copy.deepcopy(row.manifest) for row in rows]
     for number, manifest in enumerate(named):
         manifest["metadata"] |= {"name": f"row-{number}", "namespace": "default"}
     return named

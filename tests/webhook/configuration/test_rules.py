@@ -352,9 +352,7 @@ def test_an_exception_from_no_rule() -> None:
         {"exceptions": [{"rules": ["labels", "label"], "reason": "x", "until": date(2026, 1, 1)}]}
     )
 
-    assert rules.unknown_names(settings) == [
-        "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk, selectors"
-    ]
+    assert rules.unknown_names(settings) == [f"exceptions: there is no rule 'label'; known are {', '.join(_ALL)}"]
 
 
 def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
@@ -364,7 +362,7 @@ def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
         {"sunk": {"action": "off"}, "topology": {"action": "off"}, "exceptions": [exception]}
     )
 
-    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations"]
+    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations", "selectors"]
     assert rules.unknown_names(settings) == []
 
 
@@ -388,6 +386,7 @@ def test_exceptions_are_handed_over_whole() -> None:
     assert _rules(exceptions=[fields]).exceptions == (
         PolicyException("exceptions[0]", **expected, object_selector=selector),
     )
+    off = {rule: {"action": "off"} for rule in ("topology", "selectors")}
     for until, verdict in ((TODAY, "excepted"), (date(2026, 2, 28), "deny")):
         exceptions = [{**fields, "until": until}]
-        assert _verdicts(asked, exceptions=exceptions, topology={"action": "off"}) == {"labels": verdict}
+        assert _verdicts(asked, exceptions=exceptions, **off) == {"labels": verdict}

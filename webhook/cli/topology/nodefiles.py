@@ -82,7 +82,9 @@ def uncollected() -> Iterator[None]:
 def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     """The objects in files, in directories and, for `-`, in the text of standard input.
 
-    Objects of other kinds are passed over unless something may be promised to them, or they are pools of Nodes. Raises InputError.
+    Objects of other kinds are passed over unless something may be promised to them, or they are pools of Nodes.
+
+    Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
@@ -108,9 +110,8 @@ def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     for node in nodes.values():
         node.status.allocatable = _PLENTY | (node.status.allocatable or {})
     manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
-    return Objects(
-        tuple(nodes.values()), manifests, contents if has_record else (), tuple(workloads.values()), None, tuple(coming)
-    )
+    recorded = contents if has_record else ()
+    return Objects(tuple(nodes.values()), manifests, recorded, tuple(workloads.values()), None, tuple(coming))
 
 
 def _quickly(text: bytes) -> list[_Read] | None:

@@ -10,6 +10,7 @@ import structlog
 
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.request import JsonObject
+from policies.objects.workload import plural
 from policies.selectors import pool
 from policies.topology.document import KAI, KIND, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
@@ -219,4 +220,5 @@ class FollowedGroup(Generic[T]):
         """The right that has to be granted."""
         if self.reflector is None or self.reflector.status != 403:
             return ""
-        return f"; a ClusterRole must allow the service's account to list and watch {resource} of {self._group}"
+        resource = f"{plural(self._followed.kind)} of {self._group}"
+        return f"; a ClusterRole must allow the service's account to list and watch {resource}"

@@ -150,8 +150,8 @@ def _check(value: str, level: Level, topology: Topology) -> None:
     name = topology.called(level)
     if not value:
         raise PlacementError(f"names an empty domain of {name}.", f"Name the domain, as {name}=DOMAIN.")
-    shortened = all(key.startswith(TOPOGRAPH) for key in level.keys) and label_value(level.keys[0], value)
-    if why := value_problem(shortened or value):
+    is_shortened = level.shortened or all(key.startswith(TOPOGRAPH) for key in level.keys)
+    if why := value_problem(label_value(level, level.keys[0], value) if is_shortened else value):
         raise PlacementError(
             f"names a domain of {name}, {quote(value)}, that {why}.", "Copy the value of the Nodes' label."
         )

@@ -179,7 +179,7 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
     for domain in domains:
         keys, newest = domain.keys, domain.level.keys[0]
         key = keys[min(way, len(keys) - 1)]
-        values = tuple(dict.fromkeys(label_value(key, value) for value in domain.values))
+        values = tuple(dict.fromkeys(label_value(domain.level, key, value) for value in domain.values))
         requirements.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
         if key != keys[0]:
             absent = keys[0]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.kubernetes import label
@@ -25,13 +25,16 @@ class Level(Struct, frozen=True):
     """A level. keys: its labels on Nodes; if a Node has several, the first one counts.
 
     name: a key, or the name of a union. alias: a further name. distinct: whether the values under the keys differ, so
-    that a later key counts only if the earlier ones are absent.
+    that a later key counts only if the earlier ones are absent. beside: the key of the level whose domains these are,
+    under other values. shortened: whether Topograph writes it under a key of its configuration.
     """
 
     name: str
     keys: tuple[str, ...]
     alias: str = ""
     distinct: bool = False
+    beside: str = ""
+    shortened: bool = False
 
     @property
     def short(self) -> str:
@@ -57,9 +60,21 @@ def value_problem(value: str) -> str:
     return ""
 
 
-def label_value(key: str, value: str) -> str:
+def label_value(level: Level, key: str, value: str) -> str:
     """The value as Nodes have it. Topograph replaces values of over 63 characters by `x` and their hash."""
-    return f"x{fnv1a_64(value.encode()):x}" if len(value) > label.NAME_LENGTH and key.startswith(TOPOGRAPH) else value
+    is_shortened = len(value) > label.NAME_LENGTH and (level.shortened or key.startswith(TOPOGRAPH))
+    return f"x{fnv1a_64(value.encode()):x}" if is_shortened else value
+
+
+def shortened(topology: Topology, prefixes: tuple[str, ...]) -> Topology:
+    """The topology with levels whose long values Topograph shortens, by the prefixes of keys that it writes."""
+    if not any(key.startswith(prefixes) for level in topology.levels for key in level.keys):
+        return topology
+    levels = (
+        structs.replace(level, shortened=any(key.startswith(prefixes) for key in level.keys))
+        for level in topology.levels
+    )
+    return replace(topology, levels=tuple(levels))
 
 
 def fnv1a_64(data: bytes) -> int:
@@ -80,7 +95,8 @@ def no_level(key: str) -> str:
 class Topology:
     """Levels, farthest first.
 
-    unions: levels whose keys belong to several levels; each has the position of its first key. requirement: the labels
+    unions: levels whose keys belong to several levels, or that stand beside one; each has the position of its first
+    key, or of that one. requirement: the labels
     that every Node for a placement must have. pool: the Nodes that the topology applies to; None if not specified.
     source: where it is defined, for messages. in_cluster: whether it is an object of the cluster, which schedulers that
     read the annotations themselves know.
@@ -151,4 +167,5 @@ class Topology:
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:
-        return {level.keys[0]: position for position, level in enumerate(self.levels)}
+        positions = {level.keys[0]: position for position, level in enumerate(self.levels)}
+        return positions | {other.keys[0]: positions[other.beside] for other in self.unions if other.beside}

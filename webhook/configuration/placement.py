@@ -130,5 +130,8 @@ class TopologySettings(_Model):
     files: Strings = Field(
         (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
     )
+    topograph_prefixes: Strings = Field(
+        (), description="Prefixes of keys that Topograph was told to write; it shortens values over 63 characters."
+    )
     pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
     schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)

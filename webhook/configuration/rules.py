@@ -25,6 +25,7 @@ from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import LOWEST, Default, Options
 from policies.topology.scheduling import podgroup
+from policies.topology.topology import shortened
 from policies.topology.way.permission import Permission
 from policies.vocabulary.keys import OLD_TYPE, RESERVED
 from webhook.configuration import safety
@@ -367,7 +368,9 @@ def topologies(settings: Settings) -> Catalog:
         for index, own_topology in enumerate(settings.topology.topologies)
     )
     try:
-        catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *BUILT_IN_TOPOLOGIES))
+        given = (*own, *topologyfiles.read(settings.topology.files))
+        prefixes = settings.topology.topograph_prefixes
+        catalog = Catalog((*(shortened(one, prefixes) for one in given), *BUILT_IN_TOPOLOGIES))
     except topologyfiles.TopologyFilesError as error:
         raise SettingsError(str(error)) from None
     if catalog.clashes:
@@ -410,6 +413,7 @@ def topology_options(settings: Settings) -> Options:
         autoscaling=chosen.autoscaling,
         refuses=chosen.action == "deny",
         schedules=schedules_workloads(settings),
+        topograph=chosen.topograph_prefixes,
     )
 
 

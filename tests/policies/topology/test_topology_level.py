@@ -37,7 +37,7 @@ def test_the_hash(data: bytes, expected: int) -> None:
 )
 def test_values_as_nodes_carry_them(key: str, value: str, expected: str) -> None:
     """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys."""
-    assert label_value(key, value) == expected
+    assert label_value(level(key), key, value) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -14,22 +14,20 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.requester import Exemptions
 from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule, Scope
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import quote
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import BUILT_IN, HISTORIES, Workload, table, workload
 from policies.selectors import rule as selectors_rule
-from policies.topology import deletion, document, placement
+from policies.topology import deletion, document
 from policies.topology import rule as topology_rule
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import LOWEST, Default, Options
+from policies.topology.constraint import Default, Options
 from policies.topology.scheduling import podgroup
 from policies.topology.topology import shortened
 from policies.topology.way.permission import Permission
-from policies.vocabulary.keys import OLD_TYPE, RESERVED
-from webhook.configuration import safety
-from webhook.configuration.placement import DefaultPlacement
+from webhook.configuration import safety, selectors
+from webhook.configuration.placement import check_default
 from webhook.configuration.selector import Selector
 from webhook.configuration.settings import LabelExceptionSettings, Settings, SettingsError
 from webhook.sources import packfiles, topologyfiles
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 
 BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
 
-# The keys of which the policy node-selector tells whose values cannot work.
-_TOLD_BY_PACK = frozenset({OLD_TYPE, RESERVED})
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
@@ -87,7 +83,10 @@ def build(
         _tolerations_rule(settings),
         _sunk_rule(settings),
     ]
-    rules += [_selectors_rule(settings, rules, policies.shipped), *policies.rules]
+    rows = _with_templates(settings)
+    resources = _resources(row for row in rows.values() if row.group_kind != ("", "Pod"))
+    selecting = selectors.rule(settings, rows, resources, rules, policies.shipped)
+    rules += [replace(selecting, namespaces=_selector(settings.selectors.namespace_selector)), *policies.rules]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
     return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces))
 
@@ -275,31 +274,6 @@ def _sunk_rule(settings: Settings) -> Rule:
     )
 
 
-def _selectors_rule(settings: Settings, others: Sequence[Rule], shipped: Iterable[Policy]) -> Rule:
-    chosen = settings.selectors
-    rows = _with_templates(settings)
-    told = _TOLD_BY_PACK if any(policy.name == "node-selector" for policy in shipped) else frozenset()
-    rule = selectors_rule.NodeSelectors(rows, settings.organization.id, told)
-    # In an entry of its own where the usual one fails closed: a warning is no reason to refuse anything.
-    closed = {
-        hook.group for other in others if other.action != "off" for hook in other.hooks
-        if hook.phase == "validate" and hook.failure_policy == "Fail"
-    }  # fmt: skip
-    own = {group: selectors_rule.RULE if group in closed else group for group in ("pods", "topology")}
-    workloads = [row for row in rows.values() if row.group_kind != ("", "Pod")]
-    pods = _judging(own["pods"], _PODS, chosen.action, (matchcondition.selectors_are_concerned(()),))
-    concerned = (matchcondition.selectors_are_concerned(workloads),)
-    templates = replace(_judging(own["topology"], _resources(workloads), chosen.action, concerned), scope="*")
-    return Rule(
-        selectors_rule.RULE,
-        (pods, templates),
-        chosen.action,
-        selectors_rule.reads(rows.values()),
-        _selector(chosen.namespace_selector),
-        validate=rule.validate,
-    )
-
-
 def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
     """The kinds that have pod templates, without those that keep earlier ones."""
     rows = workload_table(settings).values()
@@ -309,7 +283,7 @@ def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
 def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     chosen = settings.topology
     options = topology_options(settings)
-    _check_default(chosen.default, catalog)
+    check_default(chosen.default, catalog)
     rule = topology_rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
     has_default = bool(chosen.default.topology and chosen.default.preferred)
@@ -415,18 +389,6 @@ def topology_options(settings: Settings) -> Options:
         schedules=schedules_workloads(settings),
         topograph=chosen.topograph_prefixes,
     )
-
-
-def _check_default(default: DefaultPlacement, catalog: Catalog) -> None:
-    """Raises SettingsError for an unknown level of a topology. An unknown topology may be in the cluster."""
-    topology = catalog.find(default.topology)
-    if topology is None or default.preferred in ("", LOWEST):
-        return
-    try:
-        placement.parse(default.preferred, topology)
-    except placement.PlacementError as error:
-        told = f"topology.default.preferred: {quote(default.preferred)} {error}"
-        raise SettingsError(" ".join(told.split())) from None
 
 
 def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from policies.topology.topology import Level, fnv1a_64, label_value, level, no_level, value_problem
+from policies.topology.topology import (
+    Level,
+    Topology,
+    fnv1a_64,
+    label_value,
+    level,
+    no_level,
+    shortened,
+    value_problem,
+)
 from policies.vocabulary.vocabulary import equivalent
 
 _LEAF = "network.topology.nvidia.com/leaf"
@@ -38,6 +47,17 @@ def test_the_hash(data: bytes, expected: int) -> None:
 def test_values_as_nodes_carry_them(key: str, value: str, expected: str) -> None:
     """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys."""
     assert label_value(level(key), key, value) == expected
+
+
+def test_values_under_keys_of_the_configuration() -> None:
+    """Topograph shortens values under whatever keys it was told to write, and under no others."""
+    written, other = level("example.org/switch-0"), level("example.org/row")
+    topology = Topology("own", (other, written))
+
+    row, switch = shortened(topology, ("example.org/switch-",)).levels
+
+    assert [label_value(one, one.name, "a" * 69) for one in (row, switch)] == ["a" * 69, "x65863cd5b882ce8"]
+    assert shortened(topology, ()) is topology
 
 
 @pytest.mark.parametrize(

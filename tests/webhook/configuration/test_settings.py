@@ -116,6 +116,7 @@ _DEFAULTS: Json = {
         },
         "topologies": (),
         "files": (),
+        "topographPrefixes": (),
         "poolKeys": ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool"),
         "schedulers": {
             "reading": ("kai-scheduler", "runai-scheduler"),
@@ -220,6 +221,7 @@ topology:
     nodeRequirement: {matchLabels: {n: o}, matchExpressions: [{key: p, operator: NotIn, values: [q]}]}
     pool: {matchLabels: {r: s}, matchExpressions: [{key: t, operator: DoesNotExist}]}
   files: [topologies, more.json]
+  topographPrefixes: [example.org/switch-]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
 packs:
@@ -396,6 +398,7 @@ _OTHER_READ: Json = {
             },
         ),
         "files": ("topologies", "more.json"),
+        "topographPrefixes": ("example.org/switch-",),
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },

@@ -9,7 +9,7 @@ not help: in a webhook's condition it is always null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from policies.conditions.celtext import (
     at,
@@ -19,6 +19,7 @@ from policies.conditions.celtext import (
     is_map,
     let,
     pairs,
+    present,
     some,
     text,
     texts,
@@ -159,7 +160,8 @@ def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
     has_specs = "!has(object.spec) || !has(oldObject.spec)"
     is_new = f"(oldObject == null || {has_specs} || object.spec != oldObject.spec)" if places else "oldObject == null"
     if places:
-        body = let("kind", KIND, f"({_by_kind(places, 'object')}).exists(s,\n  {_names_known('s')})")
+        specs = _by_kind(places, "object", present)
+        body = let("kind", KIND, f"({specs}).exists(s,\n  {_names_known('s')})")
     else:
         body = _names_known("object.spec")
     return HookCondition("selectors-are-concerned", every(["object != null", f"!({is_owned})", is_new, body]))
@@ -237,12 +239,14 @@ def _looks_reserved(labels: str) -> str:
     return f"{is_map(labels)} && {labels}.exists(k, k.contains({text(LOOKS_RESERVED)}))"
 
 
-def _by_kind(places: Iterable[tuple[Workload, Sequence[Pattern]]], base: str) -> str:
+def _by_kind(
+    places: Iterable[tuple[Workload, Sequence[Pattern]]], base: str, listed: Callable[[str, Pattern], str] = values
+) -> str:
     """The list of the values at the places of the kind. Kinds with equal places share a list."""
     kinds: dict[str, list[str]] = {}
     for row, patterns in places:
         if patterns:
-            found = " + ".join(values(base, pattern) for pattern in patterns)
+            found = " + ".join(listed(base, pattern) for pattern in patterns)
             kinds.setdefault(found, []).append(f"{row.group}/{row.kind}")
     return by_kind((names, found) for found, names in kinds.items())
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.builders import WORKLOADS, Json
+from support.builders import WORKLOADS, Json, at, merged
 from support.cel.celrun import compiled, names
 from support.mistakes import Row, correct, mistakes
 
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.conditions.matchcondition import selectors_are_concerned
+from policies.objects.fieldpath import render
 from policies.objects.workload import HISTORIES
 
 _ROWS = [row for row in WORKLOADS.values() if row.templates and row.group_kind not in HISTORIES and row.kind != "Pod"]
@@ -54,3 +55,18 @@ def test_ordinary_objects() -> None:
     assert {row.name for row in correct() if row.name in ordinary and not _asked(row.manifest)} == ordinary
     assert not _asked({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}})
     assert not _asked({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "spec": {"template": {}}})
+
+
+def test_every_kind_and_template() -> None:
+    """A key that looks known is found in each template of each kind, behind items that have none."""
+    found = []
+    for row in _ROWS:
+        for pattern in row.templates:
+            place = render(pattern).replace("[*]", "[1]").replace(".*", ".any")
+            obj = at(f"{place}.spec.nodeSelector", {"backend.coreweave.cloud/superpod": "1"})
+            kinds = {"kind": {"group": row.group, "version": "v1", "kind": row.kind}}
+            written = merged({"metadata": {"name": "a"}}, obj)
+            answer = _TEMPLATES.evaluate_exactly({**names({}, oldObject=None, request=kinds), "object": written})
+            found.append((row.kind, place, answer.error, answer.value))
+
+    assert [one for one in found if one[2:] != (None, True)] == []

@@ -13,7 +13,7 @@ from msgspec import Struct
 from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned
 from policies.engine.rule import NO_MUTATION, Mutation
-from policies.engine.violation import Violation
+from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import lookup
 from policies.objects.nodeaffinity import allows, size
 from policies.tolerations import CPU_TAINT, add, tolerates
@@ -125,5 +125,7 @@ def _is_sunk(node: Node) -> bool:
 
 
 def _remedy(requirement: SunkTaint) -> str:
-    fields = ", ".join(f"{name}: {value}" for name, value in requirement.to_toleration().items())
+    toleration = requirement.to_toleration().items()
+    # A value such as true needs its quotes in YAML.
+    fields = ", ".join(f"{name}: {quote(value) if name == 'value' else value}" for name, value in toleration)
     return f"Add the toleration {{{fields}}}."

@@ -339,6 +339,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     return follow(
         api,
         nodes=rules.follows_nodes(settings),
+        pools=settings.selectors.action != "off",
         topologies=rules.follows_topologies(settings),
         maps_in=chosen.namespace if settings.policies.config_maps else "",
         natives=settings.policies.native,

@@ -67,6 +67,30 @@ def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
     return f"[[{value(new, pattern)}, {value(old, pattern)}]]"
 
 
+def present(base: str, pattern: Pattern) -> str:
+    """The list of the values at the pattern, of an object that has the shape of its kind; of another, an error.
+
+    Without the tests of types that `values` has, which the API server compiles in a time that grows with their square.
+    """
+    for position, key in enumerate(pattern):
+        if isinstance(key, Wildcard):
+            tests, children = _path(base, pattern[:position])
+            inner = [test for test in tests if not test.startswith("type(")]
+            tail = pattern[position + 1 :]
+            depth = sum(isinstance(step, Wildcard) for step in tail)
+            child = f"x{depth or ''}" if key is Wildcard.ITEMS else f"{children}[x{depth or ''}]"
+            if depth:
+                mapped = f"{children}.map(x{depth}, {present(child, tail)}).flatten()"
+            else:
+                tests, there = _path(child, tail)
+                those = [test for test in tests if not test.startswith("type(")]
+                mapped = f"{children}.map({', '.join(['x', *([every(those)] if those else []), there])})"
+            return f"({every(inner)} ? {mapped} : [])" if inner else mapped
+    tests, value_there = _path(base, pattern)
+    inner = [test for test in tests if not test.startswith("type(")]
+    return f"({every(inner)} ? [{value_there}] : [])" if inner else f"[{value_there}]"
+
+
 def values(base: str, pattern: Pattern) -> str:
     """The list of the values at the pattern, of an object that may have any shape.
 

@@ -9,9 +9,22 @@ not help: in a webhook's condition it is always null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from policies.conditions.celtext import at, by_kind, every, globs, is_map, let, pairs, some, text, texts, values
+from policies.conditions.celtext import (
+    at,
+    by_kind,
+    every,
+    globs,
+    is_map,
+    let,
+    pairs,
+    present,
+    some,
+    text,
+    texts,
+    values,
+)
 from policies.engine.request import MIRROR_ANNOTATION
 from policies.engine.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.engine.rule import HookCondition
@@ -22,6 +35,7 @@ from policies.objects.workload import Workload
 from policies.tolerations import CPU_TAINT
 from policies.topology.affinity import RECORD
 from policies.topology.annotation import MENTIONED, TOPOLOGY
+from policies.vocabulary.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 KIND = "request.kind.group + '/' + request.kind.kind"
@@ -34,6 +48,7 @@ LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
 NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
 IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
 
+SELECTORS = f"(?i){CONCERNS}|{ALONE}"
 _EPHEMERAL_CLAIM = parse("spec.volumes[*].ephemeral.volumeClaimTemplate")
 
 
@@ -134,6 +149,49 @@ def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
     return HookCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
 
 
+def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
+    """True if a person writes a selector with a key that looks known into a template; without workloads, into a Pod.
+
+    False for what a controller owns, and for an object whose spec is as it was.
+    """
+    places = [(row, [(*place, "spec") for place in row.templates]) for row in workloads]
+    owners = "object.metadata.ownerReferences"
+    is_owned = f"has({owners}) && {owners}.exists(r, has(r.controller) && r.controller)"
+    has_specs = "!has(object.spec) || !has(oldObject.spec)"
+    is_new = f"(oldObject == null || {has_specs} || object.spec != oldObject.spec)" if places else "oldObject == null"
+    if places:
+        specs = _by_kind(places, "object", present)
+        body = let("kind", KIND, f"({specs}).exists(s,\n  {_names_known('s')})")
+    else:
+        body = _names_known("object.spec")
+    return HookCondition("selectors-are-concerned", every(["object != null", f"!({is_owned})", is_new, body]))
+
+
+def _names_known(spec: str) -> str:
+    """Whether a key in a Pod's spec looks known: of its node selector, its affinity, or the spread of its Pods.
+
+    Of another shape than a Pod's it is an error, which leaves the object alone like a condition that is false. Most
+    specs have none of the three, so that it costs three tests.
+    """
+    known = f"matches({text(SELECTORS)})"
+    required, preferred = (f".?{name}DuringSchedulingIgnoredDuringExecution" for name in ("required", "preferred"))
+    nodes = (
+        f"(a.?nodeAffinity{required}.?nodeSelectorTerms.orValue([]) +\n"
+        f"    a.?nodeAffinity{preferred}.orValue([]).map(w, w.preference))"
+        f".exists(t, t.?matchExpressions.orValue([]).exists(e, e.key.{known}))"
+    )
+    pods = (
+        f"[a.?podAffinity, a.?podAntiAffinity].exists(p, p{required}.orValue([]).exists(t, t.topologyKey.{known}) ||\n"
+        f"    p{preferred}.orValue([]).exists(w, w.podAffinityTerm.topologyKey.{known}))"
+    )
+    clauses = {
+        "nodeSelector": f"{spec}.nodeSelector.exists(k, k.{known})",
+        "affinity": let("a", f"{spec}.affinity", f"{nodes} ||\n    {pods}"),
+        "topologySpreadConstraints": f"{spec}.topologySpreadConstraints.exists(c, c.topologyKey.{known})",
+    }
+    return some((f"(has({spec}.{field}) && {clause})" for field, clause in clauses.items()), " ||\n  ")
+
+
 def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
     """Whether a key looks reserved, among the object's own labels if they are not as they were, or in what is copied.
 
@@ -181,12 +239,14 @@ def _looks_reserved(labels: str) -> str:
     return f"{is_map(labels)} && {labels}.exists(k, k.contains({text(LOOKS_RESERVED)}))"
 
 
-def _by_kind(places: Iterable[tuple[Workload, Sequence[Pattern]]], base: str) -> str:
+def _by_kind(
+    places: Iterable[tuple[Workload, Sequence[Pattern]]], base: str, listed: Callable[[str, Pattern], str] = values
+) -> str:
     """The list of the values at the places of the kind. Kinds with equal places share a list."""
     kinds: dict[str, list[str]] = {}
     for row, patterns in places:
         if patterns:
-            found = " + ".join(values(base, pattern) for pattern in patterns)
+            found = " + ".join(listed(base, pattern) for pattern in patterns)
             kinds.setdefault(found, []).append(f"{row.group}/{row.kind}")
     return by_kind((names, found) for found, names in kinds.items())
 

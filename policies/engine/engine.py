@@ -307,8 +307,8 @@ def _warnings(decision: Decision) -> Iterator[str]:
 
 
 def _warning(violation: Violation) -> str:
-    """A violation as one line: a policy's keeps the end of its message, others are as short as warnings should be."""
-    return squeezed(violation.warning) if violation.verdict else one_line(violation.warning)
+    """A violation as one line, which keeps its end: what to do."""
+    return squeezed(violation.warning)
 
 
 def _decide(

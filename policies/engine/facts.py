@@ -142,6 +142,10 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The Nodes of the cluster; none without a cluster."""
         raise NotImplementedError
 
+    def nodes_to_come(self) -> Sequence[Mapping[str, str]]:
+        """Labels of Nodes that an autoscaler may add, for each of its pools; there are others that are not known."""
+        return ()
+
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
         """The device classes that a ResourceClaim or ResourceClaimTemplate requests; none if it is not known.
 
@@ -184,7 +188,7 @@ class StaticFacts(Facts, frozen=True):
 
     namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
     checks; None if nothing can answer them. classes: the values of PriorityClasses; None if they are not known.
-    chooser: chooses domains for gangs; None if there is no inventory.
+    chooser: chooses domains for gangs; None if there is no inventory. coming: labels of Nodes that may be added.
     """
 
     as_of: date
@@ -199,6 +203,11 @@ class StaticFacts(Facts, frozen=True):
     naming: Mapping[str, References] = {}
     classes: Mapping[str, int] | None = None
     chooser: Callable[[ChoiceKey], tuple[Choice, ...]] | None = None
+    coming: tuple[Mapping[str, str], ...] = ()
+
+    def nodes_to_come(self) -> Sequence[Mapping[str, str]]:
+        """The labels given."""
+        return self.coming
 
     def priorities(self) -> Mapping[str, int] | None:
         """The values given."""

@@ -28,6 +28,8 @@ WARNING_COUNT = 24
 # message ends in the remedy. The API server cuts a warning at 256 characters once all of them have 4096, and drops
 # those beyond.
 CHANGE_LENGTH, WARNINGS_LENGTH = 250, 4080
+# A longer remedy is shortened all the same. A value keeps so many characters, for it to be found again.
+_REMEDY_LENGTH, _VALUE_LENGTH = 160, 24
 # How many violations of a rule an answer shows, and how long its text may be.
 SHOWN = 20
 MESSAGE_LENGTH = 8192
@@ -66,9 +68,9 @@ class Violation(Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """The violation as a warning: a policy's message with the place, or another rule's place and value."""
+        """The violation as a warning: a policy's message with the place, or another rule's place, value and remedy."""
         if not self.verdict:
-            return self.line
+            return _with_remedy(self)
         where = f"({self.path})" if self.path else ""
         return " ".join(part for part in (self.summary, where, self.problem) if part)
 
@@ -89,6 +91,21 @@ def first(items: Iterable[T], key: Callable[[T], Any]) -> tuple[list[T], int]:
     counter = count()
     shown = nsmallest(SHOWN, (item for item, _ in zip(items, counter, strict=False)), key)
     return shown, next(counter) - len(shown)
+
+
+def _with_remedy(violation: Violation) -> str:
+    """The violation and its remedy on one line: what was found is shortened first, then where, the remedy never."""
+    remedy = violation.remedy
+    if len(remedy) > _REMEDY_LENGTH:  # then what to do is in the last line
+        remedy = shortened(remedy.strip().rpartition("\n")[2], _REMEDY_LENGTH)
+    problem = violation.problem or f": {violation.summary}"
+    around = len(violation.path) + len(problem) + len(remedy) + len(":  .  ")
+    limit = WARNING_LENGTH if around + _VALUE_LENGTH <= WARNING_LENGTH else CHANGE_LENGTH
+    value = shortened(violation.value, max(limit - around, _VALUE_LENGTH))
+    what = f"{value} {problem}".replace(" : ", ": ", 1).removeprefix(": ").strip()
+    told = ": ".join(part for part in (violation.path, what) if part)
+    told = squeezed(told if told.endswith(".") else f"{told}.", CHANGE_LENGTH - len(remedy) - 1)
+    return f"{told} {remedy}".strip()
 
 
 def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int]:

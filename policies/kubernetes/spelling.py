@@ -24,6 +24,11 @@ def closest_first(name: str, known: Iterable[str]) -> list[str]:
     return [*near, *(other for other in names if other not in near)]
 
 
+def with_article(noun: str) -> str:
+    """The noun with `a` or `an` before it."""
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint for an unknown name. `otherwise`: the hint if no known name is close."""
     near = closest(name, known)

@@ -13,25 +13,45 @@ from dataclasses import replace
 from msgspec import Struct, structs
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.topology import BACKEND, FLAVOR, HOSTNAME, REGION, ZONE, Level, Topology, level
+from policies.topology.topology import Level, Topology, level, shortened
+from policies.vocabulary.keys import (
+    ACCELERATOR,
+    BACKEND,
+    CLIQUE,
+    FLAVOR,
+    HOSTNAME,
+    LEAFGROUP,
+    RACK,
+    REGION,
+    STANDARD,
+    ZONE,
+)
+from policies.vocabulary.nvlink import NVL_DOMAIN
 
-CLIQUE, ACCELERATOR = "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"
 NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True)
 """The NVLink domain: the clique if the Node has one, else the label that Topograph calls accelerator."""
+
+LEAFGROUP_NAME = structs.replace(level(f"{LEAFGROUP}-name"), beside=LEAFGROUP)
+"""The leafgroups by their names for people, which are other values under another key."""
 
 _COREWEAVE = (
     *(REGION, ZONE),
     *(f"{BACKEND}{name}" for name in ("fabric", "superpod", "leafgroup")),
-    *("node.coreweave.cloud/rack", HOSTNAME),
+    *(RACK, HOSTNAME),
 )
 _SWITCHES = tuple(f"network.topology.nvidia.com/{tier}" for tier in ("core", "spine", "leaf"))
 _TIERS = tuple(f"fabric.topograph.run/tier-{tier}" for tier in (3, 2, 1, 0))
+_AWS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))
+_OCI = tuple(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id"))
+_GCP = tuple(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock", "host"))
+_CLIQUES = (NVL_DOMAIN, CLIQUE)
 _V1 = (*_TIERS, "accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain", HOSTNAME)
 
 
 def _topology(name: str, *keys: str, flavor: str = "", unions: tuple[Level, ...] = ()) -> Topology:
     requirement = (SelectorRequirement(FLAVOR, "In", (flavor,)),) if flavor else ()
-    return Topology(name, tuple(map(level, keys)), unions, LabelSelector(requirement))
+    others = (LEAFGROUP_NAME,) if LEAFGROUP in keys else ()
+    return Topology(name, tuple(map(level, keys)), (*unions, *others), LabelSelector(requirement))
 
 
 BUILT_IN: tuple[Topology, ...] = (
@@ -41,12 +61,16 @@ BUILT_IN: tuple[Topology, ...] = (
     _topology("topograph", *_SWITCHES, HOSTNAME),
     _topology("topograph-nvlink", *_SWITCHES, ACCELERATOR, CLIQUE, HOSTNAME, unions=(NVLINK,)),
     _topology("topograph-v1", *_V1),
-    _topology("aws", ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)), HOSTNAME),
-    _topology("oci", ZONE, *(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id")), HOSTNAME),
-    _topology(
-        "gcp", ZONE, *(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock", "host")), HOSTNAME
-    ),
+    _topology("aws", ZONE, *_AWS, HOSTNAME),
+    _topology("oci", ZONE, *_OCI, HOSTNAME),
+    _topology("gcp", ZONE, *_GCP, HOSTNAME),
     _topology("kubernetes", REGION, ZONE, HOSTNAME),
+    _topology("kubernetes-network", REGION, ZONE, *STANDARD, HOSTNAME),
+    _topology("nvlink", *_CLIQUES, HOSTNAME),
+    _topology("aws-nvlink", ZONE, *_AWS, *_CLIQUES, HOSTNAME),
+    _topology("oci-nvlink", ZONE, *_OCI, *_CLIQUES, HOSTNAME),
+    _topology("gcp-nvlink", ZONE, *_GCP[:2], *_CLIQUES, HOSTNAME),
+    _topology("coreweave-nvlink", *_COREWEAVE[:-1], *_CLIQUES, HOSTNAME),
 )
 
 
@@ -89,9 +113,9 @@ class Catalog:
         """The topology with a name, or None."""
         return self.by_name.get(name)
 
-    def joined(self, more: tuple[Topology, ...]) -> Catalog:
-        """A catalog of these topologies and more, which have a lower precedence."""
-        return Catalog((*self.by_name.values(), *more)) if more else self
+    def joined(self, more: tuple[Topology, ...], topograph: tuple[str, ...] = ()) -> Catalog:
+        """A catalog of these topologies and more, which have a lower precedence. topograph: see `shortened`."""
+        return Catalog((*self.by_name.values(), *(shortened(one, topograph) for one in more))) if more else self
 
 
 def _merged(first: Topology, second: Topology) -> Topology | None:

@@ -23,6 +23,7 @@ from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, preferred_terms, required_terms
 from policies.topology.topology import Topology
 from policies.topology.way.permission import Permission
+from policies.vocabulary.nvlink import NVL_DOMAIN, Cliques, cliques, written
 
 LOWEST = "lowest"
 REPIN = "cks-admission.dev/repin"
@@ -65,6 +66,7 @@ class Options(Struct, frozen=True):
     placement: the ways that are permitted; the first permission for a topology and Namespace counts. full: what happens
     to a gang for which there is no room now. autoscaling: whether Nodes may come that are not there yet. refuses:
     whether the rule refuses at all. schedules: whether Kubernetes' own scheduling of workloads may be made use of.
+    topograph: prefixes of the keys that Topograph was told to write.
     """
 
     workloads: Mapping[tuple[str, str], Workload]
@@ -79,6 +81,7 @@ class Options(Struct, frozen=True):
     autoscaling: Literal["unknown", "off"] = "unknown"
     refuses: bool = True
     schedules: bool = False
+    topograph: tuple[str, ...] = ()
 
 
 class Constraint(Struct, frozen=True):
@@ -87,7 +90,7 @@ class Constraint(Struct, frozen=True):
     annotations: those that apply to it, or the default. earlier: the template at its place before an update. reader:
     why its scheduler reads the annotations itself, else empty. obstacle: why it gets no affinity, else empty. terms,
     preferences: the terms for the placements, of which a Node must meet one, and should meet as many as possible.
-    is_same: whether the annotations before an update meant the same placements.
+    is_same: whether the annotations before an update meant the same placements. cliques: see `nvlink`.
     """
 
     template: Template
@@ -102,6 +105,7 @@ class Constraint(Struct, frozen=True):
     terms: Sequence[Term] = ()
     preferences: Sequence[JsonObject] = ()
     is_same: bool = False
+    cliques: Cliques = {}
 
     @property
     def placements(self) -> Iterator[tuple[Annotation, Placement]]:
@@ -221,7 +225,8 @@ def _submission(
     constraints = []
     for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
         if own.places not in shared:
-            shared[own.places] = _constraint(template, own, catalog, default, options)
+            made = _constraint(template, own, catalog, default, options)
+            shared[own.places] = _with_cliques(made, facts)
         constraint = _applied(shared[own.places], template, earlier.get(template.location), obstacle)
         if constraint.earlier is not None and constraint.is_new:
             constraint = replace(constraint, is_same=_is_same(constraint, catalog, default, options))
@@ -237,6 +242,16 @@ def _submission(
 
 def _repin(obj: JsonObject) -> Any:
     return mapping(mapping(obj, "metadata"), "annotations").get(REPIN)
+
+
+def _with_cliques(constraint: Constraint, facts: Facts) -> Constraint:
+    """The constraint with the cliques that stand for the NVL Domains of its topology, if this has that level."""
+    topology = constraint.topology
+    if topology is None or not any(NVL_DOMAIN in level.keys for level in topology.levels):
+        return constraint
+    known = cliques(node.labels for node in facts.nodes())
+    terms = tuple(tuple(written(requirement, known) for requirement in term) for term in constraint.terms)
+    return replace(constraint, terms=terms, cliques=known)
 
 
 def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:
@@ -371,5 +386,5 @@ def _for_reader(constraint: Constraint, reader: str) -> Iterator[Violation]:
     for annotation, placement in constraint.placements:
         if placement.is_named:
             yield refusal.domain_for_reader(annotation, reader, topology, placement)
-        elif placement.level in topology.unions:
+        elif placement.level in topology.unions or NVL_DOMAIN in placement.level.keys:
             yield refusal.union_for_reader(annotation, reader, topology, placement.level)

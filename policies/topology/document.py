@@ -14,7 +14,9 @@ from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
 from policies.kubernetes.label import label_key
 from policies.objects.fieldpath import Location, render
-from policies.topology.topology import HOSTNAME, Level, Topology, level, no_level
+from policies.topology.topology import Level, Topology, level, no_level
+from policies.vocabulary import vocabulary
+from policies.vocabulary.keys import HOSTNAME
 
 KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue"}
@@ -88,7 +90,9 @@ def _level(written: object, at: Location, problems: list[tuple[Location, str]]) 
         problems.append((place, f"a level is the key of a node label, such as example.org/rack; found {quote(key)}"))
         return None
     if why := no_level(key):
-        problems.append((place, f"{quote(key)} {why}"))
+        known = vocabulary.key(key)
+        hint = f"; name {known.instead}" if known is not None else ""
+        problems.append((place, f"{quote(key)} {why}{hint}"))
         return None
     if not isinstance(alias, str):
         problems.append(((*at, "alias"), f"an alias is a name, found {quote(alias)}"))

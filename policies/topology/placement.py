@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from policies.engine.violation import quote
 from policies.kubernetes.spelling import closest
-from policies.topology.topology import TOPOGRAPH, Level, Topology, label_value, no_level, value_problem
+from policies.topology.topology import Level, Topology, label_value, no_level, value_problem
+from policies.vocabulary.keys import TOPOGRAPH
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
 # Far more than anybody needs: 16 levels, each with the long names of many switches.
@@ -149,8 +150,8 @@ def _check(value: str, level: Level, topology: Topology) -> None:
     name = topology.called(level)
     if not value:
         raise PlacementError(f"names an empty domain of {name}.", f"Name the domain, as {name}=DOMAIN.")
-    shortened = all(key.startswith(TOPOGRAPH) for key in level.keys) and label_value(level.keys[0], value)
-    if why := value_problem(shortened or value):
+    is_shortened = level.shortened or all(key.startswith(TOPOGRAPH) for key in level.keys)
+    if why := value_problem(label_value(level, level.keys[0], value) if is_shortened else value):
         raise PlacementError(
             f"names a domain of {name}, {quote(value)}, that {why}.", "Copy the value of the Nodes' label."
         )

@@ -11,6 +11,8 @@ from policies.topology.annotation import TOPOLOGY, Annotation, Annotations, Temp
 from policies.topology.catalog import Catalog
 from policies.topology.placement import Placement, PlacementError
 from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import CLIQUE
+from policies.vocabulary.nvlink import NVL_DOMAIN
 
 RULE = "topology"
 _SHOWN = 12
@@ -90,8 +92,9 @@ def contradiction(template: Template, placement: str) -> Violation:
 
 def union_for_reader(annotation: Annotation, reader: str, topology: Topology, level: Level) -> Violation:
     """A union of levels in an annotation for a scheduler that knows only labels."""
-    levels = _either(topology, [known for known in topology.levels if known.keys[0] in level.keys])
-    problem = f"is no label of Nodes, which the scheduler looks for ({reader})."
+    keys = {*level.keys, level.beside, CLIQUE if NVL_DOMAIN in level.keys else ""} - {NVL_DOMAIN}
+    levels = _either(topology, [known for known in topology.levels if known.keys[0] in keys])
+    problem = f"is no level that the scheduler knows ({reader})."
     return _refusal(annotation, problem, _LEVELS_ONLY, f"Write {levels}.")
 
 

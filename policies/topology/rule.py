@@ -101,7 +101,7 @@ class TopologyPlacement:
         """All topologies, including those of the cluster."""
         own = facts.topologies()
         if own is not self._joined[0]:  # facts return the same tuple until a topology changes
-            self._joined = (own, self._static.joined(own))
+            self._joined = (own, self._static.joined(own, self.options.topograph))
         return self._joined[1]
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:

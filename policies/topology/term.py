@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.topology.placement import Domain, Placement
-from policies.topology.topology import FLAVOR, IB_FABRIC, Topology, equivalent, label_value
+from policies.topology.topology import Topology, label_value
+from policies.vocabulary.keys import FLAVOR, IB_FABRIC
+from policies.vocabulary.vocabulary import equivalent
 
 Term = tuple[SelectorRequirement, ...]
 HIGHEST_WEIGHT = 100
@@ -177,7 +179,7 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
     for domain in domains:
         keys, newest = domain.keys, domain.level.keys[0]
         key = keys[min(way, len(keys) - 1)]
-        values = tuple(dict.fromkeys(label_value(key, value) for value in domain.values))
+        values = tuple(dict.fromkeys(label_value(domain.level, key, value) for value in domain.values))
         requirements.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
         if key != keys[0]:
             absent = keys[0]

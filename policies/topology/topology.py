@@ -6,29 +6,18 @@ page "InfiniBand and RoCE labels" for renamed keys, Topograph's "Node Labels and
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.kubernetes import label
+from policies.vocabulary.keys import HOSTNAME, TOPOGRAPH
+from policies.vocabulary.vocabulary import equivalent, no_place
 
-REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
-FLAVOR = f"{BACKEND}flavor"
-IB_FABRIC = f"{IB}fabric"
-RENAMED = frozenset({"fabric", "superpod", "leafgroup", "leafgroup-name", "speed.current", "speed.expected"})
-"""The names of labels that exist under both `backend.coreweave.cloud/` and `ib.coreweave.cloud/`."""
-
-TOPOGRAPH = ("network.topology.nvidia.com/", "fabric.topograph.run/", "accelerator.topograph.run/")
-"""The prefixes of the labels that Topograph writes. It shortens values that are too long."""
-
-_MEASURES = re.compile(r"(?:backend|ib)\.coreweave\.cloud/(?:speed|neighbors|ports)\..*\Z")
-_RESERVATION = "topology.k8s.aws/capacity-block-id"
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
@@ -36,13 +25,16 @@ class Level(Struct, frozen=True):
     """A level. keys: its labels on Nodes; if a Node has several, the first one counts.
 
     name: a key, or the name of a union. alias: a further name. distinct: whether the values under the keys differ, so
-    that a later key counts only if the earlier ones are absent.
+    that a later key counts only if the earlier ones are absent. beside: the key of the level whose domains these are,
+    under other values. shortened: whether Topograph writes it under a key of its configuration.
     """
 
     name: str
     keys: tuple[str, ...]
     alias: str = ""
     distinct: bool = False
+    beside: str = ""
+    shortened: bool = False
 
     @property
     def short(self) -> str:
@@ -59,12 +51,6 @@ def level(key: str, alias: str = "") -> Level:
     return Level(key, equivalent(key), alias)
 
 
-def equivalent(key: str) -> tuple[str, ...]:
-    """All keys of the same label, newest first."""
-    name = key.removeprefix(BACKEND).removeprefix(IB)
-    return (BACKEND + name, IB + name) if name != key and name in RENAMED else (key,)
-
-
 def value_problem(value: str) -> str:
     """Why a text is not a valid label value; empty if it is valid."""
     if len(value) > label.NAME_LENGTH:
@@ -74,9 +60,21 @@ def value_problem(value: str) -> str:
     return ""
 
 
-def label_value(key: str, value: str) -> str:
+def label_value(level: Level, key: str, value: str) -> str:
     """The value as Nodes have it. Topograph replaces values of over 63 characters by `x` and their hash."""
-    return f"x{fnv1a_64(value.encode()):x}" if len(value) > label.NAME_LENGTH and key.startswith(TOPOGRAPH) else value
+    is_shortened = len(value) > label.NAME_LENGTH and (level.shortened or key.startswith(TOPOGRAPH))
+    return f"x{fnv1a_64(value.encode()):x}" if is_shortened else value
+
+
+def shortened(topology: Topology, prefixes: tuple[str, ...]) -> Topology:
+    """The topology with levels whose long values Topograph shortens, by the prefixes of keys that it writes."""
+    if not any(key.startswith(prefixes) for level in topology.levels for key in level.keys):
+        return topology
+    levels = (
+        structs.replace(level, shortened=any(key.startswith(prefixes) for key in level.keys))
+        for level in topology.levels
+    )
+    return replace(topology, levels=tuple(levels))
 
 
 def fnv1a_64(data: bytes) -> int:
@@ -88,21 +86,17 @@ def fnv1a_64(data: bytes) -> int:
 
 
 def no_level(key: str) -> str:
-    """Why a well-known node label that looks like a level is not one; empty for any other label."""
-    if _MEASURES.match(key):
-        return "tells how a Node is connected, not where it is, and is no level"
-    if key == FLAVOR:
-        return "tells the kind of the network, which a topology may require, and is no level"
-    if key == _RESERVATION:
-        return "is a reservation, and no level"
-    return ""
+    """Why a known node label is not a level; empty for places, and for labels that are not known."""
+    why = no_place(key)
+    return f"{why}, and is no level" if why else ""
 
 
 @dataclass(frozen=True)
 class Topology:
     """Levels, farthest first.
 
-    unions: levels whose keys belong to several levels; each has the position of its first key. requirement: the labels
+    unions: levels whose keys belong to several levels, or that stand beside one; each has the position of its first
+    key, or of that one. requirement: the labels
     that every Node for a placement must have. pool: the Nodes that the topology applies to; None if not specified.
     source: where it is defined, for messages. in_cluster: whether it is an object of the cluster, which schedulers that
     read the annotations themselves know.
@@ -173,4 +167,5 @@ class Topology:
 
     @cached_property
     def _positions(self) -> Mapping[str, int]:
-        return {level.keys[0]: position for position, level in enumerate(self.levels)}
+        positions = {level.keys[0]: position for position, level in enumerate(self.levels)}
+        return positions | {other.keys[0]: positions[other.beside] for other in self.unions if other.beside}

@@ -24,6 +24,7 @@ from policies.topology.way.assignment import Assignment, Plan
 from policies.topology.way.party import demanded
 from policies.topology.way.podaffinity import APART, with_together
 from policies.topology.way.scene import Scene
+from policies.vocabulary import nvlink
 
 
 class Translation(Struct, frozen=True):
@@ -83,7 +84,9 @@ def translate(constraint: Constraint, assignment: Assignment | None = None) -> T
     if constraint.obstacle or not constraint.is_usable:
         return Translation(template, own, NOTHING)
     given = assignment or Assignment(terms=constraint.terms, preferences=constraint.preferences)
-    affinity, entry = with_terms(own, given.terms, given.preferences)
+    known = constraint.cliques
+    terms = [tuple(nvlink.written(requirement, known) for requirement in term) for term in given.terms]
+    affinity, entry = with_terms(own, terms, [nvlink.preference(weighted, known) for weighted in given.preferences])
     affinity, together = with_together(affinity, given.together)
     domain = given.domain if entry != NOTHING else ()
     entry = replace(

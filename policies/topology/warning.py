@@ -20,9 +20,14 @@ from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
 from policies.topology.topology import Topology
+from policies.vocabulary.nvlink import NVL_DOMAIN
 
 # Domains times Nodes. Beyond it nothing is said about the domains, which would take a second.
 MOST_COMPARED = 1_000_000
+_CHANGING = (
+    "an NVL Domain is written as the cliques that there are now, which may change when a Node restarts: "
+    "create the workload again then"
+)
 _SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
 
 
@@ -48,6 +53,8 @@ def warnings(
         )
     if nodes:
         yield from _about_nodes(constraint, topology, nodes)
+    if not reader and any(NVL_DOMAIN in placement.level.keys for _, placement in constraint.placements):
+        yield as_warning(_CHANGING)
 
 
 def unapplied(constraint: Constraint, placement: str) -> Violation:

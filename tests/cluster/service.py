@@ -74,6 +74,11 @@ ROLE: Manifest = {
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         {"apiGroups": ["kai.scheduler", "kueue.x-k8s.io"], "resources": ["topologies"], "verbs": ["list", "watch"]},
+        {
+            "apiGroups": ["compute.coreweave.com", "karpenter.sh"],
+            "resources": ["nodepools"],
+            "verbs": ["list", "watch"],
+        },
         {"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["list"]},
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
         {"apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"], "verbs": ["create"]},

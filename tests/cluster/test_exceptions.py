@@ -37,6 +37,6 @@ def test_an_exception_that_has_ended_is_named_in_the_refusal(
     assert answer.stderr.endswith(
         "denied the request: Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
         '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
-        "Remove these labels or use a prefix of your own, such as example.org/bar.\n"
+        "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.\n"
         'The exception "exceptions[1]" from labels ended on 2020-12-31 (OPS-1234: moved off by then).\n'
     )

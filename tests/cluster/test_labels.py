@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("service")
 
 RESERVED = "foo.coreweave.cloud/bar"
 SENTENCE = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-USE_OWN = "Remove these labels or use a prefix of your own, such as example.org/bar."
+USE_OWN = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 NODE = "labels-1"
 INTERRUPTABLE = {"qos.coreweave.cloud/interruptable": "true"}
 

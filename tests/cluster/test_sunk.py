@@ -50,8 +50,15 @@ def test_missing_tolerations_are_warned_of(control_plane: ControlPlane, namespac
     """A plain DaemonSet is admitted, with a warning for each taint; the hash is read off the Nodes."""
     answer = control_plane.apply(workloads.apps("DaemonSet", namespace))
 
-    missing = ("is_gpu", "node.coreweave.cloud/reserved", "sunk.coreweave.com/lock")
-    expected = "".join(f"Warning: {PATH}: none for {key}, a taint of SUNK Nodes\n" for key in missing)
+    missing = {
+        "is_gpu": "operator: Exists",
+        "node.coreweave.cloud/reserved": f'operator: Equal, value: "{HASH}"',
+        "sunk.coreweave.com/lock": 'operator: Equal, value: "true"',
+    }
+    expected = "".join(
+        f"Warning: {PATH}: none for {key}, a taint of SUNK Nodes. Add the toleration {{key: {key}, {rest}}}.\n"
+        for key, rest in missing.items()
+    )
     assert (answer.returncode, answer.stderr) == (0, expected)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
 LEVELS = '  Levels of topology "coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname.'
-OTHERS = "topograph, topograph-nvlink, topograph-v1, aws, oci and 2 more."
+OTHERS = "topograph, topograph-nvlink, topograph-v1, aws, oci and 8 more."
 MORE_SPECIFIC = "The preferred placement must be more specific than the required one."
 UNUSABLE = "The placement cannot be used."
 POOLS = "A workload cannot be placed in node pools of different topologies; its Pods would stay pending."
@@ -77,8 +77,9 @@ REFUSED = {
             "The topology is not known.",
             f'{at(TOPOLOGY)} "corewave" is no topology that is known.',
             (
-                "Did you mean coreweave? Known topologies: coreweave, coreweave-roce, cluster-topology, pool-a, "
-                f"pool-b, pool-empty, coreweave-infiniband, {OTHERS}"
+                "Did you mean coreweave? Known topologies: coreweave, coreweave-roce, coreweave-nvlink, "
+                "cluster-topology, pool-a, pool-b, pool-empty, coreweave-infiniband, "
+                f"{OTHERS.replace(', oci', '')}"
             ),
         ),
         "rack",

@@ -16,7 +16,7 @@ _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
 _FREE = {"qos.coreweave.cloud/interruptable": "true"}
 _RESERVED = {"foo.coreweave.cloud/bar": "true"}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-_OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.org/bar."
+_OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 
 
 def _judge(
@@ -129,7 +129,7 @@ def test_operations_that_write_no_labels(obj: Json | None, old: Json | None, ope
             "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
             '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
             '  spec.template.metadata.labels: foo.coreweave.com/bar="true"\n'
-            "Remove these labels or use a prefix of your own, such as example.org/bar.",
+            "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.",
             id="two-places",
         ),
         pytest.param(
@@ -138,7 +138,7 @@ def test_operations_that_write_no_labels(obj: Json | None, old: Json | None, ope
             "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
             '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
             '  metadata.labels: qos.coreweave.cloud/interruptable="true" has no effect on any Pod here\n'
-            "Remove these labels or use a prefix of your own, such as example.org/bar.\n"
+            "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.\n"
             "Put qos.coreweave.cloud/interruptable at spec.template.metadata.labels.",
             id="two-remedies",
         ),

@@ -14,7 +14,7 @@ _ORG = "ns.coreweave.cloud/org"
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
 _FREE = {"qos.coreweave.cloud/interruptable": "true"}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-_OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.org/bar."
+_OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 
 
 def _judge(

@@ -105,7 +105,7 @@ def _judge(obj: Json, old: Json | None = None) -> tuple[Violation | More, ...]:
 
 def _refused(path: str, value: str, problem: str = "", remedy: str = "") -> tuple[Violation, ...]:
     summary = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-    own = "Remove these labels or use a prefix of your own, such as example.org/bar."
+    own = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
     return (Violation("labels", path, f'{_KEY}="{value}"', problem, summary, remedy or own),)
 
 

@@ -52,7 +52,7 @@ _REFUSED = (
         f'{_KEY}="1"',
         "",
         "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.",
-        "Remove these labels or use a prefix of your own, such as example.org/bar.",
+        "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.",
     ),
 )
 

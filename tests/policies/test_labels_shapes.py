@@ -12,7 +12,7 @@ from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL, organization("a1b2c3")), Exemptions())
 _KEY = "foo.coreweave.cloud/bar"
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-_OWN_PREFIX = "Remove these labels or use a prefix of your own, such as example.org/bar."
+_OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 
 
 def _judge(obj: Json, old: Json | None = None) -> tuple[Violation, ...]:

@@ -17,10 +17,10 @@ _CPU = {"key": "is_cpu_compute", "operator": "Exists"}
 _GPU = {"key": "is_gpu", "operator": "Exists"}
 _THREE = [_LOCK, _CPU, _GPU]
 _TEXTS = {
-    "sunk.coreweave.com/lock": "{key: sunk.coreweave.com/lock, operator: Equal, value: true}",
+    "sunk.coreweave.com/lock": '{key: sunk.coreweave.com/lock, operator: Equal, value: "true"}',
     "is_cpu_compute": "{key: is_cpu_compute, operator: Exists}",
     "is_gpu": "{key: is_gpu, operator: Exists}",
-    "node.coreweave.cloud/reserved": "{key: node.coreweave.cloud/reserved, operator: Equal, value: a1b2}",
+    "node.coreweave.cloud/reserved": '{key: node.coreweave.cloud/reserved, operator: Equal, value: "a1b2"}',
 }
 
 _LOCKED = Node("locked", {"zone": "a"}, (Taint("sunk.coreweave.com/lock", "NoExecute", "true"),))

@@ -5,7 +5,15 @@ A group shares what is dear: a control plane, the release on it, what helm rende
 
 RELEASED = ("certificate", "collisions", "load", "rights", "skew")
 """Modules test_release_* that share one release, as test_release does; the others install and remove their own."""
-JUDGED = ("test_doctor", "test_harness", "test_packs", "test_safety", "test_served_packs", "test_served_policies")
+JUDGED = (
+    "test_doctor",
+    "test_harness",
+    "test_mistakes",
+    "test_packs",
+    "test_safety",
+    "test_served_packs",
+    "test_served_policies",
+)
 """Modules with services that refuse much, on a control plane of their own."""
 
 LONGEST = (

@@ -129,7 +129,7 @@ def command(
     olds, manifests = (_received(each, known) for each in (olds, manifests))
     before = {_identity(m.object, namespace): m.object for m in olds}
     today = datetime.now(UTC).date()
-    facts = _with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
+    facts = with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
     labels = options.labels(namespace_labels)
     who = UserInfo(user, groups=(*groups, "system:authenticated"))
     outcomes = []
@@ -190,7 +190,7 @@ def _labels_of(namespace: str, *, facts: StaticFacts, more: Mapping[str, str]) -
     return {**facts.namespace_labels(namespace), **more}
 
 
-def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
+def with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
     """The facts with the Nodes in files. Raises InputError."""
     if not paths:
         return facts
@@ -200,7 +200,12 @@ def _with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) ->
     nodes = tuple(manifest.node for manifest in objects.nodes)
     choose = stock.chooser(objects, stock.records(objects, settings))
     # Requests on a command line are dry runs, but what one object takes is not free for the next.
-    return replace(facts, cluster_nodes=nodes, chooser=lambda key: choose(replace(key, dry_run=False)))
+    return replace(
+        facts,
+        cluster_nodes=nodes,
+        chooser=lambda key: choose(replace(key, dry_run=False)),
+        coming=objects.coming,
+    )
 
 
 def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:

@@ -193,6 +193,7 @@ def _in_force(start: Settings, newest: Settings) -> Settings:
             kept["sunk"] = newest.sunk.model_copy(
                 update={"action": start.sunk.action, "daemon_sets": start.sunk.daemon_sets}
             )
+            kept["selectors"] = newest.selectors.model_copy(update={"action": start.selectors.action})
     return newest.model_copy(update=kept)
 
 

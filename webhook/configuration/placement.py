@@ -8,11 +8,24 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.engine.request import JsonObject
+from policies.engine.violation import quote
+from policies.topology import placement
 from policies.topology.annotation import Schedulers
-from policies.topology.constraint import Options
+from policies.topology.catalog import Catalog
+from policies.topology.constraint import LOWEST, Options
 from policies.topology.document import TopologyError, make
 from policies.topology.way.permission import USUAL, Way
-from webhook.configuration.fields import TOLD, DenyOrWarn, Globs, Many, OnOff, RuleAction, Strings, UnknownOrOff
+from webhook.configuration.fields import (
+    TOLD,
+    DenyOrWarn,
+    Globs,
+    Many,
+    OnOff,
+    RuleAction,
+    SettingsError,
+    Strings,
+    UnknownOrOff,
+)
 from webhook.configuration.fields import Model as _Model
 from webhook.configuration.selector import Selector
 
@@ -130,5 +143,20 @@ class TopologySettings(_Model):
     files: Strings = Field(
         (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
     )
+    topograph_prefixes: Strings = Field(
+        (), description="Prefixes of keys that Topograph was told to write; it shortens values over 63 characters."
+    )
     pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
     schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)
+
+
+def check_default(default: DefaultPlacement, catalog: Catalog) -> None:
+    """Raises SettingsError for an unknown level of a topology. An unknown topology may be in the cluster."""
+    topology = catalog.find(default.topology)
+    if topology is None or default.preferred in ("", LOWEST):
+        return
+    try:
+        placement.parse(default.preferred, topology)
+    except placement.PlacementError as error:
+        told = f"topology.default.preferred: {quote(default.preferred)} {error}"
+        raise SettingsError(" ".join(told.split())) from None

@@ -15,19 +15,20 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.requester import Exemptions
 from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule, Scope
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import quote
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import BUILT_IN, HISTORIES, Workload, table, workload
-from policies.topology import deletion, document, placement
+from policies.selectors import rule as selectors_rule
+from policies.topology import deletion, document
 from policies.topology import rule as topology_rule
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import LOWEST, Default, Options
+from policies.topology.constraint import Default, Options
 from policies.topology.scheduling import podgroup
+from policies.topology.topology import shortened
 from policies.topology.way.permission import Permission
-from webhook.configuration import safety
-from webhook.configuration.placement import DefaultPlacement
+from webhook.configuration import safety, selectors
+from webhook.configuration.placement import check_default
 from webhook.configuration.selector import Selector
 from webhook.configuration.settings import LabelExceptionSettings, Settings, SettingsError
 from webhook.sources import packfiles, topologyfiles
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from webhook.sources.natives import Native
     from webhook.sources.policyfiles import PolicyFiles
 
-BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE)
+BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -82,8 +83,11 @@ def build(
         _topology_deletion_rule(settings),
         _tolerations_rule(settings),
         _sunk_rule(settings),
-        *policies.rules,
     ]
+    rows = _with_templates(settings)
+    resources = _resources(row for row in rows.values() if row.group_kind != ("", "Pod"))
+    selecting = selectors.rule(settings, rows, resources, rules, policies.shipped)
+    rules += [replace(selecting, namespaces=_selector(settings.selectors.namespace_selector)), *policies.rules]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
     return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces))
 
@@ -271,10 +275,16 @@ def _sunk_rule(settings: Settings) -> Rule:
     )
 
 
+def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
+    """The kinds that have pod templates, without those that keep earlier ones."""
+    rows = workload_table(settings).values()
+    return {row.group_kind: row for row in rows if row.templates and row.group_kind not in HISTORIES}
+
+
 def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     chosen = settings.topology
     options = topology_options(settings)
-    _check_default(chosen.default, catalog)
+    check_default(chosen.default, catalog)
     rule = topology_rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
     has_default = bool(chosen.default.topology and chosen.default.preferred)
@@ -333,7 +343,9 @@ def topologies(settings: Settings) -> Catalog:
         for index, own_topology in enumerate(settings.topology.topologies)
     )
     try:
-        catalog = Catalog((*own, *topologyfiles.read(settings.topology.files), *BUILT_IN_TOPOLOGIES))
+        given = (*own, *topologyfiles.read(settings.topology.files))
+        prefixes = settings.topology.topograph_prefixes
+        catalog = Catalog((*(shortened(one, prefixes) for one in given), *BUILT_IN_TOPOLOGIES))
     except topologyfiles.TopologyFilesError as error:
         raise SettingsError(str(error)) from None
     if catalog.clashes:
@@ -348,7 +360,8 @@ def follows_topologies(settings: Settings) -> bool:
 
 def follows_nodes(settings: Settings) -> bool:
     """Whether a rule needs the Nodes."""
-    return follows_topologies(settings) or "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+    follows_sunk = "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+    return follows_topologies(settings) or follows_sunk or settings.selectors.action != "off"
 
 
 def schedules_workloads(settings: Settings) -> bool:
@@ -359,10 +372,9 @@ def schedules_workloads(settings: Settings) -> bool:
 def topology_options(settings: Settings) -> Options:
     """The options for topology annotations from the settings. Raises SettingsError."""
     chosen = settings.topology
-    rows = (row for row in workload_table(settings).values() if row.templates and row.group_kind not in HISTORIES)
     default = chosen.default
     return Options(
-        workloads={row.group_kind: row for row in rows},
+        workloads=_with_templates(settings),
         schedulers=Schedulers(chosen.schedulers.reading, chosen.schedulers.labels, chosen.schedulers.ignoring),
         accelerators=_accelerators(settings),
         default=Default(default.topology, default.preferred, _selector(default.namespace_selector)),
@@ -376,19 +388,8 @@ def topology_options(settings: Settings) -> Options:
         autoscaling=chosen.autoscaling,
         refuses=chosen.action == "deny",
         schedules=schedules_workloads(settings),
+        topograph=chosen.topograph_prefixes,
     )
-
-
-def _check_default(default: DefaultPlacement, catalog: Catalog) -> None:
-    """Raises SettingsError for an unknown level of a topology. An unknown topology may be in the cluster."""
-    topology = catalog.find(default.topology)
-    if topology is None or default.preferred in ("", LOWEST):
-        return
-    try:
-        placement.parse(default.preferred, topology)
-    except placement.PlacementError as error:
-        told = f"topology.default.preferred: {quote(default.preferred)} {error}"
-        raise SettingsError(" ".join(told.split())) from None
 
 
 def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:

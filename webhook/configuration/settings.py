@@ -209,6 +209,15 @@ class SunkSettings(_Model):
     )
 
 
+class SelectorsSettings(_Model):
+    """Node selectors, node affinity and topology keys that people write by hand."""
+
+    action: Literal["warn", "audit", "off"] = Field(
+        "warn", description="What happens on one that selects nothing, or not what it says: warn, audit or off."
+    )
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are looked at.")
+
+
 class Organization(_Model):
     """The organization whose cluster this is."""
 
@@ -265,7 +274,7 @@ class ExceptionSettings(_Model):
     """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
 
     rules: Annotated[Strings, Field(min_length=1)] = Field(
-        description="Names of rules: labels, tolerations, sunk, topology, topology-deletion, or of policies."
+        description="Names of rules: labels, tolerations, sunk, topology, topology-deletion, selectors, or of policies."
     )
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
     until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
@@ -315,6 +324,7 @@ class Settings(_Model):
     tolerations: TolerationsSettings = Field(TolerationsSettings(), description=TolerationsSettings.__doc__)
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
     topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)
+    selectors: SelectorsSettings = Field(SelectorsSettings(), description=SelectorsSettings.__doc__)
     packs: PacksSettings = Field(PacksSettings(), description=PacksSettings.__doc__)
     policies: Policies = Field(Policies(), description=Policies.__doc__)
     safety: SafetySettings = Field(SafetySettings(), description=SafetySettings.__doc__)

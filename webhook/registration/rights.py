@@ -11,6 +11,8 @@ from itertools import product
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.objects.workload import plural
+from policies.selectors import pool
 from policies.topology.document import GROUPS, KUEUE
 from policies.topology.scheduling.podgroup import GROUP
 from webhook.configuration import inventory, roles, rules
@@ -47,6 +49,7 @@ def needed(settings: Settings) -> list[Right]:
     chosen = roles.of_replica(settings)
     rights = [
         *_facts(chosen),
+        *_pools(chosen),
         *_topologies(chosen),
         *_inventory(chosen),
         *_references(chosen),
@@ -87,11 +90,19 @@ def needed_by_manager(settings: Settings) -> list[Right]:
 
 def _facts(settings: Settings) -> Iterator[Right]:
     yield from _rights(_READ, "", ["namespaces"], "rules look at the labels of Namespaces")
-    follows_sunk = "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
-    if follows_sunk or settings.topology.action != "off":
+    if rules.follows_nodes(settings):
         yield from _rights(_FOLLOW, "", ["nodes"], "rules look at the labels and taints of Nodes")
     devices = ("deviceclasses", "resourceclaims", "resourceclaimtemplates")
     yield from _rights(_FOLLOW, "resource.k8s.io", devices, "device claims may make a Pod a GPU Pod")
+
+
+def _pools(settings: Settings) -> Iterator[Right]:
+    if settings.selectors.action == "off":
+        return
+    reason = "selectors may be for Nodes that a pool would add"
+    for group in pool.VERSIONS:
+        for right in _rights(_FOLLOW, group, [plural(pool.KIND)], reason):
+            yield replace(right, vital=False)
 
 
 def _topologies(settings: Settings) -> Iterator[Right]:

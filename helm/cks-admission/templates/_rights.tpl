@@ -5,6 +5,7 @@
 {{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
 {{- $inventory := include "cks-admission.inventory" . -}}
 {{- $deletion := ne (include "cks-admission.on" (dig "topology" "deletion" "warn" $all)) "" -}}
+{{- $selectors := ne (include "cks-admission.on" (dig "selectors" "action" "warn" $all)) "" -}}
 {{- $sunk := and (include "cks-admission.on" (dig "sunk" "action" "warn" $all)) (include "cks-admission.on" (dig "sunk" "daemonSets" "warn" $all)) -}}
 - apiGroups: [""]
   resources: [namespaces]
@@ -12,9 +13,14 @@
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses, resourceclaims, resourceclaimtemplates]
   verbs: [list, watch]
-{{- if or $topology $sunk }}
+{{- if or $topology $sunk $selectors }}
 - apiGroups: [""]
   resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
+{{- if $selectors }}
+- apiGroups: [compute.coreweave.com, karpenter.sh]
+  resources: [nodepools]
   verbs: [list, watch]
 {{- end }}
 {{- if $topology }}

@@ -10,6 +10,8 @@ from typing import Any
 from policies.engine.request import JsonObject, mapping
 from policies.topology.affinity import RecordEntry, are_present, selector_terms
 from policies.topology.gang.address import Address, Step
+from policies.vocabulary.keys import CLIQUE
+from policies.vocabulary.nvlink import NVL_DOMAIN, domain
 
 
 def is_true(entry: RecordEntry, affinity: Any) -> bool:
@@ -40,14 +42,20 @@ def _expressions(term: Any) -> list[Any]:
     return expressions if isinstance(expressions, list) else []
 
 
+def _are_in(step: Step, key: Any, values: list[Any]) -> bool:
+    """Whether these values of a key are in the domains of a step. An NVL Domain is written as its cliques."""
+    if NVL_DOMAIN in step.keys and key == CLIQUE:
+        return all(isinstance(value, str) and domain(value) in step.values for value in values)
+    return key in step.keys and all(value in step.values for value in values)
+
+
 def _is_in(step: Step, expressions: list[Any]) -> bool:
     """Whether every Node that meets the expressions is in the domains of a step."""
     return any(
         isinstance(expression, dict)
         and expression.get("operator") == "In"
-        and expression.get("key") in step.keys
         and isinstance(values := expression.get("values"), list)
         and bool(values)
-        and all(value in step.values for value in values)
+        and _are_in(step, expression.get("key"), values)
         for expression in expressions
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from policies.engine.facts import Node, Taint
+from policies.vocabulary.nvlink import labelled
 
 Quantities = Mapping[str, str | int | float]
 
@@ -73,7 +74,7 @@ class NodeManifest(Struct):
     def node(self) -> Node:
         """The part of it that scheduling rules read."""
         taints = tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in self.spec.taints or ())
-        return Node(self.metadata.name, self.metadata.labels or {}, taints)
+        return Node(self.metadata.name, labelled(self.metadata.labels or {}), taints)
 
     @property
     def ready(self) -> bool:

@@ -89,7 +89,7 @@ def _about_topology(
 ) -> Iterator[Violation]:
     for _, placement in constraint.placements:
         if placement.level in topology.unions:
-            name, keys = topology.called(placement.level), ", ".join(placement.level.keys)
+            name, keys = topology.called(placement.level), placement.level.beside or ", ".join(placement.level.keys)
             yield as_warning(f"Kueue does not know {quote(name)}: name one of its levels, {keys}")
     if flavored is not None and topology.name not in flavored:
         yield as_warning(

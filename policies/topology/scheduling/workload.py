@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from policies.engine.facts import Node
 from policies.engine.request import JsonObject, mapping
+from policies.kubernetes.spelling import with_article
 from policies.objects.nodeaffinity import allows
 from policies.topology.constraint import Constraint
 from policies.topology.scheduling.support import Support
@@ -49,7 +50,7 @@ def offer(
         return Offer(obstacle="no level is required")
     eligible = list(_eligible(constraint, required.level, nodes))
     if not eligible:
-        return Offer(obstacle=f"no Node that the Pods may run on has a {topology.called(required.level)}")
+        return Offer(obstacle=f"no Node that the Pods may run on has {with_article(topology.called(required.level))}")
     return _unique(required.level, topology, eligible)
 
 

@@ -11,6 +11,7 @@ from policies.topology.way.assignment import Assignment, Plan, named
 from policies.topology.way.permission import Way, permitted
 from policies.topology.way.podaffinity import APART
 from policies.topology.way.scene import Scene
+from policies.vocabulary.nvlink import NVL_DOMAIN
 
 Step = Callable[[Sequence[Constraint], Scene], Plan]
 """A way: the plan for those constraints that it can keep, and reasons for others."""
@@ -34,7 +35,11 @@ def _permitted(constraint: Constraint, scene: Scene) -> tuple[Way, ...]:
     topology = "" if constraint.topology is None else constraint.topology.name
     namespace = scene.request.scope_namespace
     labels = partial(scene.facts.namespace_labels, namespace) if namespace else dict[str, str]
-    return permitted(scene.options.placement, topology, labels)
+    ways = permitted(scene.options.placement, topology, labels)
+    levels = [placement.level for placement in (constraint.required, constraint.preferred) if placement is not None]
+    # No label names an NVL Domain: others who place Pods cannot be told of it.
+    is_named = all(NVL_DOMAIN not in level.keys for level in levels)
+    return ways if is_named else tuple(way for way in ways if way in ("domain", "labels"))
 
 
 def _told(constraint: Constraint, made: Plan, *, is_left: bool) -> Iterator[str]:

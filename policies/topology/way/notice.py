@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from policies.engine.violation import Violation, quote
+from policies.kubernetes.spelling import with_article
 from policies.topology.choice.choice import Candidate, Choice
 from policies.topology.constraint import Constraint
 from policies.topology.gang.address import Address
@@ -138,7 +139,7 @@ def apart(constraint: Constraint, reason: str) -> str:
     placement = constraint.required if constraint.requires_level else constraint.preferred
     level = constraint.topology.called(placement.level) if constraint.topology and placement else ""
     if constraint.requires_level:
-        kept = f"keeps Pods on Nodes that have a {level}, not in one {level}"
+        kept = f"keeps Pods on Nodes that have {with_article(level)}, not in one {level}"
     else:
         kept = "draws no two Pods together"
     why = f"; no domain was chosen{_because(reason)}" if reason else ""

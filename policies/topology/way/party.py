@@ -87,7 +87,7 @@ def _near(constraint: Constraint, topology: Topology) -> Address:
         Step(
             topology.position(domain.level),
             domain.keys,
-            tuple(label_value(domain.keys[0], value) for value in domain.values),
+            tuple(label_value(domain.level, domain.keys[0], value) for value in domain.values),
         )
         for domain in (constraint.preferred.domains if constraint.preferred else ())
         if domain.values

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.builders import FACTS, TODAY, NamespacesLost, NamespacesToAsk, pod, request, resource
 
 from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, validate
@@ -51,7 +52,7 @@ def _answer(
     ("action", "allowed", "message", "warnings"),
     [
         pytest.param("deny", False, "a: odd numbers.\n  spec.a: 7 is odd\nMake it even.", (), id="deny"),
-        pytest.param("warn", True, "", ("spec.a: 7 is odd",), id="warn"),
+        pytest.param("warn", True, "", ("spec.a: 7 is odd. Make it even.",), id="warn"),
         pytest.param("audit", True, "", (), id="audit"),
     ],
 )
@@ -103,7 +104,7 @@ def test_every_rule_is_heard() -> None:
         "Rule 'f' could not be evaluated (ValueError: no such thing).\n"
         "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
     )
-    assert answer.warnings == ("spec.1: 7 is odd", "spec.2: 7 is odd", "spec.3: 7 is odd")
+    assert answer.warnings == tuple(f"spec.{number}: 7 is odd. Make it even." for number in (1, 2, 3))
     assert [(decision.rule, decision.verdict) for decision in answer.decisions] == [
         ("b", "deny"),
         ("w", "warn"),
@@ -311,7 +312,36 @@ def test_warnings_are_clean_lines() -> None:
     """Whatever was found, a warning is one printable line."""
     answer = _answer(_rule("a", [_violation("a", value="x\ny\x00")], "warn"))
 
-    assert answer.warnings == ("spec.a: x y is odd",)
+    assert answer.warnings == ("spec.a: x y is odd. Make it even.",)
+
+
+_REMEDY = "Put this and that right, and then do this, that, and all the others as well, one after the other, please."
+
+
+@pytest.mark.parametrize(
+    ("violation", "warning"),
+    [
+        pytest.param(_violation("a", value="7" * 300), f"spec.a: {'7' * 88}… is odd. Make it even.", id="long-value"),
+        pytest.param(
+            replace(_violation("a", "s" * 300, "7" * 300), remedy=_REMEDY),
+            f"{'s' * 72}…{'s' * 37}: {'7' * 23}… is odd. {_REMEDY}",
+            id="long-path",
+        ),
+        pytest.param(
+            replace(_violation("a"), problem="", summary="No odd ones."),
+            "spec.a: 7: No odd ones. Make it even.",
+            id="the-summary-says-why",
+        ),
+        pytest.param(
+            replace(_violation("a"), remedy=f"  There are: {'2, ' * 99}\n{_REMEDY}"),
+            f"spec.a: 7 is odd. {_REMEDY}",
+            id="what-to-do-is-last",
+        ),
+    ],
+)
+def test_the_remedy_is_never_cut_off(violation: Violation, warning: str) -> None:
+    """Of a warning that is too long, what was found is shortened first, then where; it always says what to do."""
+    assert _answer(_rule("a", [violation], "warn")).warnings == (warning,)
 
 
 def test_warnings_of_all_rules_together_are_limited() -> None:
@@ -323,5 +353,8 @@ def test_warnings_of_all_rules_together_are_limited() -> None:
     answer = _answer(*rules)
 
     shown = [*range(20), *range(4)]
-    assert answer.warnings == (*(f"spec.{number:02}: {'7' * 110}…" for number in shown), "and 96 more")
+    assert answer.warnings == (
+        *(f"spec.{number:02}: {'7' * 87}… is odd. Make it even." for number in shown),
+        "and 96 more",
+    )
     assert sum(map(len, answer.warnings)) < 4096

@@ -1,6 +1,6 @@
 """Misspelt names."""
 
-from policies.kubernetes.spelling import closest, closest_first, did_you_mean
+from policies.kubernetes.spelling import closest, closest_first, did_you_mean, with_article
 
 
 def test_names_by_likeness() -> None:
@@ -22,3 +22,8 @@ def test_hint() -> None:
     known = ("Deny", "Warn")
     hints = [did_you_mean(name, known, "write one") for name in ("deny", "x")]
     assert hints == ["did you mean Deny?", "write one"]
+
+
+def test_articles() -> None:
+    """A noun that begins with a vowel has the other article."""
+    assert [with_article(noun) for noun in ("rack", "accelerator", "")] == ["a rack", "an accelerator", "a "]

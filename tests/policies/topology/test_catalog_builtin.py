@@ -12,6 +12,7 @@ _COREWEAVE = [
     *(_REGION, _ZONE, f"{_BACKEND}/fabric", f"{_BACKEND}/superpod", f"{_BACKEND}/leafgroup"),
     *("node.coreweave.cloud/rack", _HOST),
 ]
+_CLIQUES = ["nvidia.com/nvl-domain", "nvidia.com/gpu.clique"]
 _TABLE = {
     "coreweave": _COREWEAVE,
     "coreweave-infiniband": _COREWEAVE,
@@ -33,6 +34,26 @@ _TABLE = {
         _HOST,
     ],
     "kubernetes": [_REGION, _ZONE, _HOST],
+    "kubernetes-network": [
+        *(_REGION, _ZONE),
+        *(f"network.topology.kubernetes.io/{name}" for name in ("datacenter", "spine", "block", "accelerator")),
+        _HOST,
+    ],
+    "nvlink": [*_CLIQUES, _HOST],
+    "aws-nvlink": [_ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)), *_CLIQUES, _HOST],
+    "oci-nvlink": [
+        _ZONE,
+        *(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id")),
+        *_CLIQUES,
+        _HOST,
+    ],
+    "gcp-nvlink": [
+        _ZONE,
+        *(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock")),
+        *_CLIQUES,
+        _HOST,
+    ],
+    "coreweave-nvlink": [*_COREWEAVE[:-1], *_CLIQUES, _HOST],
 }
 
 
@@ -56,10 +77,15 @@ def test_what_topologies_require_of_nodes() -> None:
 
 
 def test_the_nvlink_domain() -> None:
-    """Only topograph-nvlink has one: the clique where there is one, else the accelerator."""
+    """Only topograph-nvlink has one: the clique, else the accelerator. CoreWeave's leafgroups have names beside."""
     nvlink = Level("nvlink", ("nvidia.com/gpu.clique", f"{_NVIDIA}/accelerator"), distinct=True)
 
-    assert {each.name: each.unions for each in BUILT_IN if each.unions} == {"topograph-nvlink": (nvlink,)}
+    keys = tuple(f"{prefix}.coreweave.cloud/leafgroup-name" for prefix in ("backend", "ib"))
+    named = Level(keys[0], keys, beside=f"{_BACKEND}/leafgroup")
+    coreweave = {each.name: (named,) for each in BUILT_IN if each.name.startswith("coreweave")}
+
+    assert {each.name: each.unions for each in BUILT_IN if each.unions} == {"topograph-nvlink": (nvlink,), **coreweave}
+    assert {each.position(named) for each in BUILT_IN if each.name in coreweave} == {4}
 
 
 def test_every_short_name_is_unique() -> None:

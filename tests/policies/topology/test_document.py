@@ -131,7 +131,7 @@ _KEY = "a level is the key of a node label, such as example.org/rack; found"
         pytest.param(
             _kai({"nodeLabel": "backend.coreweave.cloud/speed.current"}),
             'spec.levels[0].nodeLabel: "backend.coreweave.cloud/speed.current" tells how a Node is connected, '
-            "not where it is, and is no level",
+            "not where it is, and is no level; name backend.coreweave.cloud/leafgroup",
             id="speed",
         ),
         pytest.param(

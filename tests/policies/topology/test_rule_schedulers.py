@@ -67,7 +67,7 @@ def test_a_manifest_that_is_applied_again() -> None:
     [
         pytest.param(
             {_TOPOLOGY: "topograph-nvlink", _REQUIRED: "nvlink"},
-            ('"nvlink"', "is no label of Nodes, which the scheduler looks for (label kai.scheduler/queue)."),
+            ('"nvlink"', "is no level that the scheduler knows (label kai.scheduler/queue)."),
             id="a-union",
         ),
         pytest.param(

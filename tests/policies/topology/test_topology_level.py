@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from policies.topology.topology import Level, equivalent, fnv1a_64, label_value, level, no_level, value_problem
+from policies.topology.topology import (
+    Level,
+    Topology,
+    fnv1a_64,
+    label_value,
+    level,
+    no_level,
+    shortened,
+    value_problem,
+)
+from policies.vocabulary.vocabulary import equivalent
 
 _LEAF = "network.topology.nvidia.com/leaf"
 
@@ -36,7 +46,18 @@ def test_the_hash(data: bytes, expected: int) -> None:
 )
 def test_values_as_nodes_carry_them(key: str, value: str, expected: str) -> None:
     """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys."""
-    assert label_value(key, value) == expected
+    assert label_value(level(key), key, value) == expected
+
+
+def test_values_under_keys_of_the_configuration() -> None:
+    """Topograph shortens values under whatever keys it was told to write, and under no others."""
+    written, other = level("example.org/switch-0"), level("example.org/row")
+    topology = Topology("own", (other, written))
+
+    row, switch = shortened(topology, ("example.org/switch-",)).levels
+
+    assert [label_value(one, one.name, "a" * 69) for one in (row, switch)] == ["a" * 69, "x65863cd5b882ce8"]
+    assert shortened(topology, ()) is topology
 
 
 @pytest.mark.parametrize(
@@ -103,7 +124,7 @@ _MEASURE = "tells how a Node is connected, not where it is, and is no level"
             "tells the kind of the network, which a topology may require, and is no level",
             id="flavor",
         ),
-        pytest.param("topology.k8s.aws/capacity-block-id", "is a reservation, and no level", id="reservation"),
+        pytest.param("topology.k8s.aws/capacity-block-id", "is a reservation, and is no level", id="reservation"),
         pytest.param("backend.coreweave.cloud/fabric", "", id="level"),
         pytest.param("example.org/speed.current", "", id="somebody-elses"),
     ],

@@ -21,7 +21,7 @@ RESERVED = {"foo.coreweave.cloud/bar": "true"}
 REFUSAL = (
     "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
     '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
-    "Remove these labels or use a prefix of your own, such as example.org/bar."
+    "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 )
 ANYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)
 CPU_TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}

@@ -81,9 +81,12 @@ _FILES = {
         """,
     "team.yaml": "organization: {id: a1b2c3}\nlabels: {action: warn}\ntolerations: {daemonSets: warn}\n",
 }
-_STAYS_OFF = "spec.template.spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes"
+_STAYS_OFF = (
+    "spec.template.spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes. "
+    "Add the toleration {key: is_cpu_compute, operator: Exists, effect: NoSchedule}."
+)
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-_REMEDY = "Remove these labels or use a prefix of your own, such as example.org/bar."
+_REMEDY = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +158,7 @@ labelled.yaml:1: ConfigMap default/a: refused
         pytest.param(
             "-f labelled.yaml --config team.yaml",
             "labelled.yaml:1: ConfigMap default/a: admitted\n"
-            '  Warning: metadata.labels: foo.coreweave.cloud/bar="true"\n',
+            f'  Warning: metadata.labels: foo.coreweave.cloud/bar="true": {_SUMMARY} {_REMEDY}\n',
             0,
             id="a-refusal-made-a-warning",
         ),
@@ -201,7 +204,7 @@ def test_lists_are_judged_item_by_item() -> None:
     assert result.stdout.splitlines() == [
         "list.yaml:4: ConfigMap default/a: admitted",
         "list.yaml:7: Namespace team: admitted",
-        '  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane"',
+        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} {_REMEDY}',
     ]
 
 
@@ -249,6 +252,7 @@ _MACHINES: list[Json] = [
                 ],
             },
             {"rule": "topology", "verdict": "admit", "violations": []},
+            {"rule": "selectors", "verdict": "admit", "violations": []},
         ],
         "patch": [],
     },
@@ -266,6 +270,7 @@ _MACHINES: list[Json] = [
             {"rule": "labels", "verdict": "admit", "violations": []},
             {"rule": "topology", "verdict": "admit", "violations": []},
             {"rule": "tolerations", "verdict": "admit", "violations": []},
+            {"rule": "selectors", "verdict": "admit", "violations": []},
         ],
         "patch": [{"op": "add", "path": "/spec/tolerations/-", "value": _TOLERATION}],
     },

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from support.service.commands import run
 
-_BUILT_IN = "labels, topology, topology-deletion, tolerations, sunk"
+_BUILT_IN = "labels, topology, topology-deletion, tolerations, sunk, selectors"
 _PODS = """resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]"""
 _LIMIT = """\
     apiVersion: admissionregistration.k8s.io/v1
@@ -508,6 +508,7 @@ def test_an_exception_in_json() -> None:
         {"rule": "labels", "verdict": "admit", "violations": []},
         {"rule": "topology", "verdict": "admit", "violations": []},
         {"rule": "tolerations", "verdict": "admit", "violations": []},
+        {"rule": "selectors", "verdict": "admit", "violations": []},
         {
             "rule": "limits",
             "verdict": "excepted",

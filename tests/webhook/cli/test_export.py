@@ -81,8 +81,9 @@ def test_the_bundle_of_its_own_certificates_is_used() -> None:
 
 def test_the_configuration_decides_what_is_registered() -> None:
     """Rules, names and time-out are those of the configuration file."""
+    off = "".join(f"{rule}: {{action: 'off'}}\n" for rule in ("labels", "sunk", "selectors", "topology"))
     text = (
-        "labels: {action: 'off'}\nsunk: {action: 'off'}\ntopology: {action: 'off'}\ntolerations: {daemonSets: 'off'}\n"
+        f"{off}tolerations: {{daemonSets: 'off'}}\n"
         "cluster: {namespace: cloud}\nregistration: {name: mine, timeoutSeconds: 3, service: svc, servicePort: 8443}\n"
     )
     Path("cks.yaml").write_text(text, encoding="utf-8")

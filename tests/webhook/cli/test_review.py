@@ -113,7 +113,14 @@ def test_a_configuration_counts() -> None:
     result = run("review", "--config", "cks.yaml", "-", stdin=refused_body())
 
     answer = answer_of(result.stdout)
-    assert (answer["allowed"], answer["warnings"][0]) == (True, 'metadata.labels: foo.coreweave.cloud/bar="true"')
+    assert (answer["allowed"], answer["warnings"][0]) == (
+        True,
+        (
+            'metadata.labels: foo.coreweave.cloud/bar="true": Namespaces `*.coreweave.cloud` or `*.coreweave.com` are '
+            "not allowed. Label prefixes are meant. Remove these labels or use a prefix of your own, such as "
+            "example.org/bar."
+        ),
+    )
 
 
 _KNOWN = (

@@ -93,6 +93,7 @@ async def test_a_change(tmp_path: Path) -> None:
         "topology",
         "topology-deletion",
         "tolerations",
+        "selectors",
     ]
     assert files.configuration.notes() == []
     assert files.counted == [
@@ -116,7 +117,9 @@ async def test_nothing_new(tmp_path: Path) -> None:
     assert files.swapped == []
 
 
-_UNKNOWN = "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk"
+_UNKNOWN = (
+    "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk, selectors"
+)
 
 
 @pytest.mark.parametrize(
@@ -257,8 +260,12 @@ async def test_the_inventory_is_that_of_the_start(tmp_path: Path) -> None:
 
 async def test_what_is_not_followed_of_a_cluster(tmp_path: Path) -> None:
     """A rule that was off at the start stays off where it would have to know of the cluster what nobody watches."""
-    off: Json = {"topology": {"action": "off"}, "sunk": {"action": "off"}}
-    on: Json = {"topology": {"action": "warn", "unapplied": "deny"}, "sunk": {"action": "deny", "daemonSets": "inject"}}
+    off: Json = {rule: {"action": "off"} for rule in ("topology", "sunk", "selectors")}
+    on: Json = {
+        "topology": {"action": "warn", "unapplied": "deny"},
+        "sunk": {"action": "deny", "daemonSets": "inject"},
+        "selectors": {"action": "audit"},
+    }
     cluster = {"kubeconfig": "x"}
     files = _Files(tmp_path, cluster=cluster, **off)
     files.write(cluster=cluster, **on)
@@ -273,13 +280,13 @@ async def test_what_is_not_followed_of_a_cluster(tmp_path: Path) -> None:
             {
                 "event": "restart needed",
                 "log_level": "warning",
-                "keys": ["sunk.action", "sunk.daemonSets", "topology.action"],
+                "keys": ["sunk.action", "sunk.daemonSets", "topology.action", "selectors.action"],
             },
         ],
     )
     assert await without.look() == (
         True,
-        [_loaded("sunk.action", "sunk.daemonSets", "topology.action", "topology.unapplied")],
+        [_loaded("sunk.action", "sunk.daemonSets", "topology.action", "topology.unapplied", "selectors.action")],
     )
 
 

@@ -71,14 +71,15 @@ _UPDATED_PODS = (("UPDATE",), ("",), ("pods",), ("v1",))
 _CHANGED: list[Any] = [(_WRITES, (group,), tuple(names), ("*",)) for group, (names, _) in _TEMPLATED.items() if names]
 _CHANGED.append(_UPDATED_PODS)
 _JUDGED: list[Any] = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
+_WORKLOADS = [*_JUDGED]
 _JUDGED.append(_UPDATED_PODS)
 _TOPOLOGIES = [(("DELETE",), ("kai.scheduler", "kueue.x-k8s.io"), ("topologies",), ("*",))]
-_ALL = ["labels", "topology", "topology-deletion", "tolerations", "sunk"]
-_MENTIONED = ["topology-is-mentioned"]
+_ALL = ["labels", "topology", "topology-deletion", "tolerations", "sunk", "selectors"]
+_MENTIONED, _SELECTING = ["topology-is-mentioned"], ["selectors-are-concerned"]
 
 
 def test_the_default_rules() -> None:
-    """Five rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
+    """Six rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
     found = {rule.name: (rule.action, [_hook(hook) for hook in rule.hooks]) for rule in _rules().rules}
 
     assert list(found) == _ALL
@@ -110,6 +111,13 @@ def test_the_default_rules() -> None:
             ],
         ),
         "sunk": ("warn", [("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced")]),
+        "selectors": (
+            "warn",
+            [
+                ("validate", "pods", _PODS, "Ignore", _SELECTING, "Namespaced"),
+                ("validate", "topology", _WORKLOADS, "Ignore", _SELECTING, "*"),
+            ],
+        ),
     }
 
 
@@ -124,7 +132,9 @@ def test_the_default_rules() -> None:
         pytest.param({"topology": {"action": "off"}}, {"topology", "topology-deletion"}, id="topology-and-its-objects"),
         pytest.param({"topology": {"deletion": "off"}}, {"topology-deletion"}, id="deletion-of-topologies"),
         pytest.param(
-            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology")}, {*_ALL}, id="all"
+            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology", "selectors")},
+            {*_ALL},
+            id="all",
         ),
     ],
 )
@@ -138,9 +148,9 @@ def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
         group
         for group, owners in {
             "labels": {"labels"},
-            "topology": {"topology"},
+            "topology": {"topology", "selectors"},
             "topologies": {"topology-deletion"},
-            "pods": {"tolerations"},
+            "pods": {"tolerations", "selectors"},
             "daemonsets": {"tolerations", "sunk"},
         }.items()
         if owners & set(left)
@@ -342,9 +352,7 @@ def test_an_exception_from_no_rule() -> None:
         {"exceptions": [{"rules": ["labels", "label"], "reason": "x", "until": date(2026, 1, 1)}]}
     )
 
-    assert rules.unknown_names(settings) == [
-        "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk"
-    ]
+    assert rules.unknown_names(settings) == [f"exceptions: there is no rule 'label'; known are {', '.join(_ALL)}"]
 
 
 def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
@@ -354,7 +362,7 @@ def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
         {"sunk": {"action": "off"}, "topology": {"action": "off"}, "exceptions": [exception]}
     )
 
-    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations"]
+    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations", "selectors"]
     assert rules.unknown_names(settings) == []
 
 
@@ -378,6 +386,7 @@ def test_exceptions_are_handed_over_whole() -> None:
     assert _rules(exceptions=[fields]).exceptions == (
         PolicyException("exceptions[0]", **expected, object_selector=selector),
     )
+    off = {rule: {"action": "off"} for rule in ("topology", "selectors")}
     for until, verdict in ((TODAY, "excepted"), (date(2026, 2, 28), "deny")):
         exceptions = [{**fields, "until": until}]
-        assert _verdicts(asked, exceptions=exceptions, topology={"action": "off"}) == {"labels": verdict}
+        assert _verdicts(asked, exceptions=exceptions, **off) == {"labels": verdict}

@@ -50,11 +50,11 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _settings(**topology: Any) -> Settings:
-    return Settings.model_validate({"topology": topology})
+    return Settings.model_validate({"topology": topology, "selectors": {"action": "off"}})
 
 
 def _rule(name: str = "topology", *, workloads: Any = (), **topology: Any) -> Rule:
-    settings = Settings.model_validate({"topology": topology, "workloads": workloads})
+    settings = Settings.model_validate({"topology": topology, "workloads": workloads, "selectors": {"action": "off"}})
     (found,) = (rule for rule in rules.build(settings).rules if rule.name == name)
     return found
 

@@ -96,6 +96,7 @@ _DEFAULTS: Json = {
         "daemonSets": "warn",
         "nodeSelector": {},
     },
+    "selectors": {"action": "warn", "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()}},
     "topology": {
         "action": "deny",
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
@@ -115,6 +116,7 @@ _DEFAULTS: Json = {
         },
         "topologies": (),
         "files": (),
+        "topographPrefixes": (),
         "poolKeys": ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool"),
         "schedulers": {
             "reading": ("kai-scheduler", "runai-scheduler"),
@@ -182,6 +184,9 @@ tolerations:
   namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: DoesNotExist}]}
   daemonSets: warn
   accelerators: {resources: [example.org/npu-*], deviceClasses: [npu.example.org]}
+selectors:
+  action: audit
+  namespaceSelector: {matchLabels: {s: t}, matchExpressions: [{key: u, operator: Exists}]}
 sunk:
   action: deny
   namespaceSelector: {matchLabels: {d: e}, matchExpressions: [{key: f, operator: In, values: [g]}]}
@@ -216,6 +221,7 @@ topology:
     nodeRequirement: {matchLabels: {n: o}, matchExpressions: [{key: p, operator: NotIn, values: [q]}]}
     pool: {matchLabels: {r: s}, matchExpressions: [{key: t, operator: DoesNotExist}]}
   files: [topologies, more.json]
+  topographPrefixes: [example.org/switch-]
   poolKeys: [example.org/pool]
   schedulers: {reading: [gang-*], labels: [example.org/queue], ignoring: [slurm-*]}
 packs:
@@ -337,6 +343,13 @@ _OTHER_READ: Json = {
         "daemonSets": "inject",
         "nodeSelector": {"pool": "sunk"},
     },
+    "selectors": {
+        "action": "audit",
+        "namespaceSelector": {
+            "matchLabels": {"s": "t"},
+            "matchExpressions": ({"key": "u", "operator": "Exists", "values": ()},),
+        },
+    },
     "topology": {
         "action": "audit",
         "namespaceSelector": {
@@ -385,6 +398,7 @@ _OTHER_READ: Json = {
             },
         ),
         "files": ("topologies", "more.json"),
+        "topographPrefixes": ("example.org/switch-",),
         "poolKeys": ("example.org/pool",),
         "schedulers": {"reading": ("gang-*",), "labels": ("example.org/queue",), "ignoring": ("slurm-*",)},
     },

@@ -221,7 +221,7 @@ def _topology(levels: str) -> str:
 
 
 _LEVEL = "topology.topologies[0].levels"
-_SPEED = "tells how a Node is connected, not where it is, and is no level"
+_SPEED = "tells how a Node is connected, not where it is, and is no level; name backend.coreweave.cloud/leafgroup"
 _KEY = "a level is the key of a node label, such as example.org/rack; found"
 
 

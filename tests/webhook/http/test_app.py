@@ -30,10 +30,10 @@ def _default() -> Served:
 @pytest.mark.parametrize(
     ("path", "ran"),
     [
-        ("/validate", ["labels", "topology", "tolerations", "sunk"]),
+        ("/validate", ["labels", "topology", "tolerations", "sunk", "selectors"]),
         ("/validate/labels", ["labels"]),
         ("/validate/daemonsets", ["tolerations", "sunk"]),
-        ("/validate/topology", ["topology"]),
+        ("/validate/topology", ["topology", "selectors"]),
         ("/validate/topologies", []),
         ("/mutate", ["topology", "tolerations"]),
         ("/mutate/daemonsets", ["tolerations"]),
@@ -68,8 +68,14 @@ async def test_a_refusal_is_an_ordinary_answer(serve: Serve) -> None:
             "labels": "deny: metadata.labels",
             "topology": "admit",
             "tolerations": "warn: spec.tolerations",
+            "selectors": "admit",
         },
-        "warnings": ["spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes"],
+        "warnings": [
+            (
+                "spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes. "
+                "Add the toleration {key: is_cpu_compute, operator: Exists, effect: NoSchedule}."
+            )
+        ],
     }
 
 

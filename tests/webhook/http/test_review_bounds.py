@@ -41,7 +41,7 @@ def test_a_refusal_shows_the_first_violations_and_counts_the_others() -> None:
             "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.",
             *(f'  metadata.labels: k{number:05}.coreweave.cloud/x="1"' for number in range(20)),
             "  and 79980 more",
-            "Remove these labels or use a prefix of your own, such as example.org/bar.",
+            "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.",
         ]
     )
     ((shown, more),) = [(len(decision.violations), decision.more) for decision in answer.decisions]

@@ -17,6 +17,7 @@ from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import Location, Pattern, Wildcard, render
 from policies.objects.workload import BUILT_IN as TABLE
 from policies.objects.workload import HISTORIES, Workload, table, workload
+from policies.selectors import rule as selectors
 from webhook.http.review import Decoder
 
 _TRAIN: Json = {"group": "example.org", "kind": "Train", "templates": ["job.pods.*.template"], "jobs": ["job"]}
@@ -231,8 +232,14 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
         for path in _ACCELERATED
     }
 
+    selecting = selectors.reads(_ROWS)  # tried by the table of mistakes, on a real API server
+
+    selecting = selectors.reads(_ROWS)  # tried by the table of mistakes, on a real API server
+
     assert _RULES.route("validate", "topology").reads == {
         *(case.path for case in _cases()),
+        *selecting,
+        *selecting,
         *(alone | jobs | demanded),
         *_counted(),
     }

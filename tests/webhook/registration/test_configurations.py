@@ -336,7 +336,7 @@ def test_the_built_in_rules_are_registered() -> None:
         "/validate/labels labels.cks-admission.dev": ["is-concerned"],
         "/validate/labels cluster-labels.cks-admission.dev": ["is-concerned"],
         "/validate/pods pods.cks-admission.dev": ["is-concerned"],
-        "/validate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
+        "/validate/topology topology.cks-admission.dev": ["is-concerned"],
         "/validate/topologies cluster-topologies.cks-admission.dev": [],
         "/validate/daemonsets daemonsets.cks-admission.dev": [],
     }

@@ -14,6 +14,7 @@ from webhook.registration.rights import needed
 _OFF: dict[str, Any] = {
     "topology": {"action": "off"},
     "sunk": {"action": "off"},
+    "selectors": {"action": "off"},
     "policies": {"configMaps": False, "native": False},
 }
 _LEAST = {
@@ -27,6 +28,9 @@ _LEAST = {
     ),
 }
 _NODES = {"list nodes", "watch nodes"}
+_POOLS = {
+    f"{verb} nodepools.{group}" for verb in ("list", "watch") for group in ("compute.coreweave.com", "karpenter.sh")
+}
 _TOPOLOGIES = {
     f"{verb} topologies.{group}" for verb in ("list", "watch") for group in ("kai.scheduler", "kueue.x-k8s.io")
 } | {"list resourceflavors.kueue.x-k8s.io"}
@@ -82,6 +86,7 @@ def _needed(**sections: Any) -> list[str]:
         pytest.param({}, set(), id="nothing"),
         pytest.param({"sunk": {}}, _NODES, id="sunk"),
         pytest.param({"sunk": {"daemonSets": "off"}}, set(), id="sunk without DaemonSets"),
+        pytest.param({"selectors": {}}, _NODES | _POOLS, id="selectors"),
         pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED, id="topology"),
         pytest.param({"topology": {"inventory": "off"}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="without inventory"),
         pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES | _PLACED, id="topology without deletion"),

@@ -81,7 +81,10 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
     yield from table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
     yield ""
     for union in topology.unions:
-        yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
+        if union.beside:
+            yield f"{union.name} names the domains of {union.beside} by other values."
+        else:
+            yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
     yield f"Node requirement: {', or '.join(requirement.node_requirement(topology.requirement)) or 'none'}"
     yield f"Node pool: {requirement.selector(topology.pool) if topology.pool is not None else 'none in particular'}"
     if machines is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
+from policies.selectors import pool
 from policies.topology.affinity import RECORD
 from policies.topology.gang.account import counts
 from policies.topology.gang.gang import GangKey
@@ -34,7 +35,7 @@ class Objects(NamedTuple):
     """What the Nodes of a cluster are and hold. pods: None if not known.
 
     contents: the same Pods as JSON; empty if nothing has a record. workloads: those that something may be promised to.
-    seconds: when it was so, since the epoch; None if not known.
+    seconds: when it was so, since the epoch; None if not known. coming: the labels of Nodes that pools would add.
     """
 
     nodes: tuple[NodeManifest, ...]
@@ -42,6 +43,7 @@ class Objects(NamedTuple):
     contents: tuple[Content, ...] = ()
     workloads: tuple[JsonObject, ...] = ()
     seconds: float | None = None
+    coming: tuple[Mapping[str, str], ...] = ()
 
 
 class _Head(Struct, rename="camel"):
@@ -61,7 +63,7 @@ _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Po
 # What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
 _PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
 _RECORD = RECORD.encode()
-_MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1]))
+_MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1], pool.KIND))
 
 
 @contextmanager
@@ -80,12 +82,15 @@ def uncollected() -> Iterator[None]:
 def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     """The objects in files, in directories and, for `-`, in the text of standard input.
 
-    Objects of other kinds are passed over unless something may be promised to them. Raises InputError.
+    Objects of other kinds are passed over unless something may be promised to them, or they are pools of Nodes.
+
+    Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
     pods: dict[tuple[str, str], tuple[PodManifest, Content]] = {}
     workloads: dict[GangKey, JsonObject] = {}
+    coming: list[Mapping[str, str]] = []
     has_record = False
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
@@ -96,6 +101,8 @@ def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
                     nodes[item.metadata.name] = item
                 elif isinstance(item, PodManifest):
                     pods[item.key] = item, content
+                elif isinstance(content, dict) and (labels := pool.labels(content)):
+                    coming += labels
                 elif isinstance(content, dict):
                     workloads[identity(content)] = content
     if not nodes:
@@ -103,7 +110,8 @@ def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     for node in nodes.values():
         node.status.allocatable = _PLENTY | (node.status.allocatable or {})
     manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
-    return Objects(tuple(nodes.values()), manifests, contents if has_record else (), tuple(workloads.values()))
+    recorded = contents if has_record else ()
+    return Objects(tuple(nodes.values()), manifests, recorded, tuple(workloads.values()), None, tuple(coming))
 
 
 def _quickly(text: bytes) -> list[_Read] | None:
@@ -142,8 +150,8 @@ def _carefully(name: str, text: bytes) -> Iterator[_Read]:
 
 
 def _promised(obj: JsonObject) -> list[_Read]:
-    """The object, if something may be promised to it."""
-    return [(None, obj)] if counts(obj) else []
+    """The object, if something may be promised to it, or it is a pool of Nodes."""
+    return [(None, obj)] if counts(obj) or pool.labels(obj) else []
 
 
 def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:

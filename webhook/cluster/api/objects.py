@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from policies.engine.facts import Namespace, Node, Taint
+from policies.vocabulary.nvlink import labelled
 
 T = TypeVar("T", bound="Object")
 
@@ -215,4 +216,4 @@ def namespace_of(obj: NamespaceObject) -> Namespace:
 def node_of(obj: WatchedNode) -> Node:
     """The parts of a Node that rules read."""
     taints = tuple(Taint(sys.intern(taint.key), taint.effect, taint.value or "") for taint in obj.spec.taints or ())
-    return Node(obj.metadata.name, labels_of(obj), taints)
+    return Node(obj.metadata.name, labelled(labels_of(obj)), taints)

@@ -39,7 +39,7 @@ from webhook.cluster.watches.devices import Devices
 from webhook.cluster.watches.parameters import ClusterParameters
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
-from webhook.cluster.watches.topologies import VERSIONS, Topologies
+from webhook.cluster.watches.topologies import VERSIONS, NodePools, Topologies
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -63,6 +63,7 @@ class KnownFacts(Facts, frozen=True):
     parameters: ClusterParameters
     support: SchedulingSupport
     classes: Cache[PriorityClassObject, str, PriorityClassObject]
+    pools: NodePools
     clock: Clock
 
     def known(self, key: Key[Any]) -> Any:
@@ -80,6 +81,10 @@ class KnownFacts(Facts, frozen=True):
     def nodes(self) -> Sequence[Node]:
         """The Nodes; none if they are not watched."""
         return self.watched_nodes.values
+
+    def nodes_to_come(self) -> Sequence[Mapping[str, str]]:
+        """The labels that the pools of the cluster give their Nodes; none if they are not watched."""
+        return self.pools.known
 
     def priorities(self) -> Mapping[str, int] | None:
         """The values of PriorityClasses by name; None before they are known, for there are always some."""
@@ -111,7 +116,7 @@ class ClusterFacts:
 
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
     watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
-    watch_priorities: whether PriorityClasses matter.
+    watch_priorities: whether PriorityClasses matter. watch_pools: whether a rule asks for Nodes that may be added.
     workloads: the kinds that may name a topology; to be replaced when they change. choices: answers where gangs belong;
     to be replaced if there is an inventory. support: asks what the cluster does about topology constraints of
     workloads; None if nobody needs to know. parameters: the followed parameters of admission policies. known: the facts
@@ -126,6 +131,7 @@ class ClusterFacts:
         watch_topologies: bool = False,
         watch_devices: bool = True,
         watch_priorities: bool = False,
+        watch_pools: bool = False,
         workloads: Iterable[GroupKind] = WORKLOADS,
         support: Ask | None = None,
         clock: Clock | None = None,
@@ -140,6 +146,7 @@ class ClusterFacts:
         self._devices = Devices(api, clock)
         self._watch_devices = watch_devices
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
+        self._pools = NodePools(api, clock, watch=watch_pools)
         self.parameters = ClusterParameters(api, clock)
         self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, clock)]
         nodes = Cache[WatchedNode, str, Node](name_of, node_of)
@@ -158,6 +165,7 @@ class ClusterFacts:
             self.parameters,
             self._support,
             classes,
+            self._pools,
             clock,
         )
         self._tasks: list[asyncio.Task[NoReturn]] = []
@@ -170,6 +178,7 @@ class ClusterFacts:
         if self._support.asks:
             running["workload scheduling"] = self._support.run()
         running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
+        running |= {f"node pools of {group}": followed.run() for group, followed in self._pools.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
     async def stop(self) -> None:
@@ -182,7 +191,7 @@ class ClusterFacts:
 
     def reflectors(self) -> list[Reflector[Any]]:
         """What is followed now."""
-        sources = (self._devices, self._topologies, self.parameters)
+        sources = (self._devices, self._topologies, self._pools, self.parameters)
         own = (*self._reflectors, *self._optional)
         return [*own, *(reflector for source in sources for reflector in source.reflectors())]
 
@@ -202,7 +211,7 @@ class ClusterFacts:
             if follower.problem
         ]
         support = [f"workload scheduling: {self._support.problem}"] if self._support.problem else []
-        return [*problems, *self._devices.problems(), *self._topologies.problems(), *support]
+        return [*problems, *self._devices.problems(), *self._topologies.problems(), *self._pools.problems(), *support]
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key that is missing in `known`. Raises FactUnavailable, and Missing if reading found nothing.

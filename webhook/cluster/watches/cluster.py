@@ -58,13 +58,14 @@ async def follow(
     workloads: Iterable[GroupKind] = WORKLOADS,
     devices: bool = True,
     priorities: bool = False,
+    pools: bool = False,
     support: Ask | None = None,
     release: Release | None = None,
 ) -> AsyncIterator[Followed]:
     """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
 
-    nodes, topologies, natives, devices, priorities: whether to follow Nodes, Topology objects, native policies, device
-    claims, PriorityClasses.
+    nodes, topologies, natives, devices, priorities, pools: whether to follow Nodes, Topology objects, native policies,
+    device claims, PriorityClasses, node pools.
     maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a
     topology. support: asks what the cluster does about topology constraints of workloads; None if nobody needs to know.
     release: the one that the settings name, whatever the API server's is.
@@ -76,6 +77,7 @@ async def follow(
             watch_topologies=topologies,
             watch_devices=devices,
             watch_priorities=priorities,
+            watch_pools=pools,
             workloads=workloads,
             support=support,
         ),

@@ -1,14 +1,17 @@
-"""Follows the topologies that are objects of the cluster, as long as it serves their kinds."""
+"""Follows the topologies and node pools that are objects of the cluster, as long as it serves their kinds."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import structlog
 
 from policies.admissionpolicy.model import ParamKind
+from policies.engine.request import JsonObject
+from policies.objects.workload import plural
+from policies.selectors import pool
 from policies.topology.document import KAI, KIND, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
@@ -24,15 +27,45 @@ if TYPE_CHECKING:
 VERSIONS: Mapping[str, Sequence[str]] = {KAI: ("v1alpha1",), KUEUE: ("v1beta2", "v1beta1", "v1alpha1")}
 """The groups with topologies, in order of precedence, each with the supported versions, newest first."""
 
+T = TypeVar("T")
+
 # How soon a new or removed CustomResourceDefinition is noticed. No requests are made while the watches work.
 LOOK_AGAIN_SECONDS = 5.0
+
+
+class _Kept(NamedTuple, Generic[T]):
+    value: T
+
+
+_Read = _Kept[T] | str
+
+
+class Followed(NamedTuple, Generic[T]):
+    """A kind to follow. called: its objects in messages. read: returns what is kept of an object with its kind.
+
+    It raises TopologyError for an invalid one.
+    """
+
+    kind: str
+    called: str
+    read: Callable[[JsonObject], T]
+
+
+def _topology(document: JsonObject) -> Topology:
+    return read(document, source_of(document), in_cluster=True)
+
+
+_TOPOLOGIES = Followed(KIND, "topologies of a scheduler", _topology)
+_POOLS = Followed(pool.KIND, "node pools", pool.labels)
 
 
 class Topologies:
     """The topologies of several API groups. groups: the followed groups by name."""
 
     def __init__(self, api: Connection, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
-        self.groups = {group: FollowedGroup(api, group, own, clock, self._gather) for group, own in groups.items()}
+        self.groups = {
+            group: FollowedGroup(api, group, own, _TOPOLOGIES, clock, self._gather) for group, own in groups.items()
+        }
         self._known: tuple[Topology, ...] = ()
 
     @property
@@ -53,36 +86,67 @@ class Topologies:
         return [problem for group in self.groups.values() for problem in group.problems()]
 
     def _gather(self) -> None:
-        gathered = [topology for group in self.groups.values() for topology in group.topologies()]
+        gathered = [topology for group in self.groups.values() for topology in group.values()]
         gathered.sort(key=lambda topology: topology.name)
         # Rules cache results by this tuple, so a list without changes must not replace it.
         if (now := tuple(gathered)) != self._known:
             self._known = now
 
 
-class FollowedGroup:
-    """The topologies of one API group. notice: called when they may have changed. reflector: None if not served."""
+class NodePools:
+    """The labels of Nodes that the pools of the cluster would add. groups: the followed groups by name."""
+
+    def __init__(self, api: Connection, clock: Clock, *, watch: bool) -> None:
+        groups = pool.VERSIONS if watch else {}
+        self.groups = {group: FollowedGroup(api, group, own, _POOLS, clock) for group, own in groups.items()}
+
+    @property
+    def known(self) -> list[Mapping[str, str]]:
+        """The labels, of all pools."""
+        return [labels for group in self.groups.values() for of_pool in group.values() for labels in of_pool]
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [group.reflector for group in self.groups.values() if group.reflector is not None]
+
+    def problems(self) -> list[str]:
+        """Why not everything is up to date."""
+        return [problem for group in self.groups.values() for problem in group.problems()]
+
+
+class FollowedGroup(Generic[T]):
+    """The objects of a kind in one API group. reflector: None if not served.
+
+    notice: called when something may have changed.
+    """
 
     def __init__(
-        self, api: Connection, group: str, known_versions: Sequence[str], clock: Clock, notice: Callable[[], None]
+        self,
+        api: Connection,
+        group: str,
+        known_versions: Sequence[str],
+        followed: Followed[T],
+        clock: Clock,
+        notice: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
         self._group = group
+        self._followed = followed
         self._versions = known_versions
         self._clock = clock
         self._notice = notice
-        self._objects = Cache[WholeObject, str, Topology | str](name_of, self._read, self._filled)
+        self._objects = Cache[WholeObject, str, _Read[T]](name_of, self._read, self._filled)
         self._synced = False  # never reset: a kind that is installed later must not make the service unready
-        self._discovery = Discovery(f"{KIND} of {group}", clock)
+        self._discovery = Discovery(f"{followed.kind} of {group}", clock)
         self._decided = False
         self._served: ServedKind | None = None
         self.reflector: Reflector[WholeObject] | None = None
         self._watch: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
 
-    def topologies(self) -> list[Topology]:
-        """The topologies that can be used."""
-        return [topology for topology in self._objects.values if isinstance(topology, Topology)]
+    def values(self) -> list[T]:
+        """What is kept of the objects that can be used."""
+        return [item.value for item in self._objects.values if not isinstance(item, str)]
 
     async def run(self) -> NoReturn:
         """Follow until cancelled. Check again whether the kind is served if it is not, or if its watch fails."""
@@ -114,7 +178,7 @@ class FollowedGroup:
         """The kind in the newest version that serves it; None if no version does. Raises ClusterError."""
         served = await versions(self._api, self._group)
         for version in self._versions:
-            kind = ParamKind(api_version=f"{self._group}/{version}", kind=KIND)
+            kind = ParamKind(api_version=f"{self._group}/{version}", kind=self._followed.kind)
             # The group has other kinds, too, so a version may be served without this one.
             if version in served and (kind_served := await find(self._api, kind)):
                 return kind_served
@@ -126,10 +190,10 @@ class FollowedGroup:
         await self._end()
         self._served, self._decided = served, True
         if served is None:
-            self._log.info("no topologies of a scheduler", group=self._group)
+            self._log.info(f"no {self._followed.called}", group=self._group)
             self._objects.replace([])
             return
-        self._log.info("topologies of a scheduler are followed", path=served.path(""))
+        self._log.info(f"{self._followed.called} are followed", path=served.path(""))
         resource = FollowedResource(f"{served.resource}.{self._group}", whole, cached=True)
         self.reflector = Reflector(self._api, resource, served.path(""), self._objects, self._clock)
         self._watch = asyncio.create_task(self.reflector.run(), name=resource.name)
@@ -142,13 +206,13 @@ class FollowedGroup:
         self._synced = True
         self._notice()
 
-    def _read(self, item: WholeObject) -> Topology | str:
-        """The topology, or why the object is invalid. An invalid object does not affect the others."""
-        document = {"apiVersion": self._group, "kind": KIND, **item.content}
-        source = source_of(document)
+    def _read(self, item: WholeObject) -> _Read[T]:
+        """What is kept of the object, or why it is invalid. An invalid object does not affect the others."""
+        document = {"apiVersion": self._group, "kind": self._followed.kind, **item.content}
         try:
-            return read(document, source, in_cluster=True)
+            return _Kept(self._followed.read(document))
         except TopologyError as error:
+            source = source_of(document)
             self._log.warning("topology cannot be read", topology=source, reason=str(error))
             return f"{source}: {error}"
 
@@ -156,4 +220,5 @@ class FollowedGroup:
         """The right that has to be granted."""
         if self.reflector is None or self.reflector.status != 403:
             return ""
-        return f"; a ClusterRole must allow the service's account to list and watch topologies of {self._group}"
+        resource = f"{plural(self._followed.kind)} of {self._group}"
+        return f"; a ClusterRole must allow the service's account to list and watch {resource}"

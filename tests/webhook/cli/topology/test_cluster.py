@@ -124,7 +124,7 @@ async def test_clashes_and_what_cannot_be_used_are_told(server: FakeApi) -> None
             "Keep one."
         ),
     ]
-    assert len(result.stdout.splitlines()) == 11
+    assert len(result.stdout.splitlines()) == 17
 
 
 async def test_who_may_not_list_topologies_gets_the_rest(server: FakeApi) -> None:

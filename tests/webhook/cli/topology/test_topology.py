@@ -29,6 +29,9 @@ _KAI = {
 }
 
 
+_GCP = "gce-topology-block, gce-topology-subblock"
+_LEAFGROUP = "backend.coreweave.cloud/leafgroup"
+_NAMED = f"{_LEAFGROUP}-name names the domains of {_LEAFGROUP} by other values."
 _AWS = ", ".join(f"network-node-layer-{tier}" for tier in (1, 2, 3))
 
 
@@ -58,6 +61,15 @@ def test_the_built_in_topologies_are_listed() -> None:
         "oci                   built in  zone, host.network_block_id, host.rack_id, hostname",
         "gcp                   built in  zone, gce-topology-block, gce-topology-subblock, gce-topology-host, hostname",
         "kubernetes            built in  region, zone, hostname",
+        "kubernetes-network    built in  region, zone, datacenter, spine, block, accelerator, hostname",
+        "nvlink                built in  nvl-domain, gpu.clique, hostname",
+        f"aws-nvlink            built in  zone, {_AWS}, nvl-domain, gpu.clique, hostname",
+        "oci-nvlink            built in  zone, host.network_block_id, host.rack_id, nvl-domain, gpu.clique, hostname",
+        f"gcp-nvlink            built in  zone, {_GCP}, nvl-domain, gpu.clique, hostname",
+        (
+            "coreweave-nvlink      built in  "
+            "region, zone, fabric, superpod, leafgroup, rack, nvl-domain, gpu.clique, hostname"
+        ),
     ]
 
 
@@ -109,6 +121,7 @@ def test_a_topology_is_shown_with_its_keys() -> None:
         "rack       node.coreweave.cloud/rack",
         "hostname   kubernetes.io/hostname",
         "",
+        _NAMED,
         "Node requirement: backend.coreweave.cloud/flavor=infiniband, or ib.coreweave.cloud/fabric is there",
         "Node pool: none in particular",
     ]
@@ -155,6 +168,7 @@ def test_nodes_are_counted_by_level() -> None:
         "rack       node.coreweave.cloud/rack                                            5        4",
         "hostname   kubernetes.io/hostname                                               6        6",
         "",
+        _NAMED,
         "Node requirement: backend.coreweave.cloud/flavor=infiniband, or ib.coreweave.cloud/fabric is there",
         "Node pool: none in particular",
         "Nodes: 6, of which it is for 5",
@@ -186,5 +200,6 @@ def test_an_unknown_topology_is_answered_with_the_nearest() -> None:
     assert (result.stdout, result.exit_code) == ("", 2)
     assert result.stderr == (
         'Error: topology "corewave" is not known. Did you mean coreweave? Known topologies: coreweave, coreweave-roce, '
-        "coreweave-infiniband, topograph, topograph-nvlink, topograph-v1, aws, oci, gcp, kubernetes.\n"
+        "coreweave-nvlink, coreweave-infiniband, topograph, topograph-nvlink, topograph-v1, aws, oci, gcp, kubernetes, "
+        "kubernetes-network, nvlink, aws-nvlink, oci-nvlink, gcp-nvlink.\n"
     )

@@ -1,0 +1,194 @@
+"""The rule for what people write by hand to choose Nodes: warnings about what selects nothing, or not what it says.
+
+It looks at the keys that clouds, Topograph and Kubernetes put on Nodes, and leaves all other labels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from policies.engine.facts import Facts, Node
+from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
+from policies.engine.requester import CONTROL_PLANE_LABEL
+from policies.engine.violation import Violation
+from policies.objects.fieldpath import locate, lookup, render
+from policies.objects.workload import Workload
+from policies.selectors.census import Census
+from policies.selectors.fault import Fault, Judge, by_nodes, called
+from policies.selectors.grouping import by_key
+from policies.selectors.selection import FIELDS, Selection, Term, selection
+from policies.topology.affinity import NOTHING, RECORD, read_record
+from policies.topology.gang.gang import Requirement
+from policies.topology.nodes.selection import meets
+from policies.vocabulary.keys import RESERVED
+from policies.vocabulary.vocabulary import concerns
+
+RULE = "selectors"
+SUMMARY = "A node selector does not select what it says."
+_ITSELF = ((),)
+# Requirements and values times Nodes: some hundredths of a second.
+MOST_COMPARED = 200_000
+
+
+def reads(rows: Iterable[Workload]) -> frozenset[str]:
+    """The paths that the rule reads in objects of these kinds."""
+    fields = ("metadata.labels", *(f"spec.{field}" for field in FIELDS))
+    return frozenset(
+        ".".join(part for part in (render(template), field) if part)
+        for row in rows for template in row.templates for field in fields
+    )  # fmt: skip
+
+
+class NodeSelectors:
+    """The rule. organization: the id of the organization whose cluster it is; empty if not configured.
+
+    told: keys about whose values somebody else tells what they mean, so that it is not said twice.
+    """
+
+    def __init__(
+        self, workloads: Mapping[tuple[str, str], Workload], organization: str, told: frozenset[str] = frozenset()
+    ) -> None:
+        self._workloads = workloads
+        self._organization = organization
+        self._told = told
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """A warning for each fault in what is new."""
+        obj, row = request.object, self._workloads.get(request.kind.group_kind)
+        if obj is None or row is None or request.sub_resource:
+            return ()
+        if row.templates == _ITSELF and not _selects(obj):  # nearly every Pod
+            return ()
+        templates = [
+            (location, template) for pattern in row.templates for location, template in locate(obj, pattern)
+            if _selects(template) and not _is_same(template, lookup(request.old_object, location))
+        ]  # fmt: skip
+        if not templates or is_being_deleted(obj) or is_owned(obj):
+            return ()
+        record = read_record(mapping(mapping(obj, "metadata"), "annotations").get(RECORD)) or {}
+        census = Census(facts.nodes(), facts.nodes_to_come())
+        violations: list[Violation] = []
+        for location, template in templates:
+            asked = selection(template, record.get(render(location), NOTHING))
+            if _is_concerned(asked):
+                organizations = self._organizations(asked, request, facts)
+                judge = Judge(census, organizations, self._told)
+                violations += _judged(asked, render((*location, "spec")), judge)
+        return list(dict.fromkeys(violations))
+
+    def _organizations(self, asked: Selection, request: AdmissionRequest, facts: Facts) -> tuple[str, ...]:
+        """Whose Nodes may be selected, as configured and as the Namespace says; only looked up where it matters."""
+        if not any(
+            r.key == RESERVED for term in (asked.selector, *asked.required, *asked.preferred) for r in term or ()
+        ):
+            return ()
+        namespace = request.scope_namespace
+        own = facts.namespace_labels(namespace).get(CONTROL_PLANE_LABEL, "") if namespace else ""
+        return tuple(dict.fromkeys(name for name in (self._organization, own) if name))
+
+
+def _is_concerned(asked: Selection) -> bool:
+    """Whether a selection names a key that looks known."""
+    return any(map(concerns, (*_keys(asked), *(grouping.key for grouping in asked.groupings))))
+
+
+def _keys(asked: Selection) -> list[str]:
+    terms = (asked.selector, *asked.required, *asked.preferred)
+    return [requirement.key for term in terms for requirement in term or ()]
+
+
+def _selects(template: object) -> bool:
+    spec = template.get("spec") if isinstance(template, dict) else None
+    if not isinstance(spec, dict):
+        return False
+    selector, affinity, spread = FIELDS
+    return bool(spec.get(selector) or spec.get(affinity) or spec.get(spread))  # any() takes three times as long
+
+
+def _is_same(template: object, before: object) -> bool:
+    now, old = mapping(template, "spec"), mapping(before, "spec")
+    return bool(old) and all(now.get(field) == old.get(field) for field in FIELDS)
+
+
+def _judged(asked: Selection, path: str, judge: Judge) -> Iterator[Violation]:
+    """The faults of a template."""
+    census = judge.census
+    by_path: list[tuple[str, Fault]] = []
+    selector = f"{path}.nodeSelector"
+    by_path += ((selector, fault) for fault in _faults(asked.selector, (), judge))
+    affinity = f"{path}.affinity.nodeAffinity"
+    for terms in (asked.required, asked.preferred):
+        by_path += ((affinity, fault) for fault in _of_terms(terms, asked.selector, judge))
+    allowed = _allowed(asked, census.nodes)
+    for grouping in asked.groupings:
+        fault = by_key(grouping, census, allowed) if concerns(grouping.key) else None
+        if fault is not None:
+            by_path.append((f"{path}.{grouping.path}", fault))
+    if allowed == [] and not by_path:
+        by_path += ((path, fault) for fault in _together(asked, census))
+    for place, fault in by_path:
+        # All of it is the problem: a key that is shortened, as values are, would not be found again.
+        yield Violation(RULE, place, "", f"{fault.shown} {fault.problem}".strip(), SUMMARY, fault.remedy)
+
+
+def _of_terms(terms: Sequence[Term | None], selector: Term, judge: Judge) -> Iterator[Fault]:
+    """The faults of terms of which a Node has to meet one: that no Node meets a term counts if it is so for all."""
+    absent: list[list[Fault]] = []
+    for term in terms:
+        faults = list(_faults(term or (), selector, judge, of_nodes=False))
+        yield from faults
+        found = () if faults or term is None else (_by_nodes(requirement, judge) for requirement in term)
+        absent.append([fault for fault in found if fault is not None])
+    if all(absent):
+        yield from (faults[0] for faults in absent)
+
+
+def _faults(term: Term, around: Term, judge: Judge, *, of_nodes: bool = True) -> Iterator[Fault]:
+    """The faults of what a Node has to meet together with what stands around it; one for each requirement."""
+    for requirement in term:
+        if concerns(requirement.key):
+            fault = judge.by_meaning(requirement, (*term, *around))
+            fault = fault or (_by_nodes(requirement, judge) if of_nodes else None)
+            if fault is not None and not judge.is_told(requirement):
+                yield fault
+
+
+def _by_nodes(requirement: Requirement, judge: Judge) -> Fault | None:
+    is_judged = concerns(requirement.key) and not judge.is_told(requirement)
+    return by_nodes(requirement, judge.census) if is_judged else None
+
+
+def _allowed(asked: Selection, nodes: Sequence[Node]) -> list[Node] | None:
+    """The Nodes that meet everything; None if that cannot be told, or would take long."""
+    terms = asked.written
+    is_asked = asked.groupings or len(asked.selector) + sum(len(term or ()) for term in terms) > 1
+    size = sum(1 + len(requirement.values) for term in (asked.selector, *terms) for requirement in term or ())
+    if not (nodes and is_asked) or None in terms or size * len(nodes) > MOST_COMPARED:
+        return None
+    left = list(nodes)
+    for requirement in asked.selector:
+        left = [node for node in left if node.labels.get(requirement.key) == requirement.values[0]]
+    return [node for node in left if not terms or any(term and _meets_all(term, node.labels) for term in terms)]
+
+
+def _together(asked: Selection, census: Census) -> Iterator[Fault]:
+    """The fault that no Node has all that is required, though there is one for each part of it."""
+    terms = [term or () for term in asked.written]
+    possible = [term for term in terms if any(_meets_all(term, node.labels) for node in census.nodes)]
+    if terms and not possible:
+        possible = terms[:1] if len(terms) == 1 else []
+    requirements = [*asked.selector, *(possible[0] if len(possible) == 1 else ())]
+    if any(census.comes(requirement) or not census.meets(requirement) for requirement in requirements):
+        return
+    for index, one in enumerate(requirements):
+        for other in requirements[:index]:
+            pair = (other, one)
+            if any(concerns(r.key) for r in pair) and not any(_meets_all(pair, node.labels) for node in census.nodes):
+                yield Fault("", f"no Node has both {' and '.join(map(called, pair))}.", "Change one of them.")
+                return
+    if asked.selector and len(possible) > 1:
+        yield Fault("", "no Node has what nodeSelector and node affinity require together.", "Change one of them.")
+
+
+def _meets_all(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    return all(meets(requirement, labels) for requirement in requirements)

@@ -1,0 +1,134 @@
+"""The rule for selectors: what is looked at, and which Nodes count. What is said stands in the table of mistakes."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import TODAY, Json, at, deployment, pod, request, resource
+
+from policies.engine.facts import Node, StaticFacts
+from policies.objects.workload import BUILT_IN, table
+from policies.selectors import pool
+from policies.selectors.rule import NodeSelectors, reads
+from policies.vocabulary.keys import INSTANCE_TYPE, RESERVED
+
+_SUPERPOD, _IB = "backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"
+_NODES = tuple(Node(f"n{number}", {_SUPERPOD: str(number), RESERVED: "ours"}) for number in (1, 2))
+_ROWS = {row.group_kind: row for row in table(BUILT_IN).values() if row.templates}
+_RULE = NodeSelectors(_ROWS, "")
+
+
+def _selecting(key: str, value: str) -> Json:
+    return deployment(nodeSelector={key: value})
+
+
+def _said(
+    obj: Json, old: Json | None = None, facts: StaticFacts | None = None, rule: NodeSelectors = _RULE
+) -> list[str]:
+    facts = facts or StaticFacts(TODAY, cluster_nodes=_NODES)
+    return [violation.problem for violation in rule.validate(request(obj, old=old), facts)]
+
+
+def test_what_was_there_before() -> None:
+    """An update that leaves the selectors as they are gets no words, also where no Node carries them any more."""
+    old = _selecting(_SUPERPOD, "9")
+
+    assert len(_said(old)) == 1
+    assert _said({**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}, old) == []
+    assert len(_said(_selecting(_SUPERPOD, "8"), old)) == 1
+
+
+@pytest.mark.parametrize("metadata", [
+    {"ownerReferences": [{"controller": True}]},
+    {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+])  # fmt: skip
+def test_objects_that_get_no_words(metadata: Json) -> None:
+    """What a controller owns was told of at its owner, and what is being deleted will place nothing."""
+    obj = _selecting(_SUPERPOD, "9")
+
+    assert _said({**obj, "metadata": {**obj["metadata"], **metadata}}) == []
+
+
+def test_nodes_to_come() -> None:
+    """What a pool would put on Nodes counts as carried, also the type of a machine of which there is none yet."""
+    spec = {"instanceType": "b200-8x", "nodeLabels": {_SUPERPOD: "9"}}
+    coming = pool.labels(resource("compute.coreweave.com/v1alpha1", "NodePool", {"spec": spec}))
+    facts = StaticFacts(TODAY, cluster_nodes=_NODES, coming=coming)
+
+    assert [
+        _said(_selecting(key, value), facts=facts) for key, value in ((_SUPERPOD, "9"), (INSTANCE_TYPE, "b200-8x"))
+    ] == [[], []]
+    assert len(_said(_selecting(_SUPERPOD, "8"), facts=facts)) == 1
+
+
+def test_what_pools_say() -> None:
+    """CoreWeave's pools name labels and a type, Karpenter's a template and values of which one is given."""
+    requirement = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]}
+    made = {"metadata": {"labels": {"team": "x"}}, "spec": {"requirements": [requirement, {"key": 7}]}}
+    karpenter = resource("karpenter.sh/v1", "NodePool", {"spec": {"template": made}}, name="k")
+    own = {"karpenter.sh/nodepool": "k", "team": "x"}
+
+    assert pool.labels(karpenter) == (own, *({**own, "topology.kubernetes.io/zone": zone} for zone in ("a", "b")))
+    assert pool.labels({"apiVersion": "v1", "kind": "Node", "metadata": {}}) == ()
+
+
+def test_whose_nodes() -> None:
+    """The organization is that of the configuration, and that of the Namespace."""
+    facts = StaticFacts(TODAY, {"default": {"ns.coreweave.cloud/org": "ours"}}, cluster_nodes=_NODES)
+    configured = NodeSelectors(_ROWS, "theirs")
+
+    assert _said(_selecting(RESERVED, "ours"), facts=facts) == []
+    assert [_said(_selecting(RESERVED, "others"), facts=facts, rule=rule) for rule in (_RULE, configured)] == [
+        [f"{RESERVED}=others selects Nodes that are not yours."]
+    ] * 2
+
+
+def test_what_the_service_wrote() -> None:
+    """Terms that the record names are the service's: its older name of a label is no mistake of anybody's."""
+    term = {"matchExpressions": [{"key": _IB, "operator": "In", "values": ["1"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    obj = pod(affinity=affinity)
+    record = '{"":{"required":[{"to":[%s]}],"created":"affinity"}}'
+    text = record % '{"matchExpressions":[{"key":"ib.coreweave.cloud/superpod","operator":"In","values":["1"]}]}'
+
+    assert len(_said(obj)) == 1
+    assert _said({**obj, "metadata": {**obj["metadata"], "annotations": {"cks-admission.dev/topology": text}}}) == []
+
+
+def test_many_nodes() -> None:
+    """Beyond a limit Nodes are not compared with all that is required together."""
+    nodes = tuple(Node(f"n{number}", {_SUPERPOD: str(number), "a": str(number)}) for number in range(1000))
+    values = [str(number) for number in range(300)]
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]} for key in (_SUPERPOD,)]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    obj = pod(nodeSelector={"a": "999"}, affinity=affinity)
+    facts = StaticFacts(TODAY, cluster_nodes=nodes)
+
+    assert _said(obj, facts=facts) == []
+    assert _said(obj, facts=StaticFacts(TODAY, cluster_nodes=nodes[400:600])) == [
+        f"{_SUPERPOD} in (0, 1, 2, …) is carried by no Node."
+    ]
+
+
+def test_what_is_read() -> None:
+    """Of each template the rule reads the labels and the three fields that select."""
+    assert reads([_ROWS["batch", "Job"]]) == {
+        f"spec.template.{path}"
+        for path in ("metadata.labels", "spec.nodeSelector", "spec.affinity", "spec.topologySpreadConstraints")
+    }
+
+
+_TERMS = {"requiredDuringSchedulingIgnoredDuringExecution": [7, {"topologyKey": 7}]}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        7,
+        {"nodeSelector": 7, "affinity": [], "topologySpreadConstraints": {"a": 1}},
+        {"nodeSelector": {_SUPERPOD: 7}, "affinity": {"nodeAffinity": 7, "podAffinity": _TERMS}},
+        {"topologySpreadConstraints": [7, {"topologyKey": None}]},
+    ],
+)
+def test_odd_shapes(spec: object) -> None:
+    """What the API server refuses is left to it."""
+    assert _said(resource("apps/v1", "Deployment", at("spec.template.spec", spec))) == []

@@ -1,0 +1,80 @@
+"""Gangs that belong in one NVL Domain, which no label of Nodes names, as `check --nodes` places them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.mistakes import clusters
+from support.service.commands import run
+from support.service.nodefiles import write
+
+_A = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2"
+_TOPOLOGY = "kai.scheduler/topology"
+_REQUIRED, _PREFERRED = (f"{_TOPOLOGY}-{kind}-placement" for kind in ("required", "preferred"))
+_BOTH = {"matchExpressions": [{"key": "nvidia.com/gpu.clique", "operator": "In", "values": [f"{_A}.1", f"{_A}.2"]}]}
+_CHANGING = (
+    "an NVL Domain is written as the cliques that there are now, which may change when a Node restarts: "
+    "create the workload again then"
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are in a directory of their own, with Nodes in two domains, one of them in two halves."""
+    monkeypatch.chdir(tmp_path)
+    write(Path("nodes.json"), *clusters()["nvlink"])
+
+
+def _checked(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": {_TOPOLOGY: "nvlink", **annotations}},
+        "spec": {"parallelism": 3, "completions": 3, "template": template},
+    }
+    (outcome,) = json.loads(
+        run("check", "-f", "-", "--nodes", "nodes.json", "-o", "json", stdin=json.dumps(job)).stdout
+    )
+    found: dict[str, Any] = outcome
+    return found
+
+
+def _affinity(outcome: dict[str, Any]) -> Any:
+    (written,) = (edit["value"] for edit in outcome["patch"] if edit["path"] == "/spec/template/spec/affinity")
+    return written["nodeAffinity"]
+
+
+@pytest.mark.parametrize("placement", ["nvl-domain", f"nvl-domain={_A}"])
+def test_a_gang_in_a_domain(placement: str) -> None:
+    """Three Pods, more than a half holds, are sent to the domain that holds them: to both of its cliques."""
+    outcome = _checked({_REQUIRED: placement})
+
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_BOTH]}}
+    assert (outcome["allowed"], _affinity(outcome)) == (True, required)
+    assert outcome["warnings"][-1] == _CHANGING
+
+
+def test_a_gang_that_would_like_to() -> None:
+    """A preferred domain becomes a preference for its cliques."""
+    outcome = _checked({_PREFERRED: "nvl-domain"})
+
+    weighted = {"weight": 100, "preference": _BOTH}
+    assert _affinity(outcome) == {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}
+
+
+def test_a_domain_that_is_not_there() -> None:
+    """It is told with those that there are."""
+    assert any("no Node is in it; Nodes are in" in line for line in _checked({_REQUIRED: "nvl-domain=x"})["warnings"])
+
+
+def test_a_scheduler_that_reads_the_annotations() -> None:
+    """A domain is no label that it could look for: the clique is."""
+    outcome = _checked({_REQUIRED: "nvl-domain"}, schedulerName="kai-scheduler")
+
+    assert not outcome["allowed"]
+    assert outcome["message"].endswith("\nWrite gpu.clique.")

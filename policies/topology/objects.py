@@ -32,6 +32,7 @@ DOUBTFUL = "This topology may not work as it is meant."
 SUMMARY = "Workloads still name this topology; those that are not running yet would not be scheduled."
 _REMEDY = "Change or delete these workloads first. Running Pods go on."
 _REWRITE = "List keys of node labels that say where a Node is, farthest first, each once, kubernetes.io/hostname last."
+_DIFFER = "List places of Nodes, each once."
 _ORDER = "List the farthest first."
 _SHOWN = 5
 
@@ -69,7 +70,10 @@ class TopologyObjects(Struct, frozen=True):
         except TopologyError as error:
             works = _can_work(_keys(new))
             for at, problem in error.problems:
-                yield _problem(at, problem, _REWRITE, DOUBTFUL if works else BROKEN, "warn" if works else "")
+                if works:
+                    yield _problem(at, problem, _DIFFER, DOUBTFUL, "warn")
+                else:
+                    yield _problem(at, problem, _REWRITE, BROKEN, "")
         else:
             catalog = self.catalog.joined(facts.topologies())
             for position, problem, remedy in doubts(topology, catalog, facts.nodes()):

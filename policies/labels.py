@@ -83,7 +83,7 @@ def is_reserved(key: str) -> bool:
 
 
 _METADATA_LABELS = ("metadata", "labels")
-_EPHEMERAL_CLAIM = (*parse("spec.volumes[*].ephemeral.volumeClaimTemplate"), *_METADATA_LABELS)
+_EPHEMERAL_CLAIM = (*parse("volumes[*].ephemeral.volumeClaimTemplate"), *_METADATA_LABELS)
 # The API server copies a Binding's labels onto the Pod that it binds.
 _BINDING = ("", "Binding")
 
@@ -96,8 +96,9 @@ def places_of(kind: tuple[str, str], row: Workload | None) -> tuple[Place, ...]:
     places = [own]
     for template in row.templates:
         if template:  # a Pod is its own template
-            places.append(Place((*template, *_METADATA_LABELS), Role.POD))
-        places.append(Place((*template, *_EPHEMERAL_CLAIM), Role.CLAIM))
+            places.append(Place((*template, *row.shape.labels), Role.POD))
+        places.append(Place((*template, *row.shape.spec, *_EPHEMERAL_CLAIM), Role.CLAIM))
+    places += (Place(labels, Role.POD) for labels in row.pod_labels)
     places += (Place((*job, *_METADATA_LABELS), Role.JOB) for job in row.jobs)
     places += (Place((*claim, *_METADATA_LABELS), Role.CLAIM) for claim in row.claims)
     places += (Place(labels, Role.NODE) for labels in row.node_labels)
@@ -184,7 +185,7 @@ class LabelGuard:
         key, value = label
         is_for_pods = any(POD in exception.kinds for exception in exceptions)
         row = self.workloads.get(kind)
-        if not is_for_pods or at.role not in (Role.OWN, Role.JOB) or row is None or not row.templates:
+        if not is_for_pods or at.role not in (Role.OWN, Role.JOB) or not _has_pods(row):
             return _Offence(at.path, key, value, "", USE_OWN_PREFIX)
         if templates.have(key, value):
             return None
@@ -254,6 +255,10 @@ def _covers(exception: LabelException, kind: tuple[str, str], at: _Labels, key: 
         keeps = kind in KEPT_KINDS and isinstance(at.before, dict) and key in at.before
         return not keeps or exception.allows(key, at.before[key])
     return at.role is Role.POD and POD in exception.kinds
+
+
+def _has_pods(row: Workload | None) -> bool:
+    return row is not None and bool(row.templates or row.pod_labels)
 
 
 def _has(before: Any, key: str, value: Any) -> bool:

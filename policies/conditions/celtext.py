@@ -91,6 +91,17 @@ def present(base: str, pattern: Pattern) -> str:
     return f"({every(inner)} ? [{value_there}] : [])" if inner else f"[{value_there}]"
 
 
+def split(pattern: Pattern) -> tuple[Pattern, Pattern]:
+    """A pattern before and from its last wildcard but one on; all of it and nothing if it has one wildcard at most.
+
+    The places of the second part are then listed within each value of the first. A list of all of them would need
+    `flatten`.
+    """
+    wild = [index for index, step in enumerate(pattern) if isinstance(step, Wildcard)]
+    at = wild[-2] + 1 if len(wild) > 1 else len(pattern)
+    return pattern[:at], pattern[at:]
+
+
 def values(base: str, pattern: Pattern) -> str:
     """The list of the values at the pattern, of an object that may have any shape.
 

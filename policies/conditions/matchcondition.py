@@ -9,7 +9,7 @@ not help: in a webhook's condition it is always null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policies.conditions.celtext import (
     at,
@@ -21,6 +21,8 @@ from policies.conditions.celtext import (
     pairs,
     present,
     some,
+    split,
+    steps,
     text,
     texts,
     values,
@@ -31,10 +33,13 @@ from policies.engine.rule import HookCondition
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import Pattern, parse
-from policies.objects.workload import Workload
+from policies.objects.shape import STANDARD, Shape
+from policies.objects.workload import PATCHES, Workload
 from policies.tolerations import CPU_TAINT
 from policies.topology.affinity import RECORD
 from policies.topology.annotation import MENTIONED, TOPOLOGY
+from policies.topology.schemes import fields
+from policies.topology.schemes.annotation import EXCLUSIVE, KUEUE, QUEUE
 from policies.vocabulary.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
@@ -87,13 +92,16 @@ def reserved_label_changes(
     """
     rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
     pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)
+    of_pod, of_job = _added("p[0]", "p[1]", [pod_label]), _added("p[0]", "p[1]", [f"{pod_label} && {_is_copy()}"])
     clauses = [
         _added("object", "oldObject", [f"{pod_label} && {_is_copy()}", *_allowed_by_kind(exceptions)]),
-        f"pods.exists(p, {_added('p[0]', 'p[1]', [pod_label])})",
-        f"jobs.exists(p, {_added('p[0]', 'p[1]', [f'{pod_label} && {_is_copy()}'])})",
+        f"pods.exists(p, {of_pod})",
+        f"jobs.exists(p, {of_job})",
         f"claims.exists(p, {_added('p[0]', 'p[1]', [])})",
-        f"pods.exists(t, {pairs(_EPHEMERAL_CLAIM, 't[0]', 't[1]')}.exists(p, {_added('p[0]', 'p[1]', [])}))",
+        f"pods.exists(t, {_claims('t')})",
         f"copied.exists(p, {_added_to_map(_maps('p[0]'), _maps('p[1]'), [])})",
+        *_within(rows, "jobs", of_job),
+        *_within(rows, "templates", f"({of_pod} || {_claims('p')})"),
     ]
     body = "  " + some([*clauses, *([_removed()] if cluster_scope else [])], " ||\n   ")
     for name, places in (("copied", "copied_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
@@ -127,26 +135,47 @@ def pod_is_no_mirror() -> HookCondition:
     return HookCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
 
 
-def topology_is_mentioned(workloads: Iterable[Workload]) -> HookCondition:
+def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = False) -> HookCondition:
     """True if the new or the old object, or a job or template in it, has a topology annotation or the record.
 
     So do misspelt annotations, and labels, that begin like one. Without workloads, for Pods alone, only the annotations
     themselves count: nearly all Pods are made by controllers, and there are too many of them to go through each key.
+    schemes: whether other schedulers' annotations count, too. Of kinds that say in fields of their own where their Pods
+    belong, or whose templates are of another shape, few objects are written: they are always asked about.
     """
-    places = [(row, [place for place in (*row.jobs, *row.templates) if place]) for row in workloads]
-    keys = sorted(MENTIONED)
-    if places:
-        begins = f"k.startsWith({text(TOPOLOGY)})"
-        of_annotations = at(
-            "h", ANNOTATIONS, lambda a: f"{is_map(a)} && {a}.exists(k, {begins} || k == {text(RECORD)})"
-        )
-        mentions = (
-            f"({of_annotations}) || ({at('h', LABELS, lambda held: f'{is_map(held)} && {held}.exists(k, {begins})')})"
-        )
-    else:
-        mentions = at("h", ANNOTATIONS, lambda a: every([is_map(a), some(f"{text(key)} in {a}" for key in keys)]))
+    rows = list(workloads)
+    of_its_own = PATCHES | (fields.PLACES.keys() if schemes else frozenset())
+    always = [f"{row.group}/{row.kind}" for row in rows if row.shape != STANDARD or row.group_kind in of_its_own]
+    places = [
+        (row, [place for place in (*row.jobs, *row.templates) if place])
+        for row in rows
+        if f"{row.group}/{row.kind}" not in always
+    ]
+    mentions = _of_workloads(schemes=schemes) if places else _of_pods(schemes=schemes)
     body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
+    if schemes and rows:
+        group = text("/".join(fields.POD_GROUP))
+        body = f"(kind == {group} && !has(object.metadata.ownerReferences)) || {body}"
+    if always:
+        body = f"kind in {texts(always)} || {body}"
     return HookCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
+
+
+def _of_workloads(*, schemes: bool) -> str:
+    """Whether a key among the annotations or labels of `h` begins like one, or is the record."""
+    begins = f"k.startsWith({text(TOPOLOGY)})"
+    others = f" || k.startsWith({text(KUEUE)}) || k.contains({text(EXCLUSIVE)}) || k == {text(QUEUE)}"
+    keys = f"{begins} || k == {text(RECORD)}{others if schemes else ''}"
+    of_annotations = at("h", ANNOTATIONS, lambda a: f"{is_map(a)} && {a}.exists(k, {keys})")
+    return f"({of_annotations}) || ({at('h', LABELS, lambda held: f'{is_map(held)} && {held}.exists(k, {begins})')})"
+
+
+def _of_pods(*, schemes: bool) -> str:
+    """Whether the Pod `h` has an annotation. Those of other schedulers count where no controller made it."""
+    known = [f"{text(key)} in {{0}}" for key in sorted(MENTIONED)]
+    if schemes:
+        known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, k.startsWith({text(KUEUE)}))")
+    return at("h", ANNOTATIONS, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
 
 
 def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
@@ -154,14 +183,21 @@ def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
 
     False for what a controller owns, and for an object whose spec is as it was.
     """
-    places = [(row, [(*place, "spec") for place in row.templates]) for row in workloads]
+    rows = list(workloads)
+    # A list of what is within two lists needs a newer API server; few objects of these kinds are written.
+    deep = [f"{row.group}/{row.kind}" for row in rows if any(split(place)[1] for place in row.templates)]
+    places = [
+        (row, [(*place, *row.shape.spec) for place in row.templates])
+        for row in rows
+        if f"{row.group}/{row.kind}" not in deep
+    ]
     owners = "object.metadata.ownerReferences"
     is_owned = f"has({owners}) && {owners}.exists(r, has(r.controller) && r.controller)"
     has_specs = "!has(object.spec) || !has(oldObject.spec)"
     is_new = f"(oldObject == null || {has_specs} || object.spec != oldObject.spec)" if places else "oldObject == null"
     if places:
-        specs = _by_kind(places, "object", present)
-        body = let("kind", KIND, f"({specs}).exists(s,\n  {_names_known('s')})")
+        named = f"({_by_kind(places, 'object', present)}).exists(s,\n  {_names_known('s')})"
+        body = let("kind", KIND, f"kind in {texts(deep)} || {named}" if deep else named)
     else:
         body = _names_known("object.spec")
     return HookCondition("selectors-are-concerned", every(["object != null", f"!({is_owned})", is_new, body]))
@@ -252,12 +288,44 @@ def _by_kind(
 
 
 def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], str]]:
-    """Kinds, as group/kind, with the CEL list of pairs for one sort of places. Kinds with equal places share a list."""
-    kinds_by_patterns: dict[tuple[Pattern, ...], list[str]] = {}
+    """Kinds, as group/kind, with the CEL list of pairs for one sort of places. Kinds with equal places share a list.
+
+    Pod templates of another shape are listed as Kubernetes writes them, and maps of Pods' labels as such templates.
+    """
+    kinds_by_list: dict[str, list[str]] = {}
     for row in rows:
-        if patterns := getattr(row, places):
-            kinds_by_patterns.setdefault(patterns, []).append(f"{row.group}/{row.kind}")
-    return [(kinds, " + ".join(map(pairs, patterns))) for patterns, kinds in kinds_by_patterns.items()]
+        lists = [pairs(pattern) for pattern in getattr(row, places) if not split(pattern)[1]]
+        if places == "templates":
+            lists = lists if row.shape == STANDARD else [_viewed(listed, _view(row.shape)) for listed in lists]
+            lists += [_viewed(pairs(pattern), "{'metadata': {'labels': x}}") for pattern in row.pod_labels]
+        if lists:
+            kinds_by_list.setdefault(" + ".join(lists), []).append(f"{row.group}/{row.kind}")
+    return [(kinds, listed) for listed, kinds in kinds_by_list.items()]
+
+
+def _within(rows: Iterable[Workload], places: str, predicate: str) -> Iterator[str]:
+    """Clauses for the places behind two wildcards: whether the predicate is true of one of the pairs, `p`."""
+    for row in rows:
+        for outer, inner in map(split, getattr(row, places)):
+            if inner:
+                listed = f"{pairs(outer)}.exists(o,\n    {pairs(inner, 'o[0]', 'o[1]')}.exists(p, {predicate}))"
+                yield f"kind == {text(f'{row.group}/{row.kind}')} && {listed}"
+
+
+def _viewed(listed: str, view: str) -> str:
+    """A list of pairs, in which each map `x` is replaced by a view of it."""
+    return f"{listed}.map(p, p.map(x, type(x) == map ? {view} : {{}}))"
+
+
+def _view(shape: Shape) -> str:
+    """The template `x` of a shape, as Kubernetes writes one."""
+    metadata = f"{steps('x', shape.labels)}.optMap(l, dyn({{'labels': l}}))"
+    return f"{{?'metadata': {metadata}, ?'spec': {steps('x', shape.spec)}}}"
+
+
+def _claims(pair: str) -> str:
+    """Whether a claim template of a volume in a pair of pod templates adds a reserved label."""
+    return f"{pairs(_EPHEMERAL_CLAIM, f'{pair}[0]', f'{pair}[1]')}.exists(c, {_added('c[0]', 'c[1]', [])})"
 
 
 def _labels(holder: str) -> str:

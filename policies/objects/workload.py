@@ -8,12 +8,13 @@ Sources for changes of node affinity: the update validation of each kind in Kube
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from policies.objects.fieldpath import Pattern, parse
+from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse
+from policies.objects.shape import STANDARD, Shape
 
 AffinityChange = Literal["always", "suspended", "create", "never"]
 """When the node affinity of an object's templates may be written: always, on updates of a suspended object and at its
@@ -26,8 +27,9 @@ class Workload(Struct, frozen=True):
     templates: pod templates (maps with `metadata` and `spec`); the empty pattern is the object itself, a Pod.
     jobs: templates of the objects between the workload and its Pods; their metadata is copied to those objects.
     claims: claim templates; their metadata is copied to PersistentVolumeClaims or ResourceClaims.
-    node_labels, claim_labels: maps of labels that are copied to Nodes and to claims.
-    affinity: when the templates' node affinity may be written.
+    node_labels, claim_labels, pod_labels: maps of labels that are copied to Nodes, to claims and to Pods.
+    affinity: when the templates' node affinity may be written. shape: where the templates hold what becomes a Pod's.
+    containers: places of containers, by name, that the controller puts before those of the template.
     """
 
     group: str
@@ -38,6 +40,9 @@ class Workload(Struct, frozen=True):
     node_labels: tuple[Pattern, ...] = ()
     affinity: AffinityChange = "create"
     claim_labels: tuple[Pattern, ...] = ()
+    pod_labels: tuple[Pattern, ...] = ()
+    shape: Shape = STANDARD
+    containers: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def group_kind(self) -> tuple[str, str]:
@@ -46,8 +51,39 @@ class Workload(Struct, frozen=True):
 
     @property
     def copied_labels(self) -> tuple[Pattern, ...]:
-        """The maps of labels that are copied as they are."""
+        """The maps of labels that are copied as they are, but for those of Pods."""
         return self.node_labels + self.claim_labels
+
+    @property
+    def makes_pods(self) -> bool:
+        """Whether Pods are made from the templates as they are."""
+        return bool(self.templates) and self.group_kind not in HISTORIES | PATCHES
+
+    def pods(self, obj: Any) -> Iterator[tuple[Location, Any]]:
+        """The location of each pod template in an object, and the template as Kubernetes writes one."""
+        for pattern in self.templates:
+            for location, template in locate(obj, pattern):
+                yield location, self.view(obj, template)
+
+    def view(self, obj: Any, template: Any) -> Any:
+        """A pod template as Kubernetes writes one, with the containers that stand beside it."""
+        view = self.shape.view(template)
+        beside = [(name, lookup(obj, place)) for name, place in self.containers]
+        containers = [{"name": name, **container} for name, container in beside if isinstance(container, dict)]
+        spec = view.get("spec") or {} if isinstance(view, dict) else None
+        if not containers or not isinstance(spec, dict) or not isinstance(spec.get("containers") or [], list):
+            return view
+        return {**view, "spec": {**spec, "containers": [*containers, *(spec.get("containers") or [])]}}
+
+    def place(self, obj: Any, template: Location, location: Location) -> Location:
+        """The location in an object of what is at a location in the view of its template."""
+        beside = [place for _, place in self.containers if isinstance(lookup(obj, place), dict)]
+        if beside and location[:2] == ("spec", "containers") and location[2:] and isinstance(location[2], int):
+            index = location[2]
+            if index < len(beside):
+                return (*beside[index], *location[3:])
+            location = ("spec", "containers", index - len(beside), *location[3:])
+        return (*template, *self.shape.place(location))
 
     @property
     def resource(self) -> str:
@@ -66,6 +102,8 @@ def plural(kind: str) -> str:
 HISTORIES: Final = frozenset({("apps", "ControllerRevision")})
 """Kinds that keep earlier templates of a workload. No Pod is made from these."""
 
+PATCHES: Final = frozenset({("trainer.kubeflow.org", "TrainJob")})
+"""Kinds whose templates only patch those of another object. Neither is a whole Pod; the object made from both is."""
 
 REVISED: Final = frozenset(
     {("apps", "StatefulSet"), ("apps", "DaemonSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")}
@@ -82,11 +120,26 @@ def workload(
     claims: Iterable[str] = (),
     node_labels: Iterable[str] = (),
     claim_labels: Iterable[str] = (),
+    pod_labels: Iterable[str] = (),
     affinity: AffinityChange = "create",
+    shape: Shape = STANDARD,
+    containers: Iterable[tuple[str, tuple[str, ...]]] = (),
 ) -> Workload:
     """A row of the table from paths as text. Raises ValueError if a path is invalid."""
-    places = [tuple(map(parse, paths)) for paths in (templates, jobs, claims, node_labels, claim_labels)]
-    return Workload(group, kind, places[0], places[1], places[2], places[3], affinity, places[4])
+    places = [tuple(map(parse, paths)) for paths in (templates, jobs, claims, node_labels, claim_labels, pod_labels)]
+    return Workload(
+        group,
+        kind,
+        places[0],
+        places[1],
+        places[2],
+        places[3],
+        affinity,
+        places[4],
+        places[5],
+        shape,
+        tuple(containers),
+    )
 
 
 _POD_TEMPLATE = ("spec.template",)
@@ -96,6 +149,8 @@ _LWS_CLAIMS = (f"{_LWS}.volumeClaimTemplates[*]",)
 _STATEFUL_CLAIMS = ("spec.volumeClaimTemplates[*]",)
 _REPLICATED_JOB = "spec.replicatedJobs[*].template"
 _TRAINER_JOB = f"spec.template.{_REPLICATED_JOB}"
+_PATCHED_JOBSET = "spec.runtimePatches[*].trainingRuntimeSpec.template"
+_CLIQUE = Shape(labels=("labels",), annotations=("annotations",), spec=("spec", "podSpec"))
 _RAY_GROUPS = ("headGroupSpec.template", "workerGroupSpecs[*].template")
 _KUBEFLOW = {"MPI": "mpi", "PyTorch": "pytorch", "TF": "tf", "XGBoost": "xgb", "Paddle": "paddle", "JAX": "jax"}
 
@@ -130,6 +185,11 @@ BUILT_IN: tuple[Workload, ...] = (
     workload("batch", "CronJob", ["spec.jobTemplate.spec.template"], jobs=["spec.jobTemplate"], affinity="always"),
     workload("batch.volcano.sh", "Job", ["spec.tasks[*].template"]),
     workload("compute.coreweave.com", "NodePool", node_labels=["spec.nodeLabels"]),
+    workload(
+        *("grove.io", "PodCliqueSet", ["spec.template.cliques[*]"]),
+        claims=["spec.template.resourceClaimTemplates[*].templateSpec"],
+        shape=_CLIQUE,
+    ),
     workload("jobset.x-k8s.io", "JobSet", [f"{_REPLICATED_JOB}.spec.template"], jobs=[_REPLICATED_JOB]),
     *(
         workload("kubeflow.org", f"{name}Job", [f"spec.{key}ReplicaSpecs.*.template"])
@@ -143,12 +203,34 @@ BUILT_IN: tuple[Workload, ...] = (
     workload("resource.k8s.io", "ResourceClaimTemplate", claims=["spec"]),
     workload("serving.knative.dev", "Configuration", _POD_TEMPLATE, affinity="never"),
     workload("serving.knative.dev", "Service", _POD_TEMPLATE, affinity="never"),
+    workload(
+        *("slinky.slurm.net", "NodeSet", _POD_TEMPLATE),
+        claims=_STATEFUL_CLAIMS,
+        affinity="always",
+        containers=[("slurmd", ("spec", "slurmd"))],
+    ),
     workload("sunk.coreweave.com", "NodeSet", _POD_TEMPLATE, affinity="always"),
     *(
         workload("trainer.kubeflow.org", kind, [f"{_TRAINER_JOB}.spec.template"], jobs=["spec.template", _TRAINER_JOB])
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
     ),
+    workload(
+        *("trainer.kubeflow.org", "TrainJob"),
+        ["spec.podTemplateOverrides[*]", f"{_PATCHED_JOBSET}.{_REPLICATED_JOB}.spec.template"],
+        jobs=[_PATCHED_JOBSET, f"{_PATCHED_JOBSET}.{_REPLICATED_JOB}"],
+        pod_labels=["spec.labels"],
+        affinity="never",
+    ),
 )
+
+SHIPPED: tuple[Workload, ...] = (
+    workload(
+        *("nvidia.com", "DynamoGraphDeployment", ["spec.components[*].podTemplate"]),
+        pod_labels=["spec.labels", "spec.services.*.labels", "spec.services.*.extraPodMetadata.labels"],
+    ),
+    workload("apps.nvidia.com", "NIMService", pod_labels=["spec.labels"]),
+)
+"""Kinds that count only where `workloads:` of the configuration names them: an operator for them is not everywhere."""
 
 
 def table(rows: Iterable[Workload]) -> Mapping[tuple[str, str], Workload]:

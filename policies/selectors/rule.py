@@ -11,7 +11,7 @@ from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
 from policies.engine.requester import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
-from policies.objects.fieldpath import locate, lookup, render
+from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
 from policies.selectors.census import Census
 from policies.selectors.fault import Fault, Judge, by_nodes, called
@@ -34,7 +34,7 @@ def reads(rows: Iterable[Workload]) -> frozenset[str]:
     """The paths that the rule reads in objects of these kinds."""
     fields = ("metadata.labels", *(f"spec.{field}" for field in FIELDS))
     return frozenset(
-        ".".join(part for part in (render(template), field) if part)
+        render((*template, *row.shape.place(parse(field))))
         for row in rows for template in row.templates for field in fields
     )  # fmt: skip
 
@@ -60,8 +60,8 @@ class NodeSelectors:
         if row.templates == _ITSELF and not _selects(obj):  # nearly every Pod
             return ()
         templates = [
-            (location, template) for pattern in row.templates for location, template in locate(obj, pattern)
-            if _selects(template) and not _is_same(template, lookup(request.old_object, location))
+            (location, template) for location, template in row.pods(obj)
+            if _selects(template) and not _is_same(template, row.shape.view(lookup(request.old_object, location)))
         ]  # fmt: skip
         if not templates or is_being_deleted(obj) or is_owned(obj):
             return ()
@@ -73,7 +73,7 @@ class NodeSelectors:
             if _is_concerned(asked):
                 organizations = self._organizations(asked, request, facts)
                 judge = Judge(census, organizations, self._told)
-                violations += _judged(asked, render((*location, "spec")), judge)
+                violations += _judged(asked, render((*location, *row.shape.spec)), judge)
         return list(dict.fromkeys(violations))
 
     def _organizations(self, asked: Selection, request: AdmissionRequest, facts: Facts) -> tuple[str, ...]:

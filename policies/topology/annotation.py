@@ -8,13 +8,14 @@ in which Slurm chooses the Node.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
-from policies.objects.fieldpath import Location, locate, lookup, render
+from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
+from policies.objects.shape import STANDARD, Shape
 from policies.objects.workload import Workload
 from policies.topology.affinity import NOTHING, RECORD, Record, RecordEntry, read_record
 
@@ -30,16 +31,18 @@ class Annotation(Struct, frozen=True):
     """An annotation's value, which is not a string if it is malformed, and its place.
 
     holder: the location of the object or template with the annotation. key: empty for a default of the configuration.
+    within: where the holder has its annotations.
     """
 
     value: Any
     holder: Location
     key: str
+    within: tuple[str, ...] = STANDARD.annotations
 
     @property
     def location(self) -> Location:
         """The location of the value; empty for a default."""
-        return (*self.holder, "metadata", "annotations", self.key) if self.key else ()
+        return (*self.holder, *self.within, self.key) if self.key else ()
 
     @property
     def path(self) -> str:
@@ -80,7 +83,8 @@ class Template(Struct, frozen=True):
 
     annotations: those that apply to it. is_meant: whether one of them is on the template itself or on the nearest job
     template around it, and so is meant for this template. reader: why its scheduler reads the annotations itself, else
-    empty. entry: the recorded terms in its affinity.
+    empty. entry: the recorded terms in its affinity. value: the template as Kubernetes writes one. shape: how it is
+    written.
     """
 
     location: Location
@@ -89,11 +93,16 @@ class Template(Struct, frozen=True):
     is_meant: bool = False
     reader: str = ""
     entry: RecordEntry = NOTHING
+    shape: Shape = STANDARD
 
     @property
     def path(self) -> str:
         """The location as Kubernetes writes field paths; empty for a Pod."""
         return render(self.location)
+
+    def at(self, *steps: str) -> Location:
+        """The location in the object of what is at these steps in `value`."""
+        return (*self.location, *self.shape.place(steps))
 
     @property
     def spec(self) -> JsonObject:
@@ -157,26 +166,39 @@ def annotated(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> 
 
 def mentions(row: Workload, *objects: JsonObject | None) -> bool:
     """Whether objects of a kind have any of the annotations, or the record of an earlier translation."""
-    patterns = ((), *row.templates, *row.jobs)
-    holders = (holder for obj in objects for pattern in patterns for _, holder in locate(obj, pattern))
-    return any(not MENTIONED.isdisjoint(mapping(mapping(holder, "metadata"), "annotations")) for holder in holders)
+    return any(
+        not MENTIONED.isdisjoint(mapping({"": found}, ""))
+        for obj in objects
+        for pattern in dict.fromkeys(_places(row, "annotations"))
+        for _, found in locate(obj, pattern)
+    )
+
+
+def _places(row: Workload, field: Literal["annotations", "labels"]) -> Iterator[Pattern]:
+    """The places of a kind's annotations or labels: its own, its jobs' and its templates'."""
+    for holder in ((), *row.jobs):
+        yield (*holder, "metadata", field)
+    own = row.shape.annotations if field == "annotations" else row.shape.labels
+    yield from ((*template, *own) for template in row.templates)
 
 
 def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
     """The locations of keys in an object that begin like the annotations and are none: misspelt ones, and labels."""
-    for pattern in dict.fromkeys(((), *row.jobs, *row.templates)):
-        for place, holder in locate(obj, pattern):
-            metadata = mapping(holder, "metadata")
-            for field, known in (("annotations", ANNOTATIONS), ("labels", ())):
-                keys = (key for key in mapping(metadata, field) if key.startswith(TOPOLOGY) and key not in known)
-                yield from ((*place, "metadata", field, key) for key in keys)
+    fields: tuple[tuple[Literal["annotations", "labels"], tuple[str, ...]], ...]
+    fields = (("annotations", ANNOTATIONS), ("labels", ()))
+    for field, known in fields:
+        for pattern in dict.fromkeys(_places(row, field)):
+            for place, found in locate(obj, pattern):
+                keys = (key for key in mapping({"": found}, "") if key.startswith(TOPOLOGY) and key not in known)
+                yield from ((*place, key) for key in keys)
 
 
 def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
     """The templates that are maps, with a map as spec or without one. The API server refuses others."""
     for pattern in row.templates:
         depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
-        for location, value in locate(obj, pattern):
+        for location, written in locate(obj, pattern):
+            value = row.view(obj, written)
             if not isinstance(value, dict) or not isinstance(value.get("spec"), dict | None):
                 continue
             jobs = ((location[:depth], lookup(obj, location[:depth])) for depth in depths)
@@ -184,20 +206,23 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: R
             if location:
                 holders.append(((), obj))
             entry = record.get(render(location), NOTHING)
-            annotations = _annotations(holders, entry)
+            annotations = _annotations(holders, entry, row.shape)
             own = [place for place, _ in holders[:2] if place or not location]
             yield Template(
                 location, value, annotations,
                 any(annotation is not None and annotation.holder in own for annotation in annotations.all),
-                schedulers.reader(obj, value), entry,
+                schedulers.reader(obj, value), entry, row.shape,
             )  # fmt: skip
 
 
-def _annotations(holders: Sequence[tuple[Location, JsonObject]], entry: RecordEntry) -> Annotations:
-    """For each key, the annotation on the nearest holder, but for those that were written into the template."""
+def _annotations(holders: Sequence[tuple[Location, JsonObject]], entry: RecordEntry, shape: Shape) -> Annotations:
+    """For each key, the annotation on the nearest holder, but for those that were written into the template.
+
+    shape: of the first holder, which is the template.
+    """
     template = holders[0][0]
     nearest = {
-        key: Annotation(value, place, key)
+        key: Annotation(value, place, key, (shape if place == template else STANDARD).annotations)
         for place, holder in reversed(holders)
         for key, value in mapping(mapping(holder, "metadata"), "annotations").items()
         if key in ANNOTATIONS and not (place == template and (key, value) in entry.annotations)

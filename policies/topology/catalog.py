@@ -143,6 +143,7 @@ def _merged(first: Topology, second: Topology) -> Topology | None:
         pool=pool,
         source=f"{first.source}; {second.source}",
         in_cluster=first.in_cluster or second.in_cluster,
+        objects=(*first.objects, *second.objects),
     )
 
 

@@ -41,6 +41,7 @@ _DISTRIBUTED = frozenset(
         ("jobset.x-k8s.io", "JobSet"),
         ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
         ("sunk.coreweave.com", "NodeSet"),
+        ("grove.io", "PodCliqueSet"),
         *(("kubeflow.org", f"{name}Job") for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX")),
         *(("ray.io", f"Ray{name}") for name in ("Cluster", "Job", "Service")),
         *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster")),

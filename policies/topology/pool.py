@@ -48,7 +48,7 @@ def outside(template: Template, topology: Topology, catalog: Catalog) -> Iterato
     names = [
         name for name, one in catalog.by_name.items() if one.pool is not None and not _excludes(template, one.pool)
     ]
-    path = render((*template.location, "spec"))
+    path = render(template.at("spec"))
     remedy = f"Name the topology of these Nodes ({', '.join(names)})" if names else "Name another topology"
     yield Violation(
         RULE, path, "nodeSelector and affinity", f"exclude every Node of topology {quote(topology.name)}.",
@@ -73,7 +73,7 @@ def _violation(path: str, first: Pool, second: Pool) -> Violation:
 
 def _named(template: Template, keys: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
     """Key, value and path of each pool that a template names."""
-    at = (*template.location, "spec")
+    at = template.at("spec")
     selector = mapping(template.spec, "nodeSelector")
     for key in keys:
         if isinstance(selector.get(key), str):

@@ -83,7 +83,7 @@ def outside(annotation: Annotation | None, preferred: str, required: str) -> Vio
 
 def contradiction(template: Template, placement: str) -> Violation:
     """A node selector or node affinity that excludes every Node of the required placement."""
-    path = render((*template.location, "spec"))
+    path = render(template.at("spec"))
     return Violation(
         RULE, path, "nodeSelector and affinity", f"exclude every Node of the required {quote(placement)}.",
         "No Node can take the Pods.", "Change the placement, or the node selector and node affinity.",
@@ -111,7 +111,7 @@ def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
 
 def unapplied(template: Template, placement: str, obstacle: str) -> Violation:
     """A required placement that is missing in the node affinity."""
-    path = render((*template.location, "spec", "affinity"))
+    path = render(template.at("spec", "affinity"))
     why, remedy = f"since {obstacle}", "Add the node affinity yourself."
     if not obstacle:
         why = "so its Pods may run anywhere"

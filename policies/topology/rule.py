@@ -17,7 +17,7 @@ from policies.engine.rule import NO_MUTATION, Mutation, MutationRefusedError
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
 from policies.objects.accelerator import READS as ACCELERATOR_READS
-from policies.objects.fieldpath import Location, lookup, render
+from policies.objects.fieldpath import Location, lookup, parse, render
 from policies.objects.workload import Workload
 from policies.topology import pool, refusal, warning
 from policies.topology.affinity import (
@@ -31,10 +31,13 @@ from policies.topology.affinity import (
     without_terms,
     write_record,
 )
+from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import NO_ACCELERATOR, REPIN, TOO_LARGE, Constraint, Options, Submission, read
 from policies.topology.refusal import RULE
 from policies.topology.scheduling import podgroup
+from policies.topology.schemes import fields, trainjob
+from policies.topology.schemes import warning as schemes
 from policies.topology.term import clash
 from policies.topology.topology import Topology
 from policies.topology.translation import Translation, is_due, may_change, translate, translations
@@ -52,6 +55,7 @@ _POD = (
     "spec.schedulingGroup",
     *(f"spec.{path}" for path in (*ACCELERATOR_READS, "initContainers[*].restartPolicy")),
 )
+_PARSED = tuple(map(parse, _POD))
 _WORKLOAD = ("spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling")
 # What says beside or above a template how many Pods there are of it.
 _COUNTS = (
@@ -70,10 +74,11 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
     paths = set(_WORKLOAD)
     for row in rows:
         paths |= {f"{render(job)}.metadata.annotations" for job in row.jobs}
-        paths |= {".".join(part for part in (render(t), path) if part) for t in row.templates for path in _POD}
+        paths |= {render((*t, *row.shape.place(path))) for t in row.templates for path in _PARSED}
+        paths |= {render(place) for _, place in row.containers}
         above = {t[:depth] for t in row.templates for depth in range(1, len(t)) if isinstance(t[depth], str)}
         paths |= {f"{render(holder)}.{field}" for holder in above for field in _COUNTS}
-    return frozenset(paths)
+    return frozenset(paths | trainjob.READS | {render(place) for places in fields.PLACES.values() for place in places})
 
 
 class Explained(NamedTuple):
@@ -127,7 +132,7 @@ class TopologyPlacement:
             entries = _entries(submission, made)
             text, lost = _record(submission, entries)
             edits += (*_record_edit(submission, text), *_decision_edit(request, plan, entries))
-            warnings += [_FULL_RECORD.format(render((*template, "spec"))) for template in lost]
+            warnings += [_FULL_RECORD.format(render(template.at("spec"))) for template in lost]
         operations = [
             operation
             for location, value in edits
@@ -142,6 +147,7 @@ class TopologyPlacement:
         catalog = self.catalog(facts)
         row = self.options.workloads.get(request.kind.group_kind)
         violations = [] if row is None else list(warning.misspelt(request, row))
+        violations += schemes.warnings(request, row, catalog, facts.nodes())
         submission = read(request, catalog, self.options, facts)
         if submission is None:
             return violations
@@ -253,7 +259,7 @@ def _plan(scene: Scene) -> Plan:
 
 def _affinity(translation: Translation) -> Iterator[Edit]:
     """The edits of a template's affinity. They change no more of it than necessary."""
-    at, affinity = (*translation.template.location, "spec", "affinity"), translation.affinity
+    at, affinity = translation.template.at("spec", "affinity"), translation.affinity
     if not translation.changes:
         return
     if affinity is None:
@@ -305,11 +311,11 @@ def _entries(submission: Submission, made: Sequence[Translation]) -> Record:
     return entries | {translation.template.path: translation.entry for translation in made}
 
 
-def _record(submission: Submission, entries: Record) -> tuple[str, list[Location]]:
-    """The record as it is written, and the locations of templates that it has no room for."""
+def _record(submission: Submission, entries: Record) -> tuple[str, list[Template]]:
+    """The record as it is written, and the templates that it has no room for."""
     text, lost = write_record(entries)
     gone = frozenset(lost)
-    return text, [template.location for template in submission.now.templates if template.path in gone]
+    return text, [template for template in submission.now.templates if template.path in gone]
 
 
 def _decision_edit(request: AdmissionRequest, plan: Plan, entries: Record) -> Iterator[Edit]:

@@ -99,7 +99,7 @@ class Topology:
     key, or of that one. requirement: the labels
     that every Node for a placement must have. pool: the Nodes that the topology applies to; None if not specified.
     source: where it is defined, for messages. in_cluster: whether it is an object of the cluster, which schedulers that
-    read the annotations themselves know.
+    read the annotations themselves know. objects: whose object it is, such as Kueue.
     """
 
     name: str
@@ -109,6 +109,7 @@ class Topology:
     pool: LabelSelector | None = None
     source: str = "built in"
     in_cluster: bool = False
+    objects: tuple[str, ...] = ()
 
     def find(self, name: str) -> Level | None:
         """The level with a key, an alias or a short name; None if no level or several levels have it."""

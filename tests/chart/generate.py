@@ -13,11 +13,11 @@ import yaml
 
 from chart import rendering, valuesschema, valuestable
 from chart.rendering import CHART
-from policies.objects.workload import BUILT_IN, HISTORIES, Workload
+from policies.objects.workload import BUILT_IN, SHIPPED, Workload
 from webhook.cli import options
 from webhook.cli.output import to_yaml
 from webhook.configuration import inventory
-from webhook.configuration.settings import Settings
+from webhook.configuration.settings import Settings, written
 from webhook.registration.configurations import registered
 from webhook.version import VERSION
 
@@ -36,6 +36,7 @@ def sources() -> Mapping[Path, str]:
         CHART / "values.schema.json": valuesschema.filled(_text("values.schema.json"), values),
         CHART / "files" / "workloads.yaml": workloads(),
         CHART / "files" / "placed.yaml": placed(),
+        CHART / "files" / "shipped.yaml": shipped(),
         CHART / "files" / "webhook-configurations.yaml": webhook_configurations(),
     }
 
@@ -47,12 +48,17 @@ def golden() -> Mapping[Path, str]:
 
 def workloads() -> str:
     """The resources whose metadata the rule about deleted Topology objects looks at, by group."""
-    return _by_group(row for row in BUILT_IN if row.templates and row.group_kind not in HISTORIES)
+    return _by_group(row for row in BUILT_IN if row.makes_pods)
 
 
 def placed() -> str:
     """The resources that the inventory follows, by group."""
     return _by_group(inventory.workloads(Settings()))
+
+
+def shipped() -> str:
+    """The kinds that `config.workloads` switches on by their names, as they would be written."""
+    return _MADE + yaml.safe_dump({row.kind: written(row) for row in SHIPPED}, width=1000, default_flow_style=None)
 
 
 def _by_group(rows: Iterable[Workload]) -> str:

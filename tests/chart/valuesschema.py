@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chart.valuestable import Value
+from policies.objects.workload import SHIPPED
 from webhook.configuration.settings import Settings
 
 Json = dict[str, Any]
@@ -40,11 +41,13 @@ def settings() -> Json:
     whole = Settings.model_json_schema(by_alias=True, ref_template="#/definitions/{model}")
     definitions: Json = whole.pop("$defs")
     definitions["Settings"] = whole
-    # A level may be its key alone, a pack its mode.
+    # A level may be its key alone, a pack its mode, a kind that is shipped its name.
     definitions["PackSettings"] = {
         "anyOf": [definitions["PackSettings"]["properties"]["mode"], definitions["PackSettings"]]
     }
     definitions["LevelSettings"] = {"anyOf": [{"type": "string"}, definitions["LevelSettings"]]}
+    names: Json = {"enum": [row.kind for row in SHIPPED]}
+    definitions["WorkloadSettings"] = {"anyOf": [names, definitions["WorkloadSettings"]]}
     return {name: _plain(each) for name, each in sorted(definitions.items())}
 
 

@@ -1,6 +1,7 @@
 """CustomResourceDefinitions of other projects' kinds, reduced to the fields that matter for placement.
 
-Sources: the definitions of JobSet, LeaderWorkerSet, KAI Scheduler and Kueue. Pod templates accept any field here.
+Sources: the definitions of JobSet, LeaderWorkerSet, KAI Scheduler, Kueue, Grove, Kubeflow's Trainer and Slinky's
+operator. Pod templates accept any field here.
 """
 
 from __future__ import annotations
@@ -74,7 +75,57 @@ LEADER_WORKER_SET = _definition(
 KAI_TOPOLOGY = _definition(
     "Topology", "topologies", "kai.scheduler", ["v1alpha1"], _topology(alias={**_TEXT, "maxLength": 63}), "Cluster"
 )
-KUEUE_TOPOLOGY = _definition("Topology", "topologies", "kueue.x-k8s.io", ["v1beta1"], _topology(), "Cluster")
+KUEUE_TOPOLOGY = _definition("Topology", "topologies", "kueue.x-k8s.io", ["v1beta1", "v1beta2"], _topology(), "Cluster")
+GROVE_TOPOLOGY, GROVE_TOPOLOGY_BEFORE = (
+    _definition(
+        kind, plural, "grove.io", ["v1alpha1"],
+        _map(["levels"], levels=_list(_map(["domain", "key"], domain=_TEXT, key=_TEXT))), "Cluster",
+    )
+    for kind, plural in (
+        ("ClusterTopologyBinding", "clustertopologybindings"), ("ClusterTopology", "clustertopologies"),
+    )
+)  # fmt: skip
+_PACK: Manifest = {"type": "object", "properties": {"required": _TEXT, "preferred": _TEXT}}
+_CONSTRAINT = {"type": "object", "properties": {"topologyName": _TEXT, "packDomain": _TEXT, "pack": _PACK}}
+_CLIQUE = _map(
+    ["name", "spec"], name=_TEXT, labels=_ANYTHING, annotations=_ANYTHING, topologyConstraint=_CONSTRAINT,
+    spec=_map(["podSpec"], roleName=_TEXT, replicas=_NUMBER, podSpec=_ANYTHING),
+)  # fmt: skip
+POD_CLIQUE_SET = _definition(
+    "PodCliqueSet", "podcliquesets", "grove.io", ["v1alpha1"],
+    _map(
+        replicas=_NUMBER,
+        template=_map(
+            ["cliques"], cliques=_list(_CLIQUE, "name"), topologyConstraint=_CONSTRAINT,
+            podCliqueScalingGroups=_list(_map(["name"], name=_TEXT, topologyConstraint=_CONSTRAINT)),
+        ),
+    ), "Namespaced",
+)  # fmt: skip
+_OF_KAI = _map(topology=_TEXT, requiredTopologyLevel=_TEXT, preferredTopologyLevel=_TEXT)
+POD_GROUP = _definition(
+    "PodGroup", "podgroups", "scheduling.run.ai", ["v2alpha2"],
+    _map(
+        minMember=_NUMBER, topologyConstraint=_OF_KAI,
+        subGroups=_list(_map(["name"], name=_TEXT, minMember=_NUMBER, topologyConstraint=_OF_KAI)),
+    ), "Namespaced",
+)  # fmt: skip
+TRAIN_JOB = _definition(
+    "TrainJob", "trainjobs", "trainer.kubeflow.org", ["v1alpha1"],
+    _map(
+        ["runtimeRef"], runtimeRef=_map(["name"], name=_TEXT), labels=_ANYTHING, annotations=_ANYTHING,
+        podTemplateOverrides=_list(_ANYTHING),
+        runtimePatches=_list(_map(["manager"], manager=_TEXT, trainingRuntimeSpec=_ANYTHING), "manager"),
+    ), "Namespaced",
+)  # fmt: skip
+NODE_SET = _definition(
+    "NodeSet", "nodesets", "slinky.slurm.net", ["v1beta1"],
+    _map(controllerRef=_map(["name"], name=_TEXT), replicas=_NUMBER, slurmd=_ANYTHING, template=_ANYTHING),
+    "Namespaced",
+)  # fmt: skip
+ALL = (
+    *(JOB_SET, LEADER_WORKER_SET, KAI_TOPOLOGY, KUEUE_TOPOLOGY, GROVE_TOPOLOGY, GROVE_TOPOLOGY_BEFORE),
+    *(POD_CLIQUE_SET, POD_GROUP, TRAIN_JOB, NODE_SET),
+)
 
 
 def install(control_plane: ControlPlane, *definitions: Manifest) -> None:

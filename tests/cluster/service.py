@@ -18,7 +18,7 @@ from cluster import jsonlog
 from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet, answers, wait_for
 from cluster.workspace import free_ports
-from policies.objects.workload import BUILT_IN, HISTORIES
+from policies.objects.workload import BUILT_IN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,13 +79,18 @@ ROLE: Manifest = {
             "resources": ["nodepools"],
             "verbs": ["list", "watch"],
         },
+        {
+            "apiGroups": ["grove.io"],
+            "resources": ["clustertopologybindings", "clustertopologies"],
+            "verbs": ["list", "watch"],
+        },
         {"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["list"]},
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
         {"apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"], "verbs": ["create"]},
         *(
             {"apiGroups": [row.group], "resources": [row.resource], "verbs": ["list", "watch"]}
             for row in BUILT_IN
-            if row.templates and row.group_kind not in HISTORIES
+            if row.makes_pods
         ),
     ],
 }

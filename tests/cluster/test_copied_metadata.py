@@ -177,8 +177,12 @@ def definition(row: Workload) -> Manifest:
 
 def filled(row: Workload, namespace: str, labels: dict[str, str]) -> tuple[Manifest, list[str]]:
     """Return an object of the kind with labels at every place, and the paths to them."""
-    holders = [*row.templates, *row.jobs, *row.claims]
-    places = [*((*holder, "metadata", "labels") for holder in holders), *row.copied_labels]
+    places = [
+        *((*template, *row.shape.labels) for template in row.templates),
+        *((*holder, "metadata", "labels") for holder in (*row.jobs, *row.claims)),
+        *row.copied_labels,
+        *row.pod_labels,
+    ]
     manifest: Manifest = {
         "apiVersion": f"{row.group}/v1",
         "kind": row.kind,

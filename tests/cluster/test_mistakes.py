@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.mistakes import Row, clusters, correct, mistakes
 
-from cluster import manifests, workloads
+from cluster import crds, manifests, workloads
 from cluster.polling import NotYet
 from cluster.service import registered
 from policies.selectors.census import listed
@@ -28,7 +28,7 @@ _REFUSED = "Error from server (Forbidden): error when creating"
 @pytest.fixture(scope="module", autouse=True)
 def service(judged: ControlPlane) -> Iterator[None]:
     """Run a service with the default rules and packs, as a cluster without a configuration of its own has it."""
-    with registered(judged, packs={}, organization={}):
+    with crds.installed(judged, *crds.ALL), registered(judged, packs={}, organization={}):
         yield
 
 
@@ -56,7 +56,9 @@ def _written(rows: list[Row]) -> list[Manifest]:
     """The manifests, each with a name of its own."""
     named = [copy.deepcopy(row.manifest) for row in rows]
     for number, manifest in enumerate(named):
-        manifest["metadata"] |= {"name": f"row-{number}", "namespace": "default"}
+        manifest["metadata"] |= {"name": f"row-{number}"}
+        if "Topology" not in manifest["kind"]:
+            manifest["metadata"]["namespace"] = "default"
     return named
 
 

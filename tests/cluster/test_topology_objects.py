@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -34,22 +35,25 @@ SUPERPOD = f"{BACKEND}/superpod"
 KAI, KUEUE = "kai.scheduler/v1alpha1", "kueue.x-k8s.io/v1beta1"
 LEVELS = {KAI: [{"nodeLabel": SUPERPOD, "alias": "pod"}, {"nodeLabel": RACK, "alias": "cabinet"}]}
 LEVELS[KUEUE] = [{"nodeLabel": level["nodeLabel"]} for level in LEVELS[KAI]]
+GROVE = "grove.io/v1alpha1"
+LEVELS[GROVE] = [{"domain": level["alias"], "key": level["nodeLabel"]} for level in LEVELS[KAI]]
+KINDS = {KAI: "Topology", KUEUE: "Topology", GROVE: "ClusterTopologyBinding"}
 KIND = "topologies.kai.scheduler"
 UNKNOWN = f'  metadata.annotations[{TOPOLOGY}]: "{{}}" is no topology that is known.'
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds(control_plane: ControlPlane, topology_nodes: None) -> Iterator[None]:
-    """Install both kinds, beside a service that runs."""
+    """Install the kinds, beside a service that runs."""
     del topology_nodes
-    with crds.installed(control_plane, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY):
+    with crds.installed(control_plane, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, crds.GROVE_TOPOLOGY):
         yield
 
 
 def topology(name: str, api_version: str = KAI) -> Manifest:
     """Return a Topology object of superpods and racks."""
     spec = {"levels": LEVELS[api_version]}
-    return {"apiVersion": api_version, "kind": "Topology", "metadata": workloads.metadata(name), "spec": spec}
+    return {"apiVersion": api_version, "kind": KINDS[api_version], "metadata": workloads.metadata(name), "spec": spec}
 
 
 def await_word(control_plane: ControlPlane, name: str, *, known: bool = True) -> None:
@@ -73,7 +77,11 @@ def serve(control_plane: ControlPlane, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("api_version", "level"),
-    [pytest.param(KAI, "pod=2,cabinet=r3", id="KAI"), pytest.param(KUEUE, "superpod=2,rack=r3", id="Kueue")],
+    [
+        pytest.param(KAI, "pod=2,cabinet=r3", id="KAI"),
+        pytest.param(KUEUE, "superpod=2,rack=r3", id="Kueue"),
+        pytest.param(GROVE, "cabinet=r3,pod=2", id="Grove"),
+    ],
 )
 def test_object_becomes_usable(control_plane: ControlPlane, namespace: str, api_version: str, level: str) -> None:
     """What was an unknown topology is one within seconds, by its aliases too, and Pods are placed by it."""
@@ -139,8 +147,24 @@ def test_deletion_is_warned_of(control_plane: ControlPlane, namespace: str) -> N
 
     await_word(control_plane, "going", known=False)
     labelled = control_plane.kubectl("label", "job", "train", "-n", namespace, "example.org/team=b")
-    assert answer_of(answer) == (0, f'Warning: topology "going" is named by {listed}\n')
+    remedy = "Change or delete these workloads first. Running Pods go on."
+    assert answer_of(answer) == (0, f'Warning: topology "going" is named by {listed}. {remedy}\n')
     assert labelled.returncode == 0
+
+
+def test_levels_that_go_are_warned_of(control_plane: ControlPlane, namespace: str) -> None:
+    """Who takes a level out of a topology reads which workloads name it; who only labels it reads nothing."""
+    serve(control_plane, "changing")
+    listed = named_by_all(control_plane, namespace, "changing")
+    less = json.dumps({"spec": {"levels": LEVELS[KAI][:1]}})
+
+    labelled = control_plane.kubectl("label", KIND, "changing", "example.org/team=b")
+    answer = control_plane.kubectl("patch", KIND, "changing", "--type=merge", "-p", less)
+
+    remedy = "Change or delete these workloads first. Running Pods go on."
+    told = f'topology "changing" loses {RACK}, and is named by {listed}. {remedy}'
+    assert answer_of(labelled) == (0, "")
+    assert answer_of(answer) == (0, f"Warning: {told}\n")
 
 
 def test_deletion_is_refused_where_configured(control_plane: ControlPlane, service: Service, namespace: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.policies import packs
+from support.templates import written
 
 from policies.admissionpolicy.evaluation.expressiongroup import Group
 from policies.admissionpolicy.pods.derivation import UNDERIVED, is_derived
@@ -182,7 +183,7 @@ def test_every_kind_of_workload_is_judged(row: Workload) -> None:
     messages = packs.judged(policy, replace(_case(obj), derived=True)).messages
 
     assert sorted(line.strip() for text in messages for line in text.split("\n")[1:]) == [
-        f"{path}.metadata.labels".lstrip(".") for path in paths
+        f"{path}.{'.'.join(row.shape.labels)}".lstrip(".") for path in paths
     ]
 
 
@@ -215,7 +216,7 @@ def _example(row: Workload, template: Json) -> Json:
         if not pattern:
             obj |= {**copy.deepcopy(template), "metadata": {"name": "example", **template["metadata"]}}
         else:
-            _fill(obj, pattern, template)
+            _fill(obj, pattern, written(row, template))
     return obj
 
 
@@ -225,7 +226,7 @@ def _fill(value: Any, pattern: Any, template: Json) -> None:
         while len(value) < 2:
             value.append({})
         for each in value:
-            _fill(each, rest, template)
+            _fill(each, rest, template) if rest else each.update(copy.deepcopy(template))
     elif step is Wildcard.VALUES:
         for key in ("Master", "Worker"):
             _fill(value.setdefault(key, {}), rest, template)

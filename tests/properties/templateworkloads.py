@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+from support.templates import written
 
 from policies.objects.fieldpath import Pattern, Wildcard
 from policies.objects.workload import Workload
@@ -122,15 +123,15 @@ def workloads(row: Workload) -> st.SearchStrategy[Json]:
     version = "v1" if row.group in ("", "apps", "batch") else "v2"
     head = {"apiVersion": f"{row.group}/{version}".lstrip("/"), "kind": row.kind, "metadata": {"name": "web"}}
     surely = row.group in ("", "apps", "batch")
-    drawn = st.tuples(*(_at(pattern, surely=surely) for pattern in row.templates))
+    drawn = st.tuples(*(_at(row, pattern, surely=surely) for pattern in row.templates))
     return drawn.map(lambda parts: _merged([{**head}, *parts]))
 
 
-def _at(pattern: Pattern, *, surely: bool) -> st.SearchStrategy[Any]:
-    """Objects with templates at a pattern. surely: whether they all have one."""
+def _at(row: Workload, pattern: Pattern, *, surely: bool) -> st.SearchStrategy[Any]:
+    """Objects of a kind with templates at a pattern. surely: whether they all have one."""
     if not pattern:
-        return templates
-    step, below = pattern[0], _at(pattern[1:], surely=surely)
+        return templates.map(lambda template: written(row, template))
+    step, below = pattern[0], _at(row, pattern[1:], surely=surely)
     if step is Wildcard.ITEMS:
         names = st.sampled_from(["one", "two"])
         item = st.builds(lambda name, part: {"name": name, "groupName": name, **part}, names, below)

@@ -69,7 +69,8 @@ def _manifest(row: Json) -> Json:
     if kind == "Pod":
         spec = pod
     elif kind == "Job":
-        spec = {"parallelism": 2, "completions": 2, "template": {"spec": {"restartPolicy": "Never", **pod}}}
+        template = {"metadata": row.get("template", {}), "spec": {"restartPolicy": "Never", **pod}}
+        spec = {"parallelism": 2, "completions": 2, "template": template}
     else:
         labels = {"app": "main"}
         spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}

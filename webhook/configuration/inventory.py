@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from policies.objects.workload import HISTORIES, Workload
+from policies.objects.workload import Workload
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 
@@ -24,8 +24,4 @@ _UNCOUNTED: Final = frozenset(
 def workloads(settings: Settings) -> Sequence[Workload]:
     """The kinds that a placement may be written into, and whose Pods it holds together. Raises SettingsError."""
     rows = rules.workload_table(settings).values()
-    return [
-        row
-        for row in rows
-        if row.templates and row.affinity != "never" and row.group_kind not in HISTORIES | _UNCOUNTED
-    ]
+    return [row for row in rows if row.makes_pods and row.affinity != "never" and row.group_kind not in _UNCOUNTED]

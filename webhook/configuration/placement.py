@@ -127,7 +127,8 @@ class TopologySettings(_Model):
         description="off: no Nodes come that are not there yet, so a gang that no domain can ever hold is refused.",
     )
     deletion: RuleAction = Field(
-        "warn", description="What happens when a Topology object that workloads name is deleted; off where action is."
+        "warn",
+        description="What happens when a Topology object that workloads name goes or changes; off where action is.",
     )
     inventory: OnOff = Field(
         "on",

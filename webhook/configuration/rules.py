@@ -16,15 +16,16 @@ from policies.engine.requester import Exemptions
 from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule, Scope
 from policies.engine.ruleset import RuleSet
 from policies.objects.accelerator import Accelerators
-from policies.objects.workload import BUILT_IN, HISTORIES, Workload, table, workload
+from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
 from policies.selectors import rule as selectors_rule
-from policies.topology import deletion, document
+from policies.topology import document, objects
 from policies.topology import rule as topology_rule
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.scheduling import podgroup
+from policies.topology.schemes import fields
 from policies.topology.topology import shortened
 from policies.topology.way.permission import Permission
 from webhook.configuration import safety, selectors
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from webhook.sources.natives import Native
     from webhook.sources.policyfiles import PolicyFiles
 
-BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, deletion.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
+BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, objects.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -76,11 +77,12 @@ def build(
     control_plane_namespaces: those of the cluster, for the match conditions; the rules themselves look them up.
     catalog: the topologies; None: read them from their files. Raises SettingsError for contradictory settings.
     """
+    catalog = topologies(settings) if catalog is None else catalog
     rules = [
         _labels_rule(settings, workload_table(settings), control_plane_namespaces),
         # Before rules that change nearly every Pod: after a change, rules see a copy of the object.
-        _topology_rule(settings, topologies(settings) if catalog is None else catalog),
-        _topology_deletion_rule(settings),
+        _topology_rule(settings, catalog),
+        _topology_objects_rule(settings, catalog),
         _tolerations_rule(settings),
         _sunk_rule(settings),
     ]
@@ -163,20 +165,8 @@ def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> li
 
 def workload_table(settings: Settings) -> Mapping[tuple[str, str], Workload]:
     """The table of workloads, with those of the settings. Raises SettingsError."""
-    rows = (
-        workload(
-            row.group,
-            row.kind,
-            row.templates,
-            jobs=row.jobs,
-            claims=row.claims,
-            node_labels=row.node_labels,
-            affinity=row.affinity,
-        )
-        for row in settings.workloads
-    )
     try:
-        return table((*BUILT_IN, *rows))
+        return table((*BUILT_IN, *(row.row for row in settings.workloads)))
     except ValueError as error:
         raise SettingsError(f"workloads: {error}") from None
 
@@ -276,9 +266,9 @@ def _sunk_rule(settings: Settings) -> Rule:
 
 
 def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
-    """The kinds that have pod templates, without those that keep earlier ones."""
+    """The kinds that have pod templates or patches of them, without those that keep earlier ones."""
     rows = workload_table(settings).values()
-    return {row.group_kind: row for row in rows if row.templates and row.group_kind not in HISTORIES}
+    return {row.group_kind: row for row in rows if row.makes_pods or row.group_kind in PATCHES}
 
 
 def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
@@ -292,7 +282,10 @@ def _topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     written = [row for row in rows if row.affinity != "never"]
     # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
     is_strict = chosen.action == chosen.unapplied == "deny"
-    judging = _judging("topology", _resources(rows), chosen.action, conditions)
+    judged = list(_with_templates(settings).values())
+    wider = () if has_default else (matchcondition.topology_is_mentioned(judged, schemes=True),)
+    resources = (*_resources(judged), ResourceRule(_WRITES, (fields.POD_GROUP[0],), ("podgroups",)))
+    judging = _judging("topology", resources, chosen.action, wider)
     judging = replace(judging, failure_policy="Fail" if is_strict else "Ignore")
     hooks = [_changing("topology", _resources(written), conditions), judging]
     if judging.failure_policy == _failure_policy(settings.tolerations.action) and settings.tolerations.action != "off":
@@ -315,19 +308,27 @@ def _with_pods_apart(hook: Hook) -> Iterator[Hook]:
 
     The API server converts an object anew for each entry, which costs it more than any condition.
     """
-    conditions = (matchcondition.topology_is_mentioned(()),) if hook.conditions else ()
+    about = matchcondition.topology_is_mentioned((), schemes=hook.phase == "validate")
+    conditions = (about,) if hook.conditions else ()
     yield replace(hook, group="pods", resources=_PODS, conditions=conditions)
     without = (replace(rule, resources=tuple(r for r in rule.resources if r != "pods")) for rule in hook.resources)
     updates = replace(_PODS[0], operations=("UPDATE",))
     yield replace(hook, resources=(*(rule for rule in without if rule.resources), updates))
 
 
-def _topology_deletion_rule(settings: Settings) -> Rule:
-    action = settings.topology.deletion
-    resources = ResourceRule(("DELETE",), tuple(document.GROUPS), ("topologies",))
-    hook = replace(_judging("topologies", (resources,), action), scope="Cluster")
-    off = "off" in (action, settings.topology.action)
-    return Rule(deletion.RULE, (hook,), "off" if off else action, deletion.READS, validate=deletion.validate)
+def _topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
+    chosen = settings.topology
+    rule = objects.TopologyObjects(catalog, chosen.deletion)
+    operations = (*_WRITES, *(("DELETE",) if chosen.deletion != "off" else ()))
+    resources = [
+        ResourceRule(operations, (group,), tuple(map(plural, kinds))) for group, kinds in document.KINDS.items()
+    ]
+    if chosen.deletion != "off":
+        resources.append(ResourceRule(("UPDATE", "DELETE"), (document.KUEUE,), ("resourceflavors",)))
+    # What cannot work is refused, but nothing that runs depends on it: only a wish to keep what is named fails closed.
+    strict = chosen.action == chosen.deletion == "deny"
+    hook = replace(_judging("topologies", tuple(resources), "deny" if strict else "warn"), scope="Cluster")
+    return Rule(objects.RULE, (hook,), chosen.action, objects.READS, validate=rule.validate)
 
 
 def topologies(settings: Settings) -> Catalog:
@@ -374,7 +375,7 @@ def topology_options(settings: Settings) -> Options:
     chosen = settings.topology
     default = chosen.default
     return Options(
-        workloads=_with_templates(settings),
+        workloads={kind: row for kind, row in _with_templates(settings).items() if row.makes_pods},
         schedulers=Schedulers(chosen.schedulers.reading, chosen.schedulers.labels, chosen.schedulers.ignoring),
         accelerators=_accelerators(settings),
         default=Default(default.topology, default.preferred, _selector(default.namespace_selector)),

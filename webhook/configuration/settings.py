@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
+from policies.engine.request import JsonObject
+from policies.engine.violation import quote
 from policies.kubernetes.release import Release, named
 from policies.objects.accelerator import Accelerators
-from policies.objects.workload import AffinityChange
+from policies.objects.fieldpath import render
+from policies.objects.workload import SHIPPED, AffinityChange, Workload, workload
 from webhook.configuration.fields import (
     TOLD,
     DaemonSets,
@@ -256,8 +260,21 @@ class Policies(_Model):
         return named(self.kubernetes) if self.kubernetes else None
 
 
+def written(row: Workload) -> JsonObject:
+    """A kind that is shipped, as people would write it."""
+    places = {
+        "templates": row.templates,
+        "jobs": row.jobs,
+        "claims": row.claims,
+        "nodeLabels": row.node_labels,
+        "podLabels": row.pod_labels,
+    }
+    paths = {name: [render(pattern) for pattern in patterns] for name, patterns in places.items() if patterns}
+    return {"group": row.group, "kind": row.kind, **paths, "affinity": row.affinity}
+
+
 class WorkloadSettings(_Model):
-    """A kind of workload beside the built-in ones, by paths such as spec.tasks[*].template or spec.specs.*.template."""
+    """A kind of workload beside the built-in ones: DynamoGraphDeployment or NIMService by its name, others by paths."""
 
     group: str = Field(description="API group; empty for the core group.")
     kind: str = Field(min_length=1, description="Kind.")
@@ -265,16 +282,37 @@ class WorkloadSettings(_Model):
     jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
     claims: InnerPaths = Field((), description="Paths of claim templates.")
     node_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Nodes.")
+    pod_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Pods.")
     affinity: AffinityChange = Field(
         "create", description="When node affinity may be written: always, suspended, create or never."
     )
+
+    @property
+    def row(self) -> Workload:
+        """The row of the table."""
+        return workload(
+            self.group, self.kind, self.templates, jobs=self.jobs, claims=self.claims, node_labels=self.node_labels,
+            pod_labels=self.pod_labels, affinity=self.affinity,
+        )  # fmt: skip
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if row := next((row for row in SHIPPED if row.kind == value), None):
+            return written(row)
+        names = " and ".join(row.kind for row in SHIPPED)
+        raise PydanticCustomError(
+            TOLD, f"{quote(value)} is no kind that is shipped: {names} are; write others as a map"
+        )
 
 
 class ExceptionSettings(_Model):
     """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
 
     rules: Annotated[Strings, Field(min_length=1)] = Field(
-        description="Names of rules: labels, tolerations, sunk, topology, topology-deletion, selectors, or of policies."
+        description="Names of rules: labels, tolerations, sunk, topology, topology-objects, selectors, or of policies."
     )
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
     until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from policies.objects.workload import plural
 from policies.selectors import pool
-from policies.topology.document import GROUPS, KUEUE
+from policies.topology.document import KINDS, KUEUE
 from policies.topology.scheduling.podgroup import GROUP
 from webhook.configuration import inventory, roles, rules
 from webhook.configuration.settings import Settings
@@ -108,8 +108,8 @@ def _pools(settings: Settings) -> Iterator[Right]:
 def _topologies(settings: Settings) -> Iterator[Right]:
     if settings.topology.action == "off":
         return
-    for group in GROUPS:
-        yield from _rights(_FOLLOW, group, ["topologies"], "workloads may name topologies of the cluster")
+    for group, kinds in KINDS.items():
+        yield from _rights(_FOLLOW, group, map(plural, kinds), "workloads may name topologies of the cluster")
 
 
 def _inventory(settings: Settings) -> Iterator[Right]:

@@ -27,6 +27,9 @@
 - apiGroups: [kai.scheduler, kueue.x-k8s.io]
   resources: [topologies]
   verbs: [list, watch]
+- apiGroups: [grove.io]
+  resources: [clustertopologybindings, clustertopologies]
+  verbs: [list, watch]
 {{- end }}
 {{- if $inventory }}
 - apiGroups: [""]
@@ -53,7 +56,7 @@
   resources: {{ toJson .resources }}
   verbs: [list]
 {{- end }}
-{{- range $all.workloads }}
+{{- range (include "cks-admission.workloads" . | fromYamlArray) }}
 {{- if .templates }}
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ include "cks-admission.plural" .kind }}]
@@ -78,14 +81,13 @@
 
 {{/* The given verbs on the workloads whose placement is on record. */}}
 {{- define "cks-admission.placedRules" -}}
-{{- $all := include "cks-admission.configuration" .root | fromYaml -}}
 {{- $verbs := toJson .verbs -}}
 {{- range (.root.Files.Get "files/placed.yaml" | fromYamlArray) }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ toJson .resources }}
   verbs: {{ $verbs }}
 {{- end }}
-{{- range $all.workloads }}
+{{- range (include "cks-admission.workloads" .root | fromYamlArray) }}
 {{- if and .templates (ne (default "create" .affinity) "never") }}
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ include "cks-admission.plural" .kind }}]
@@ -140,6 +142,9 @@
 {{- if $topology }}
 - apiGroups: [kai.scheduler, kueue.x-k8s.io]
   resources: [topologies]
+  verbs: [list, watch]
+- apiGroups: [grove.io]
+  resources: [clustertopologybindings, clustertopologies]
   verbs: [list, watch]
 {{- end }}
 {{- if and (or $all.tls.secret $all.registration.apply $all.registration.caOnly) (or $tolerations $topology) }}
@@ -237,6 +242,15 @@
 {{/* Whether an action is not off, which YAML reads as false. */}}
 {{- define "cks-admission.on" -}}
 {{- if and . (ne (toString .) "off") }}true{{ end -}}
+{{- end -}}
+
+{{/* The rows of config.workloads; one that is shipped stands there by its name alone. */}}
+{{- define "cks-admission.workloads" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- $shipped := .Files.Get "files/shipped.yaml" | fromYaml -}}
+{{- $rows := list -}}
+{{- range $all.workloads }}{{ $rows = append $rows (kindIs "string" . | ternary (get $shipped (toString .)) .) }}{{ end -}}
+{{- toJson $rows -}}
 {{- end -}}
 
 {{/* The usual name of a kind's resource, as policies/objects/workload.py makes it. */}}

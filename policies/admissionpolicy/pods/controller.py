@@ -7,8 +7,8 @@ place in the list, and `{*}` is its key in the map, in lower case. A label whose
 Not included are hashes and unique ids. Names that a controller makes up are shown as `web-0`.
 
 Sources, of the versions of 2026: pkg/controller in k8s.io/kubernetes (Jobs, StatefulSets); the controllers of JobSet,
-LeaderWorkerSet, Kubeflow's trainer (v1) and MPI operator, KubeRay (labelPod), Volcano (createJobPod), Knative Serving
-and Kubeflow's notebooks.
+LeaderWorkerSet, Kubeflow's trainer (v1) and MPI operator, KubeRay (labelPod), Volcano (createJobPod), Knative Serving,
+Kubeflow's notebooks, Grove (podclique/components/pod) and Slinky (workerbuilder).
 """
 
 from __future__ import annotations
@@ -100,6 +100,15 @@ def _of_group(template: str, index: str) -> Controller:
     return Controller(f"spec.leaderWorkerTemplate.{template}", _STATEFUL_SET, labels)
 
 
+def _of_clique() -> Controller:
+    name = "{spec.template.cliques[*].name}"
+    labels = {"app.kubernetes.io/managed-by": "grove-operator", "app.kubernetes.io/part-of": "{metadata.name}"}
+    replica = {"grove.io/podcliqueset-replica-index": "0", "grove.io/podclique-pod-index": "0"}
+    return Controller(
+        owner=Owner("grove.io/v1alpha1", "PodClique", f"{{metadata.name}}-0-{name}"), labels=labels | replica
+    )
+
+
 def _of_mpi() -> tuple[Controller, ...]:
     labels = {f"{_KUBEFLOW}/job-name": "{metadata.name}", f"{_KUBEFLOW}/job-role": "{*}"}
     launcher = Owner("batch/v1", "Job", "{metadata.name}-launcher")
@@ -128,6 +137,7 @@ CONTROLLERS: Final[Mapping[tuple[str, str], tuple[Controller, ...]]] = {
             }
         ),
     ),
+    ("grove.io", "PodCliqueSet"): (_of_clique(),),
     ("jobset.x-k8s.io", "JobSet"): (_of_jobset("spec"),),
     **{
         ("kubeflow.org", f"{name}Job"): (_of_training(f"{name.lower()}job-controller"),)
@@ -158,6 +168,15 @@ CONTROLLERS: Final[Mapping[tuple[str, str], tuple[Controller, ...]]] = {
         Controller(
             owner=_REPLICA_SET,
             labels={f"serving.knative.dev/{key}": "{metadata.name}" for key in ("service", "configuration")},
+        ),
+    ),
+    ("slinky.slurm.net", "NodeSet"): (
+        Controller(
+            labels={
+                "app.kubernetes.io/name": "slurmd",
+                "app.kubernetes.io/instance": "{metadata.name}",
+                "app.kubernetes.io/component": "worker",
+            }
         ),
     ),
     ("trainer.kubeflow.org", "TrainingRuntime"): (_of_jobset("spec.template.spec"),),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,19 +40,19 @@ from policies.engine.request import (
     mapping,
 )
 from policies.kubernetes.release import NEWEST, Release
-from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
-from policies.objects.workload import Workload
+from policies.objects.fieldpath import Location, Pattern, lookup, render
+from policies.objects.workload import PATCHES, Workload
 
 POD = GroupVersionKind("", "v1", "Pod")
 PODS = GroupVersionResource("", "v1", "pods")
 
 UNDERIVED: Final = frozenset(
-    {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime")}
+    {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime"), *PATCHES}
 )
 """Kinds in the table of workloads whose templates are not judged.
 
 A Pod is judged directly. A ControllerRevision has a template that was judged with its workload. A cluster-scoped kind
-is judged with the namespaced objects that are made from it.
+is judged with the namespaced objects that are made from it, and so are patches with the object that they end up in.
 """
 
 INHERITED: Final = tuple(
@@ -110,6 +110,13 @@ FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("apps", "StatefulSet"): frozenset({"spec.hostname", "spec.subdomain", *_CLAIMS}),
     ("batch", "Job"): frozenset({"spec.hostname"}),
     ("batch", "CronJob"): frozenset({"spec.hostname"}),
+    # It merges the template into a Pod of its own, with the container slurmd, which stands beside the template.
+    ("slinky.slurm.net", "NodeSet"): frozenset(
+        {
+            *("spec.affinity", "spec.containers", "spec.dnsConfig", "spec.enableServiceLinks", "spec.hostname"),
+            *("spec.automountServiceAccountToken", "spec.initContainers", "spec.subdomain", *_CLAIMS),
+        }
+    ),
 }
 """Fields that controllers of some kinds set in the Pods that they create.
 
@@ -123,13 +130,16 @@ class DerivedPod(Struct, frozen=True):
     """A Pod that would be created from a workload's template.
 
     creation: the CREATE of that Pod. change: the UPDATE of the Pod of the old template to it; None for a new template.
-    owner: the kind of the workload. template: the path of the template in the workload.
+    owner: the kind of the workload. template: the path of the template in the workload. row: of the kind. workload:
+    the object.
     """
 
     creation: AdmissionRequest
     change: AdmissionRequest | None
     owner: GroupVersionKind
     template: Location
+    row: Workload
+    workload: JsonObject
 
     @property
     def requests(self) -> tuple[AdmissionRequest, ...]:
@@ -152,7 +162,7 @@ class DerivedPod(Struct, frozen=True):
         """
         if location[:1] == ("metadata",) and location[1:2] and location[1] in _OWNERS:
             return ("metadata", "name" if location[1] == "generateName" else location[1], *location[2:])
-        return (*self.template, *location)
+        return self.row.place(self.workload, self.template, location)
 
     @property
     def filled(self) -> frozenset[str]:
@@ -188,7 +198,8 @@ def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[s
     templates = {render(pattern) for row in rows.values() for pattern in row.templates}
     annotations = {f"{render(job)}.metadata.annotations" for row in rows.values() for job in row.jobs}
     copied = {field for kind in rows for row in CONTROLLERS.get(kind, ()) for field in fields_of(row)}
-    return frozenset(templates | annotations | copied | _OF_THE_WORKLOAD) if rows else frozenset()
+    beside = {render(place) for row in rows.values() for _, place in row.containers}
+    return frozenset(templates | annotations | copied | beside | _OF_THE_WORKLOAD) if rows else frozenset()
 
 
 def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Workload]) -> tuple[DerivedPod, ...]:
@@ -204,11 +215,15 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
         return ()
     return tuple(
         _derived(request, row, location, template)
-        for pattern in row.templates
-        for location, template in locate(request.object, pattern)
+        for location, template in row.pods(request.object)
         if isinstance(template, dict)
-        and not (request.operation == "UPDATE" and lookup(request.old_object, location) == template)
+        and not (request.operation == "UPDATE" and _old(request, row, location) == template)
     )
+
+
+def _old(request: AdmissionRequest, row: Workload, location: Location) -> Any:
+    """The template at a location before an update, as Kubernetes writes one."""
+    return row.view(request.old_object, lookup(request.old_object, location))
 
 
 def _is_written(request: AdmissionRequest) -> bool:
@@ -234,12 +249,12 @@ def _derived(request: AdmissionRequest, row: Workload, location: Location, templ
     """The Pod of one template, and on UPDATE that of the old template at the same place."""
     pod = _pod(request, row, request.object, location, template)
     creation = replace(request, kind=POD, resource=PODS, name="", operation="CREATE", object=pod, old_object=None)
-    old = lookup(request.old_object, location)
+    whole, old = request.object or {}, _old(request, row, location)
     if request.operation != "UPDATE" or not isinstance(old, dict):
-        return DerivedPod(creation, None, request.kind, location)
+        return DerivedPod(creation, None, request.kind, location, row, whole)
     before = _pod(request, row, request.old_object, location, old)
     change = replace(creation, operation="UPDATE", old_object=before)
-    return DerivedPod(creation, change, request.kind, location)
+    return DerivedPod(creation, change, request.kind, location, row, whole)
 
 
 def _pod(

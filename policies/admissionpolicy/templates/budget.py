@@ -6,7 +6,7 @@ and of one binding at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
@@ -85,7 +85,7 @@ def _cost(unit: Unit, composition: Composition, names: Names) -> Iterator[Cost]:
 def _inputs(row: Workload, obj: dict[str, Any], *, update: bool) -> Inputs:
     old = deepcopy(obj) if update else None
     if old is not None:
-        _age(old, row.templates)
+        _age(old, row)
     version = "v1"
     request = {
         "kind": {"group": row.group, "version": version, "kind": row.kind},
@@ -109,7 +109,10 @@ def largest(row: Workload, share: int = 1) -> dict[str, Any]:
         "metadata": {"name": "largest", "namespace": "default"},
     }
     for pattern in row.templates:
-        _put(obj, pattern, _template(containers))
+        template, shape = _template(containers), row.shape
+        _put(obj, (*pattern, *shape.spec), template["spec"])
+        _put(obj, (*pattern, *shape.labels), template["metadata"]["labels"])
+        _put(obj, (*pattern, *shape.annotations), template["metadata"]["annotations"])
     return obj
 
 
@@ -138,11 +141,11 @@ def _put(obj: dict[str, Any], pattern: Pattern, value: Any) -> None:
         _put(obj.setdefault(step, {}), rest, value)
 
 
-def _age(obj: dict[str, Any], patterns: Iterable[Pattern]) -> None:
+def _age(obj: dict[str, Any], row: Workload) -> None:
     """Make the templates different from the newer ones, at their last places."""
-    for pattern in patterns:
-        for _, template in locate(obj, pattern):
-            template["spec"]["terminationGracePeriodSeconds"] = 31
+    for pattern in row.templates:
+        for _, spec in locate(obj, (*pattern, *row.shape.spec)):
+            spec["terminationGracePeriodSeconds"] = 31
 
 
 def _template(containers: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from policies.admissionpolicy.templates.trees import (
 )
 from policies.cel.syntax.ast import Node
 from policies.objects.fieldpath import Pattern, Wildcard, render
+from policies.objects.shape import STANDARD, Shape
 
 TEMPLATES = "templates"
 OWNERS = "owners"
@@ -83,11 +84,12 @@ def owners_of(variable: str) -> Node:
     return pick(ident(variable), OWNERS)
 
 
-def elements(pattern: Pattern, added: Mapping[str, Node], owners: Node | None, *, old: bool) -> Node:
+def elements(pattern: Pattern, shape: Shape, added: Mapping[str, Node], owners: Node | None, *, old: bool) -> Node:
     """The list of the elements for the templates at a pattern. Raises ValueError if it has several wildcards.
 
     added: optional values of labels, in which `item` and `key` may occur, like in the owners; these are shown unless
-    they are None. old: whether to show the templates before.
+    they are None. old: whether to show the templates before. shape: of the templates, which are shown as Kubernetes
+    writes them.
     """
     wild = [index for index, step in enumerate(pattern) if isinstance(step, Wildcard)]
     if len(wild) > 1:
@@ -100,12 +102,8 @@ def elements(pattern: Pattern, added: Mapping[str, Node], owners: Node | None, *
     (at,) = wild
     above, below = pattern[:at], pattern[at + 1 :]
     before = _old(pattern, at) if old else None
-    condition = has_value(_optionally(ident(ITEM), below))
     if pattern[at] is Wildcard.ITEMS:
-        path = _path(f"{render(above)}[", call("string", ident("index")), f"].{render(below)}")
-        element = _element(path, _along(ident(ITEM), below), before, added, owners)
-        over = otherwise(_optionally(ident("object"), above), items())
-        return call("transformList", ident("index"), ident(ITEM), condition, element, target=over)
+        return _items(pattern, at, shape, before, (added, owners))
     over = otherwise(_optionally(ident("object"), above), entries())
     path = _path(f"{render(above)}.", ident(KEY), f".{render(below)}")
     item = call("_[_]", _along(ident("object"), above), ident(KEY))
@@ -115,6 +113,29 @@ def elements(pattern: Pattern, added: Mapping[str, Node], owners: Node | None, *
     keys = call("sort", target=call("map", ident(KEY), ident(KEY), target=over))
     there = has_value(_optionally(item, below))
     return call("map", ident(KEY), there, element, target=keys)
+
+
+def _items(
+    pattern: Pattern, at: int, shape: Shape, before: Node | None, more: tuple[Mapping[str, Node], Node | None]
+) -> Node:
+    """The elements for the templates in a list. before: the old template. more: labels and owners."""
+    above, below = pattern[:at], pattern[at + 1 :]
+    path = _path(f"{render(above)}[", call("string", ident("index")), f"].{render(below)}".rstrip("."))
+    if shape != STANDARD and before is not None:
+        before = filled("_before.optMap(before, _view)", _before=before, _view=_view(shape, ident("before")))
+    element = _element(path, _view(shape, _along(ident(ITEM), below)), before, *more)
+    over = otherwise(_optionally(ident("object"), above), items())
+    conditions = [has_value(_optionally(ident(ITEM), below))] if below else []
+    return call("transformList", ident("index"), ident(ITEM), *conditions, element, target=over)
+
+
+def _view(shape: Shape, template: Node) -> Node:
+    """The template as Kubernetes writes one."""
+    if shape == STANDARD:
+        return template
+    labels, annotations, spec = (_optionally(template, part) for part in (shape.labels, shape.annotations, shape.spec))
+    metadata = entries(("labels", labels), ("annotations", annotations), optional=("labels", "annotations"))
+    return entries(("metadata", call("dyn", metadata)), ("spec", spec), optional=("spec",))
 
 
 def templates(lists: Sequence[Node], conditions: Sequence[Node], variable: str) -> Node:

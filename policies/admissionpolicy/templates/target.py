@@ -63,7 +63,7 @@ class Target:
             known = {**controlled.inherited(self.row, pattern), **self._labels_at(pattern)}
             added = {key: value for key, value in known.items() if key in shown}
             own = self._owners_at(pattern) if owners else None
-            made.append(reach.elements(pattern, added, own, old=old))
+            made.append(reach.elements(pattern, self.row.shape, added, own, old=old))
         return made
 
     def _uniform(self, found: list[Mapping[str, Node]]) -> dict[str, Node]:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, is_being_deleted, mapping
-from policies.objects.fieldpath import locate, render
+from policies.objects.fieldpath import render
 from policies.objects.workload import Workload
 from policies.topology.affinity import NOTHING, RECORD, Record, RecordEntry, node_affinity, read_record, without_terms
 from policies.topology.gang.address import Address
@@ -119,7 +119,7 @@ def seat(pod: JsonObject, belongs: Membership, cluster: Cluster, *, matters: boo
 def _shares(obj: JsonObject, key: GangKey, row: Workload, cluster: Cluster) -> Iterator[Share]:
     """The shares of the templates whose record is true; of all templates of a LeaderWorkerSet."""
     kind, record = row.group_kind, _record(obj)
-    for location, template in (place for pattern in row.templates for place in locate(obj, pattern)):
+    for location, template in row.pods(obj):
         path = render(location)
         address = _address(template, record.get(path))
         count = podcount(kind, obj, location)

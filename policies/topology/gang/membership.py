@@ -18,8 +18,9 @@ from policies.topology.gang.gang import GangKey
 
 LEADER, WORKER = "leader", "worker"
 LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+POD_CLIQUE_SET = ("grove.io", "PodCliqueSet")
 _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
-_KUBEFLOW, _RAY, _VOLCANO = "training.kubeflow.org/", "ray.io/", "volcano.sh/"
+_KUBEFLOW, _RAY, _VOLCANO, _GROVE = "training.kubeflow.org/", "ray.io/", "volcano.sh/", "grove.io/"
 # KubeRay's name for the group of a head, and what Volcano calls a task without a name.
 _HEAD, _TASK = "headgroup", "default"
 _SCALED = {"pod-template-hash": ("apps", "Deployment"), "rollouts-pod-template-hash": ("argoproj.io", "Rollout")}
@@ -78,6 +79,8 @@ def role(kind: tuple[str, str], obj: JsonObject, location: Location) -> str:
         return str(location[-2]).lower()
     if kind[0] == "ray.io" and "headGroupSpec" in location:
         return _HEAD
+    if kind == POD_CLIQUE_SET:
+        return _text(mapping({"": lookup(obj, location)}, ""), "name")
     depth, field, default = _NAMED.get(kind, (0, "", ""))
     return _text(mapping({"": lookup(obj, location[:-depth])}, ""), field) or default if depth else ""
 
@@ -125,11 +128,24 @@ def _of_labels(metadata: JsonObject, labels: JsonObject, namespace: str, owner: 
         return Membership(GangKey(namespace, "kubeflow.org", kind, name), type_.lower())
     if name := _text(labels, f"{_RAY}cluster"):
         return Membership(GangKey(namespace, "ray.io", "RayCluster", name), _text(labels, f"{_RAY}group"))
+    if name := _text(labels, f"{_GROVE}podclique"):
+        of_set = _text(labels, "app.kubernetes.io/part-of")
+        return Membership(GangKey(namespace, *POD_CLIQUE_SET, of_set), _clique(name, of_set, labels))
     if name := _text(labels, f"{_VOLCANO}job-name"):
         annotations = mapping(metadata, "annotations")
         task = _text(labels, f"{_VOLCANO}task-spec") or _text(annotations, f"{_VOLCANO}task-spec")
         return Membership(GangKey(namespace, "batch.volcano.sh", "Job", name), task)
     return None
+
+
+def _clique(name: str, of_set: str, labels: JsonObject) -> str:
+    """The name of a clique in its PodCliqueSet: the PodClique's without that of what it is numbered in.
+
+    Source: Grove's api/common/namegen.go.
+    """
+    group = _text(labels, f"{_GROVE}podcliquescalinggroup")
+    index = "podcliquescalinggroup-replica-index" if group else "podcliqueset-replica-index"
+    return name.removeprefix(f"{group or of_set}-{_text(labels, f'{_GROVE}{index}')}-")
 
 
 def _of_owner(labels: JsonObject, namespace: str, owner: _Owner) -> GangKey:

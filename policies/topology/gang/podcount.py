@@ -1,7 +1,7 @@
 """How many Pods of each template of a workload work together at once.
 
 Sources: the API types and defaults of each kind in Kubernetes and in its own project: JobSet, LeaderWorkerSet, Kubeflow
-Trainer, Kubeflow's training operator and MPI operator, KubeRay, Volcano, Argo Rollouts, SUNK.
+Trainer, Kubeflow's training operator and MPI operator, KubeRay, Volcano, Argo Rollouts, SUNK, Slinky, Grove.
 """
 
 from __future__ import annotations
@@ -105,6 +105,20 @@ def _nodes(obj: JsonObject, location: Location) -> int | None:
     return _replicas(obj, location) if isinstance(mapping(obj, "spec").get("replicas"), int) else None
 
 
+def _clique(obj: JsonObject, location: Location) -> int | None:
+    """The Pods of a clique in all replicas of its scaling group and of the PodCliqueSet, which has none by default."""
+    clique, template = lookup(obj, location), lookup(obj, location[:-2])
+    groups = mapping({"": template}, "").get("podCliqueScalingGroups")
+    name = mapping({"": clique}, "").get("name")
+    scaled = [
+        _number(group, "replicas", 1)
+        for group in (groups if isinstance(groups, list) else ())
+        if isinstance(group, dict) and name in (group.get("cliqueNames") or ())
+    ]
+    own = _number(mapping({"": clique}, "").get("spec"), "replicas", 1)
+    return _product(_number(mapping(obj, "spec"), "replicas", 0), own, *scaled[:1])
+
+
 def _job(obj: JsonObject, location: Location) -> int | None:
     """The Pods of a Job: its parallelism, but no more than its completions."""
     job = lookup(obj, location[:-1])
@@ -178,6 +192,7 @@ _COUNTS: Mapping[tuple[str, str], Count] = {
     ("batch", "Job"): _job,
     ("batch", "CronJob"): _job,
     ("batch.volcano.sh", "Job"): _tasks,
+    ("grove.io", "PodCliqueSet"): _clique,
     ("jobset.x-k8s.io", "JobSet"): _replicated_job,
     ("kubeflow.org", "MPIJob"): _mpi,
     **{("kubeflow.org", f"{name}Job"): _replicas for name in ("PyTorch", "TF", "XGBoost", "Paddle", "JAX")},
@@ -194,7 +209,7 @@ _REPLACED = frozenset(
         *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")),
         *(("", "ReplicationController"), ("argoproj.io", "Rollout"), ("kubeflow.org", "Notebook")),
         *(("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), ("ray.io", "RayCluster"), ("ray.io", "RayService")),
-        *(("sunk.coreweave.com", "NodeSet"), ("slinky.slurm.net", "NodeSet")),
+        *(("sunk.coreweave.com", "NodeSet"), ("slinky.slurm.net", "NodeSet"), ("grove.io", "PodCliqueSet")),
     }
 )
 _OF_JOBS = frozenset({("batch", "Job"), ("batch", "CronJob"), ("jobset.x-k8s.io", "JobSet")})

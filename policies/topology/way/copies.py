@@ -23,7 +23,7 @@ def edits(template: Template, entry: RecordEntry) -> Iterator[Edit]:
     own = {key: value for key, value in present.items() if (key, value) not in template.entry.annotations}
     changed = {**own, **dict(entry.annotations)}
     if changed != present:
-        yield (*template.location, "metadata", "annotations"), changed or UNSET
+        yield template.at("metadata", "annotations"), changed or UNSET
 
 
 def are_lost(template: Template, entry: RecordEntry) -> bool:

@@ -15,32 +15,37 @@ from support.builders import FACTS, WORKLOADS, Json, at, merged, request
 from support.cel.celrun import compiled, names
 
 from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.program import Program
 from policies.conditions.matchcondition import topology_is_mentioned
 from policies.engine.rule import NO_MUTATION
 from policies.objects.fieldpath import Pattern, Wildcard, render
-from policies.objects.workload import HISTORIES, Workload, workload
+from policies.objects.shape import STANDARD
+from policies.objects.workload import PATCHES, Workload, workload
 from policies.topology.annotation import MENTIONED, mentions
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
 
+_PATCHED = [row for row in WORKLOADS.values() if row.group_kind in PATCHES]
 _DEEP = workload("example.org", "Deep", ["groups[*].sets.*.template"], jobs=["groups[*]", "groups[*].sets.*"])
-_ROWS = {
-    row.group_kind: row for row in (*WORKLOADS.values(), _DEEP) if row.templates and row.group_kind not in HISTORIES
-}
+_ROWS = {row.group_kind: row for row in (*WORKLOADS.values(), _DEEP) if row.makes_pods}
 _CONDITION = compiled(topology_is_mentioned(_ROWS.values()).expression)
+_WIDER = compiled(topology_is_mentioned([*_ROWS.values(), *_PATCHED], schemes=True).expression)
+_OF_PODS = compiled(topology_is_mentioned((), schemes=True).expression)
+# Of kinds whose templates have a shape of their own everything is asked about.
+_TABLE = [row for row in _ROWS.values() if row.shape == STANDARD]
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(_ROWS))
 _TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
 _RECORD = "cks-admission.dev/topology"
 _PLACED = {_TOPOLOGY: "coreweave", _REQUIRED: "rack=r1"}
 
 
-def _asked(kind: tuple[str, str], new: Json | None, old: Json | None = None) -> bool:
+def _asked(kind: tuple[str, str], new: Json | None, old: Json | None = None, condition: Program = _CONDITION) -> bool:
     """Whether the API server would ask about a write. Both evaluators have to agree, and neither may fail."""
     kinds = {"kind": {"group": kind[0], "version": "v1", "kind": kind[1]}}
     variables = {**names({}, oldObject=old, request=kinds), "object": new}
-    found = _CONDITION.evaluate(variables)
-    exact = _CONDITION.evaluate_exactly(variables)
+    found = condition.evaluate(variables)
+    exact = condition.evaluate_exactly(variables)
     assert (found.error, found.value, found.cost) == (None, exact.value, exact.cost)
     assert exact.error is None
     return bool(exact.value)
@@ -56,9 +61,7 @@ def _places(row: Workload) -> Iterator[str]:
         yield render(pattern).replace("[*]", "[1]").replace(".*", ".any")
 
 
-_PLACES = [
-    pytest.param(row, place, id=f"{_id(row)}-{place or 'object'}") for row in _ROWS.values() for place in _places(row)
-]
+_PLACES = [pytest.param(row, place, id=f"{_id(row)}-{place or 'object'}") for row in _TABLE for place in _places(row)]
 
 
 def _annotated(place: str, annotations: Json, **metadata: Any) -> Json:
@@ -124,6 +127,46 @@ def test_other_writes_are_not_asked_about(kind: tuple[str, str], obj: Json) -> N
     assert (_asked(kind, obj), _asked(kind, obj, obj)) == (False, False)
 
 
+_KUEUE = _annotated("spec.template", {"kueue.x-k8s.io/podset-required-topology": "example.org/rack"})
+_OWNED: Json = {"ownerReferences": [{"kind": "Job", "controller": True}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "obj", "is_asked"),
+    [
+        pytest.param(("batch", "Job"), _KUEUE, True, id="kueue"),
+        pytest.param(("batch", "Job"), _annotated("", {"kueue.x-k8s.io/queue-name": "x"}), True, id="queue"),
+        pytest.param(("batch", "Job"), _annotated("", {"kueue.x-k8s.io/workload": "x"}), False, id="what-kueue-writes"),
+        pytest.param(("batch", "Job"), {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "x"}}}, False, id="label"),
+        pytest.param(
+            ("jobset.x-k8s.io", "JobSet"),
+            _annotated("", {"alpha.jobset.sigs.k8s.io/exclusive-topology": "x"}),
+            True,
+            id="exclusive",
+        ),
+        pytest.param(("grove.io", "PodCliqueSet"), {"spec": {}}, True, id="constraints-in-fields"),
+        pytest.param(("trainer.kubeflow.org", "TrainJob"), {"spec": {}}, True, id="patches"),
+        pytest.param(("scheduling.run.ai", "PodGroup"), {"metadata": {}}, True, id="pod-group"),
+        pytest.param(("scheduling.run.ai", "PodGroup"), {"metadata": _OWNED}, False, id="pod-group-of-a-controller"),
+    ],
+)
+def test_other_schedulers_annotations_are_asked_about(kind: tuple[str, str], obj: Json, *, is_asked: bool) -> None:
+    """Where the answer may be a warning the API server asks about them; where it could be a patch alone it does not."""
+    is_seen = kind in _ROWS and _ROWS[kind].shape != STANDARD
+
+    assert (_asked(kind, obj, condition=_WIDER), _asked(kind, obj)) == (is_asked, is_seen)
+
+
+def test_pods_of_other_schedulers() -> None:
+    """A Pod that somebody wrote is asked about; that of a controller, which was judged with its workload, is not."""
+    own, made = (
+        {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "x"}, **owners}}
+        for owners in ({}, _OWNED)
+    )
+
+    assert [_asked(("", "Pod"), pod, condition=_OF_PODS) for pod in (own, made)] == [True, False]
+
+
 def test_a_deletion_is_not_asked_about() -> None:
     """Where there is no new object nothing can be placed."""
     assert not _asked(("batch", "Job"), None, _annotated("", _PLACED))
@@ -132,7 +175,7 @@ def test_a_deletion_is_not_asked_about() -> None:
 _ODD: tuple[Any, ...] = (None, "x", 1, [], [None], ["x"], {"x": None})
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=_id(row)) for row in _ROWS.values()])
+@pytest.mark.parametrize("row", [pytest.param(row, id=_id(row)) for row in _TABLE])
 def test_odd_objects_are_not_asked_about(row: Workload) -> None:
     """Whatever stands in the place of a step to a job, a template or their annotations, the answer is no, no error."""
     for place in _places(row):
@@ -174,7 +217,7 @@ _PLAIN = at("spec", {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 
 @st.composite
 def _writes(draw: st.DrawFn) -> tuple[Workload, Json, Json | None]:
     """A kind of the table, an object of it and perhaps what it was before."""
-    row = draw(st.sampled_from(list(_ROWS.values())))
+    row = draw(st.sampled_from(_TABLE))
     objects = _objects(((), *row.jobs, *row.templates))
     new = draw(objects)
     old = draw(st.one_of(st.none(), st.just(new), objects))
@@ -223,7 +266,7 @@ def _filled(value: Any, pattern: Pattern, leaf: Json) -> Any:
     return children if step is Wildcard.ITEMS else {f"role-{n}": child for n, child in enumerate(children)}
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=_id(row)) for row in _ROWS.values() if row is not _DEEP])
+@pytest.mark.parametrize("row", [pytest.param(row, id=_id(row)) for row in _TABLE if row is not _DEEP])
 def test_no_object_is_too_large(row: Workload) -> None:
     """An object of a thousand templates without a mention, each of them looked at, costs less than the limit."""
     obj: Any = {}

@@ -9,6 +9,7 @@ _EMPTY: tuple[str, ...] = ()
 _POD_TEMPLATE = ("spec.template",)
 _LWS = "spec.leaderWorkerTemplate"
 _JOBS = "spec.replicatedJobs[*].template"
+_PATCH = "spec.runtimePatches[*].trainingRuntimeSpec.template"
 
 # Per kind the templates, the job templates, the claim templates and the labels of Nodes.
 _TABLE = {
@@ -30,6 +31,12 @@ _TABLE = {
     "CronJob.batch": (("spec.jobTemplate.spec.template",), ("spec.jobTemplate",), _EMPTY, _EMPTY),
     "Job.batch.volcano.sh": (("spec.tasks[*].template",), _EMPTY, _EMPTY, _EMPTY),
     "NodePool.compute.coreweave.com": (_EMPTY, _EMPTY, _EMPTY, ("spec.nodeLabels",)),
+    "PodCliqueSet.grove.io": (
+        ("spec.template.cliques[*]",),
+        _EMPTY,
+        ("spec.template.resourceClaimTemplates[*].templateSpec",),
+        _EMPTY,
+    ),
     "JobSet.jobset.x-k8s.io": ((f"{_JOBS}.spec.template",), (_JOBS,), _EMPTY, _EMPTY),
     "MPIJob.kubeflow.org": (("spec.mpiReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
     "PyTorchJob.kubeflow.org": (("spec.pytorchReplicaSpecs.*.template",), _EMPTY, _EMPTY, _EMPTY),
@@ -69,6 +76,7 @@ _TABLE = {
     "ResourceClaimTemplate.resource.k8s.io": (_EMPTY, _EMPTY, ("spec",), _EMPTY),
     "Configuration.serving.knative.dev": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
     "Service.serving.knative.dev": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
+    "NodeSet.slinky.slurm.net": (_POD_TEMPLATE, _EMPTY, ("spec.volumeClaimTemplates[*]",), _EMPTY),
     "NodeSet.sunk.coreweave.com": (_POD_TEMPLATE, _EMPTY, _EMPTY, _EMPTY),
     "TrainingRuntime.trainer.kubeflow.org": (
         (f"spec.template.{_JOBS}.spec.template",),
@@ -82,6 +90,12 @@ _TABLE = {
         _EMPTY,
         _EMPTY,
     ),
+    "TrainJob.trainer.kubeflow.org": (
+        ("spec.podTemplateOverrides[*]", f"{_PATCH}.spec.replicatedJobs[*].template.spec.template"),
+        (_PATCH, f"{_PATCH}.spec.replicatedJobs[*].template"),
+        _EMPTY,
+        _EMPTY,
+    ),
 }
 
 
@@ -91,7 +105,8 @@ _CHANGES = {
     **dict.fromkeys((f"{kind}.apps" for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")), "always"),
     **dict.fromkeys(("LeaderWorkerSet.leaderworkerset.x-k8s.io", "NodeSet.sunk.coreweave.com"), "always"),
     "Job.batch": "suspended",
-    "ControllerRevision.apps": "never",
+    "NodeSet.slinky.slurm.net": "always",
+    **dict.fromkeys(("ControllerRevision.apps", "TrainJob.trainer.kubeflow.org"), "never"),
     **dict.fromkeys((f"{kind}.serving.knative.dev" for kind in ("Configuration", "Service")), "never"),
 }
 
@@ -113,7 +128,10 @@ def test_the_whole_table() -> None:
     }
     of_claims = {row.kind: _written(row.claim_labels) for row in BUILT_IN if row.claim_labels}
 
+    of_pods = {row.kind: _written(row.pod_labels) for row in BUILT_IN if row.pod_labels}
+
     assert found == _TABLE
+    assert of_pods == {"TrainJob": ("spec.labels",)}
     assert of_claims == {"StatefulSet": ("spec.selector.matchLabels",)}
 
 
@@ -150,12 +168,55 @@ def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels", "claim_labels"])
+@pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels", "claim_labels", "pod_labels"])
 def test_a_path_that_does_not_parse_is_an_error(places: str) -> None:
     """A mistyped path is told with the position of the mistake, whichever column it stands in."""
     with pytest.raises(ValueError, match="not a field path") as raised:
-        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of five
+        workload("example.org", "Train", **{places: ["spec.workers[0]"]})  # type: ignore[arg-type] # any of six
 
     assert str(raised.value) == (
         "'spec.workers[0]' is not a field path from position 12 on; write it like spec.items[*].template"
     )
+
+
+_GROVE = table(BUILT_IN)["grove.io", "PodCliqueSet"]
+_SLINKY = table(BUILT_IN)["slinky.slurm.net", "NodeSet"]
+
+
+def test_a_template_of_another_shape() -> None:
+    """A clique is seen as a pod template, and places in it are found where they stand."""
+    clique = {
+        "name": "a",
+        "labels": {"b": "c"},
+        "annotations": {"d": "e"},
+        "spec": {"replicas": 2, "podSpec": {"f": 1}},
+    }
+    obj = {"spec": {"template": {"cliques": [clique]}}}
+    at = ("spec", "template", "cliques", 0)
+
+    assert list(_GROVE.pods(obj)) == [
+        (at, {"metadata": {"labels": {"b": "c"}, "annotations": {"d": "e"}}, "spec": {"f": 1}})
+    ]
+    assert [
+        render(_GROVE.place(obj, at, place))
+        for place in (("metadata", "labels", "b"), ("metadata", "annotations", "d"), ("spec", "containers", 0))
+    ] == [
+        "spec.template.cliques[0].labels.b",
+        "spec.template.cliques[0].annotations.d",
+        "spec.template.cliques[0].spec.podSpec.containers[0]",
+    ]
+
+
+def test_a_container_beside_the_template() -> None:
+    """The container slurmd comes before those of the template, and is found where it stands."""
+    spec = {"slurmd": {"image": "x"}, "template": {"spec": {"containers": [{"name": "side"}]}}}
+    obj, at = {"spec": spec}, ("spec", "template")
+
+    assert list(_SLINKY.pods(obj)) == [
+        (at, {"spec": {"containers": [{"name": "slurmd", "image": "x"}, {"name": "side"}]}})
+    ]
+    assert [render(_SLINKY.place(obj, at, ("spec", "containers", index, "image"))) for index in (0, 1)] == [
+        "spec.slurmd.image",
+        "spec.template.spec.containers[0].image",
+    ]
+    assert list(_SLINKY.pods({"spec": {"template": {"spec": {"a": 1}}}})) == [(at, {"spec": {"a": 1}})]

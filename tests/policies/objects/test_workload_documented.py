@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from policies.objects.fieldpath import Pattern, render
-from policies.objects.workload import BUILT_IN
+from policies.objects.workload import BUILT_IN, SHIPPED
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "workloads.md"
-_COLUMNS = ("kind", "group", "templates", "jobs", "claims", "node labels", "claim labels", "affinity")
+_COLUMNS = ("kind", "group", "templates", "jobs", "claims", "node labels", "claim labels", "pod labels", "affinity")
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
@@ -35,8 +35,9 @@ def test_the_page_has_the_whole_table() -> None:
                 _paths(row.claims),
                 _paths(row.node_labels),
                 _paths(row.claim_labels),
+                _paths(row.pod_labels),
                 row.affinity if row.templates else "-",
             )
-            for row in BUILT_IN
+            for row in (*BUILT_IN, *SHIPPED)
         ),
     ]

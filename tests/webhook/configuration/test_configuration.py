@@ -91,7 +91,7 @@ async def test_a_change(tmp_path: Path) -> None:
     assert [rule.name for rule in files.keeper.ruleset.rules] == [
         "labels",
         "topology",
-        "topology-deletion",
+        "topology-objects",
         "tolerations",
         "selectors",
     ]
@@ -118,7 +118,7 @@ async def test_nothing_new(tmp_path: Path) -> None:
 
 
 _UNKNOWN = (
-    "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk, selectors"
+    "exceptions: there is no rule 'label'; known are labels, topology, topology-objects, tolerations, sunk, selectors"
 )
 
 

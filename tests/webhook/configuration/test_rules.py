@@ -56,6 +56,7 @@ _TEMPLATED = {
     "argoproj.io": (["rollouts"], []),
     "batch": (["jobs", "cronjobs"], []),
     "batch.volcano.sh": (["jobs"], []),
+    "grove.io": (["podcliquesets"], []),
     "jobset.x-k8s.io": (["jobsets"], []),
     "kubeflow.org": (
         ["mpijobs", "pytorchjobs", "tfjobs", "xgboostjobs", "paddlejobs", "jaxjobs", "notebooks"],
@@ -64,17 +65,23 @@ _TEMPLATED = {
     "leaderworkerset.x-k8s.io": (["leaderworkersets"], []),
     "ray.io": (["rayclusters", "rayjobs", "rayservices"], []),
     "serving.knative.dev": ([], ["configurations", "services"]),
+    "slinky.slurm.net": (["nodesets"], []),
     "sunk.coreweave.com": (["nodesets"], []),
-    "trainer.kubeflow.org": (["trainingruntimes", "clustertrainingruntimes"], []),
+    "trainer.kubeflow.org": (["trainingruntimes", "clustertrainingruntimes"], ["trainjobs"]),
 }
 _UPDATED_PODS = (("UPDATE",), ("",), ("pods",), ("v1",))
 _CHANGED: list[Any] = [(_WRITES, (group,), tuple(names), ("*",)) for group, (names, _) in _TEMPLATED.items() if names]
 _CHANGED.append(_UPDATED_PODS)
 _JUDGED: list[Any] = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
 _WORKLOADS = [*_JUDGED]
-_JUDGED.append(_UPDATED_PODS)
-_TOPOLOGIES = [(("DELETE",), ("kai.scheduler", "kueue.x-k8s.io"), ("topologies",), ("*",))]
-_ALL = ["labels", "topology", "topology-deletion", "tolerations", "sunk", "selectors"]
+_JUDGED += [(_WRITES, ("scheduling.run.ai",), ("podgroups",), ("*",)), _UPDATED_PODS]
+_ALL_WRITES = (*_WRITES, "DELETE")
+_TOPOLOGIES = [
+    *((_ALL_WRITES, (group,), ("topologies",), ("*",)) for group in ("kai.scheduler", "kueue.x-k8s.io")),
+    (_ALL_WRITES, ("grove.io",), ("clustertopologybindings", "clustertopologies"), ("*",)),
+    (("UPDATE", "DELETE"), ("kueue.x-k8s.io",), ("resourceflavors",), ("*",)),
+]
+_ALL = ["labels", "topology", "topology-objects", "tolerations", "sunk", "selectors"]
 _MENTIONED, _SELECTING = ["topology-is-mentioned"], ["selectors-are-concerned"]
 
 
@@ -100,7 +107,7 @@ def test_the_default_rules() -> None:
                 ("validate", "topology", _JUDGED, "Ignore", _MENTIONED, "*"),
             ],
         ),
-        "topology-deletion": ("warn", [("validate", "topologies", _TOPOLOGIES, "Ignore", [], "Cluster")]),
+        "topology-objects": ("deny", [("validate", "topologies", _TOPOLOGIES, "Ignore", [], "Cluster")]),
         "tolerations": (
             "warn",
             [
@@ -129,8 +136,8 @@ def test_the_default_rules() -> None:
         pytest.param({"tolerations": {"action": "off"}}, {"tolerations"}, id="tolerations"),
         pytest.param({"sunk": {"action": "off"}}, {"sunk"}, id="sunk"),
         pytest.param({"sunk": {"daemonSets": "off"}}, {"sunk"}, id="sunk-by-its-mode"),
-        pytest.param({"topology": {"action": "off"}}, {"topology", "topology-deletion"}, id="topology-and-its-objects"),
-        pytest.param({"topology": {"deletion": "off"}}, {"topology-deletion"}, id="deletion-of-topologies"),
+        pytest.param({"topology": {"action": "off"}}, {"topology", "topology-objects"}, id="topology-and-its-objects"),
+        pytest.param({"topology": {"deletion": "off"}}, set(), id="deletion-of-topologies"),
         pytest.param(
             {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology", "selectors")},
             {*_ALL},
@@ -149,7 +156,7 @@ def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
         for group, owners in {
             "labels": {"labels"},
             "topology": {"topology", "selectors"},
-            "topologies": {"topology-deletion"},
+            "topologies": {"topology-objects"},
             "pods": {"tolerations", "selectors"},
             "daemonsets": {"tolerations", "sunk"},
         }.items()
@@ -357,7 +364,7 @@ def test_an_exception_from_no_rule() -> None:
 
 def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
     """Turning a rule off does not make the exceptions from it mistakes."""
-    exception = {"rules": ["sunk", "topology-deletion"], "reason": "x", "until": date(2026, 1, 1)}
+    exception = {"rules": ["sunk", "topology-objects"], "reason": "x", "until": date(2026, 1, 1)}
     settings = Settings.model_validate(
         {"sunk": {"action": "off"}, "topology": {"action": "off"}, "exceptions": [exception]}
     )

@@ -84,7 +84,9 @@ def test_the_topologies_that_there_are() -> None:
             source="topology.topologies[0] of the configuration",
         ),
         Topology("plain", (_SITE, _HALL), source="topology.topologies[1] of the configuration"),
-        Topology("halls", (_SITE, Level("example.org/hall", ("example.org/hall",))), source="halls.yaml:1"),
+        Topology(
+            "halls", (_SITE, Level("example.org/hall", ("example.org/hall",))), source="halls.yaml:1", objects=("KAI",)
+        ),
         *BUILT_IN,
     ]
     assert found.clashes == ()
@@ -95,7 +97,7 @@ def test_a_topology_that_is_defined_twice_alike_is_one() -> None:
     found = rules.topologies(_settings(topologies=[_HALLS], files=["halls.yaml"]))
 
     assert found.find("halls") == Topology(
-        "halls", (_SITE, _HALL), source="topology.topologies[0] of the configuration; halls.yaml:1"
+        "halls", (_SITE, _HALL), source="topology.topologies[0] of the configuration; halls.yaml:1", objects=("KAI",)
     )
 
 
@@ -305,17 +307,17 @@ def test_an_action_decides_what_a_deletion_leads_to(action: str, policy: str) ->
 
     answer = validate(asked, rules.build(_settings(deletion=action)), facts)
 
-    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology-deletion": action}
-    assert [hook.failure_policy for hook in _rule("topology-deletion", deletion=action).hooks] == [policy]
+    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology-objects": action}
+    assert [hook.failure_policy for hook in _rule("topology-objects", deletion=action).hooks] == [policy]
 
 
 @pytest.mark.parametrize("action", ["deny", "warn", "audit"])
-def test_a_deletion_counts_while_annotations_are_looked_at(action: str) -> None:
+def test_topology_objects_count_while_annotations_are_looked_at(action: str) -> None:
     """Where annotations are left alone, nobody is held up for the topologies that they name either."""
     for settings, names in (
-        ({"deletion": action}, {"topology", "topology-deletion"}),
+        ({"deletion": action}, {"topology", "topology-objects"}),
         ({"deletion": action, "action": "off"}, set()),
-        ({"deletion": "off", "action": action}, {"topology"}),
+        ({"deletion": "off", "action": action}, {"topology", "topology-objects"}),
     ):
         found = {rule.name for rule in rules.build(_settings(**settings)).rules}
         assert found - {"labels", "tolerations", "sunk"} == names

@@ -239,7 +239,9 @@ workloads:
   jobs: ["spec.jobTemplate"]
   claims: ["spec.claims.*"]
   nodeLabels: ["spec.labels"]
+  podLabels: ["spec.podLabels"]
   affinity: always
+- NIMService
 exceptions:
 - rules: [labels, sunk]
   reason: moving house
@@ -431,7 +433,18 @@ _OTHER_READ: Json = {
             "jobs": ("spec.jobTemplate",),
             "claims": ("spec.claims.*",),
             "nodeLabels": ("spec.labels",),
+            "podLabels": ("spec.podLabels",),
             "affinity": "always",
+        },
+        {
+            "group": "apps.nvidia.com",
+            "kind": "NIMService",
+            "templates": (),
+            "jobs": (),
+            "claims": (),
+            "nodeLabels": (),
+            "podLabels": ("spec.labels",),
+            "affinity": "create",
         },
     ),
     "exceptions": (

@@ -19,7 +19,8 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Mutation
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
-from policies.topology import deletion
+from policies.topology import objects
+from policies.topology.catalog import Catalog
 from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
 from webhook.http.decision import CHECKS, LOOKUPS
 from webhook.http.state import Served
@@ -338,6 +339,9 @@ async def test_parameters_that_cannot_be_had(serve: Serve) -> None:
     assert _refusal(reply) == (200, "InternalError", _could_not(cause))
 
 
+_OBJECTS = objects.TopologyObjects(Catalog(()), "deny")
+
+
 class _Deletion:
     """The rule for topologies that go, which asks who names them; as often as is given."""
 
@@ -346,7 +350,7 @@ class _Deletion:
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """What the rule finds."""
-        return [each for _ in range(self.times) for each in deletion.validate(request, facts)]
+        return [each for _ in range(self.times) for each in _OBJECTS.validate(request, facts)]
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Not asked for."""

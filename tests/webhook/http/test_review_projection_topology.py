@@ -9,15 +9,17 @@ from support.builders import Json, merged, pod_spec, resource
 from support.choices import Chooser
 from support.service.reviews import TODAY, body
 from support.service.servers import default_rules
+from support.templates import written
 
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest
 from policies.engine.ruleset import RuleSet
-from policies.objects.fieldpath import Location, Pattern, Wildcard, render
+from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, render
 from policies.objects.workload import BUILT_IN as TABLE
-from policies.objects.workload import HISTORIES, Workload, table, workload
-from policies.selectors import rule as selectors
+from policies.objects.workload import PATCHES, Workload, table, workload
+from policies.selectors import rule as selectors_rule
+from policies.topology.schemes import fields, trainjob
 from webhook.http.review import Decoder
 
 _TRAIN: Json = {"group": "example.org", "kind": "Train", "templates": ["job.pods.*.template"], "jobs": ["job"]}
@@ -31,7 +33,7 @@ _FACTS = StaticFacts(TODAY, claims={("default", "gpu"): frozenset({"gpu.nvidia.c
 _ROWS = [
     row
     for row in table((*TABLE, workload("example.org", "Train", ["job.pods.*.template"], jobs=["job"]))).values()
-    if row.templates and row.group_kind not in HISTORIES
+    if row.makes_pods
 ]
 _TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
 _GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
@@ -89,15 +91,15 @@ def _cases() -> Iterator[_Case]:
         rest: Json = {"status": {"phase": "x"}, **_rack("r1")}
         kind = resource(f"{row.group}/v1" if row.group else "v1", row.kind, rest)
         for pattern in row.templates:
-            one = _put(kind, _at(pattern), {"spec": pod_spec({"nvidia.com/gpu": 8})})
+            one = _put(kind, _at(pattern), written(row, {"spec": pod_spec({"nvidia.com/gpu": 8})}))
             for path, part in _MATTERS.items():
-                yield _Case(_below(pattern, path), _put(one, _at(pattern), part), one)
+                yield _Case(_within(row, pattern, path), _put(one, _at(pattern), written(row, part)), one)
             beside = _beside(row, pattern)
             if beside:
-                two = _put(kind, _at(pattern), {"spec": pod_spec()})
-                both = _put(two, beside, {"spec": pod_spec({"amd.com/gpu": 1})})
+                two = _put(kind, _at(pattern), written(row, {"spec": pod_spec()}))
+                both = _put(two, beside, written(row, {"spec": pod_spec({"amd.com/gpu": 1})}))
                 for path, part in _ACCELERATED.items():
-                    yield _Case(_below(pattern, path), _put(both, _at(pattern), part), both)
+                    yield _Case(_within(row, pattern, path), _put(both, _at(pattern), written(row, part)), both)
         for job in row.jobs:
             one = _put(kind, _at(row.templates[0]), {"spec": pod_spec({"nvidia.com/gpu": 8})})
             yield _Case(_below(job, "metadata.annotations"), _put(one, _at(job), _rack("r3")), one)
@@ -105,6 +107,11 @@ def _cases() -> Iterator[_Case]:
 
 def _below(pattern: Pattern, path: str) -> str:
     return f"{render(pattern)}.{path}".lstrip(".")
+
+
+def _within(row: Workload, pattern: Pattern, path: str) -> str:
+    """The path of what stands at a path in a template as Kubernetes writes one."""
+    return render((*pattern, *row.shape.place(parse(path))))
 
 
 def _beside(row: Workload, pattern: Pattern) -> Location | None:
@@ -196,7 +203,7 @@ def test_what_a_gang_asks_for_is_decoded(row: Workload, path: str) -> None:
     obj = resource(f"{row.group}/v1" if row.group else "v1", row.kind, {"status": {"phase": "x"}, **bare})
     template = merged({"spec": pod_spec({"nvidia.com/gpu": 8})}, _DEMANDED[path])
     for pattern in row.templates:
-        obj = _put(obj, _at(pattern), template)
+        obj = _put(obj, _at(pattern), written(row, template))
         for depth in range(1, len(pattern)):
             if isinstance(pattern[depth], str):
                 obj = _put(obj, _at(pattern[:depth]), {"replicas": 2, "parallelism": 3, "completions": 4, "size": 5})
@@ -223,23 +230,22 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     """The tests above leave out no path that the rule reads, but accelerators where a kind has one template only."""
     jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"}
     jobs.add("spec.schedulingConstraints")
-    demanded = {_below(pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
+    demanded = {_within(row, pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
     alone = {
-        _below(pattern, path)
+        _within(row, pattern, path)
         for row in _ROWS
         for pattern in row.templates
         if _beside(row, pattern) is None
         for path in _ACCELERATED
     }
 
-    selecting = selectors.reads(_ROWS)  # tried by the table of mistakes, on a real API server
-
-    selecting = selectors.reads(_ROWS)  # tried by the table of mistakes, on a real API server
+    # What other schedulers are told, which is read whole, and the containers that stand beside a template.
+    whole = {render(place) for places in fields.PLACES.values() for place in places} | trainjob.READS
+    whole |= {render(place) for row in _ROWS for _, place in row.containers}
+    told = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 
     assert _RULES.route("validate", "topology").reads == {
         *(case.path for case in _cases()),
-        *selecting,
-        *selecting,
-        *(alone | jobs | demanded),
+        *(alone | jobs | demanded | whole | told),
         *_counted(),
     }

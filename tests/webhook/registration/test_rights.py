@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.objects.workload import BUILT_IN, HISTORIES
+from policies.objects.workload import BUILT_IN
 from webhook.configuration import inventory
 from webhook.configuration.settings import Settings
 from webhook.registration.rights import needed
@@ -34,11 +34,8 @@ _POOLS = {
 _TOPOLOGIES = {
     f"{verb} topologies.{group}" for verb in ("list", "watch") for group in ("kai.scheduler", "kueue.x-k8s.io")
 } | {"list resourceflavors.kueue.x-k8s.io"}
-_WORKLOADS = {
-    f"list {row.resource}.{row.group}".rstrip(".")
-    for row in BUILT_IN
-    if row.templates and row.group_kind not in HISTORIES
-}
+_TOPOLOGIES |= {f"{verb} clustertopolog{end}.grove.io" for verb in ("list", "watch") for end in ("ies", "ybindings")}
+_WORKLOADS = {f"list {row.resource}.{row.group}".rstrip(".") for row in BUILT_IN if row.makes_pods}
 # Of kinds whose placement is on record: all but Pods, what is made from templates of others, and what no domain holds.
 _PLACED = {
     f"{verb} {resource}" for verb in ("list", "watch") for resource in ("pods", "priorityclasses.scheduling.k8s.io")

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import click
 
+from policies.topology.schemes.judgement import Judge
+from policies.topology.schemes.mention import Mention
+from policies.topology.schemes.warning import mentions
 from webhook.cli import exits, options
 from webhook.cli.check import ObjectOutcome, decide
 from webhook.cli.output import write
@@ -18,10 +21,14 @@ from webhook.files.manifest import Manifest
 
 
 class ObjectExplanation(NamedTuple):
-    """What becomes of an object and its templates. nothing: why there is nothing to explain, empty where there is."""
+    """What becomes of an object and its templates. nothing: why there is nothing to explain, empty where there is.
+
+    schemes: the levels that it names in the ways of other schedulers, each with what it comes to.
+    """
 
     outcome: ObjectOutcome
     templates: tuple[Explanation, ...]
+    schemes: tuple[tuple[Mention, str], ...]
     nothing: str
 
 
@@ -55,8 +62,12 @@ def _explain(given: Manifest, context: Context) -> ObjectExplanation:
         explain(constraint, translation, context.known.machines, context.known.reservations)
         for constraint, translation in context.rule.explain(request, facts).translations
     )
-    nothing = "" if templates else context.nothing(request)
-    return ObjectExplanation(decide(given, request, context.ruleset, facts), templates, nothing)
+    row = context.rule.options.workloads.get(request.kind.group_kind)
+    judge = Judge(context.rule.catalog(facts), facts.nodes())
+    named = mentions(request.object, request.kind.group_kind, row)
+    schemes = tuple((mention, judge.meaning(mention)) for mention in named if not judge.problem(mention))
+    nothing = "" if templates or schemes else context.nothing(request)
+    return ObjectExplanation(decide(given, request, context.ruleset, facts), templates, schemes, nothing)
 
 
 def _text(explained: ObjectExplanation) -> Iterator[str]:
@@ -66,6 +77,9 @@ def _text(explained: ObjectExplanation) -> Iterator[str]:
         yield f"  Nothing is done: {explained.nothing}."
     for template in explained.templates:
         yield from ("  " + line for line in report.text(template))
+    for mention, meaning in explained.schemes:
+        yield f"  {mention.path}: {mention.value}"
+        yield f"    {meaning}."
     for warning in outcome.warnings:
         yield f"  {click.style('Warning:', fg='yellow')} {warning}"
     yield from ("  " + line for line in outcome.message.splitlines())
@@ -76,6 +90,10 @@ def _json(explained: ObjectExplanation) -> dict[str, Any]:
         **explained.outcome.head,
         "nothing": explained.nothing,
         "templates": [report.data(template) for template in explained.templates],
+        "schemes": [
+            {"path": mention.path, "value": mention.value, "reader": mention.reader, "meaning": meaning}
+            for mention, meaning in explained.schemes
+        ],
         "message": explained.outcome.message,
         "warnings": explained.outcome.warnings,
     }

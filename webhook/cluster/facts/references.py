@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
 
 from policies.engine.facts import References
-from policies.objects.workload import BUILT_IN, HISTORIES
+from policies.objects.workload import BUILT_IN
 from policies.topology.annotation import TOPOLOGY
+from policies.topology.schemes import fields
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.api.pages import pages
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 
 GroupKind = tuple[str, str]
 
-WORKLOADS: tuple[GroupKind, ...] = tuple(
-    row.group_kind for row in BUILT_IN if row.templates and row.group_kind not in HISTORIES
-)
+WORKLOADS: tuple[GroupKind, ...] = tuple(row.group_kind for row in BUILT_IN if row.makes_pods)
 """The kinds in the built-in table from which Pods are made."""
 
 # As client-go's metadata client asks. An API that does not support it sends whole objects.
@@ -69,6 +68,7 @@ class _Item(msgspec.Struct):
 
 
 _ITEM = msgspec.json.Decoder(_Item)
+_WHOLE = msgspec.json.Decoder(dict[str, Any])
 
 
 async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, seconds: float) -> References:
@@ -116,19 +116,30 @@ class _Search:
             tasks.create_task(self._kind(group, kind, place))
 
     async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
-        """Search all objects of a kind."""
+        """Search all objects of a kind. Those that name topologies in fields are read whole."""
         # Pods with a Node are not affected. Others may have the annotation only from a template.
         is_pod = (group, kind) == ("", "Pod")
         query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
         try:
             async with self._free:
-                async for page in pages(self._api, place.path(""), query, PAGE_SIZE, ACCEPT):
-                    workloads = [workload for workload in _read(page) if workload.names(self._topology)]
+                accept = "application/json" if (group, kind) in fields.PLACES else ACCEPT
+                async for page in pages(self._api, place.path(""), query, PAGE_SIZE, accept):
+                    workloads = [
+                        workload
+                        for workload, raw in _read(page)
+                        if workload.names(self._topology) or self._in_fields(raw, (group, kind), workload)
+                    ]
                     self.names += [_name(kind, workload) for workload in workloads if is_pod or not workload.is_owned]
         except ClusterError as error:
             self._failed([(group, kind)], error)
         else:
             del self.left[group, kind]
+
+    def _in_fields(self, raw: msgspec.Raw, kind: GroupKind, workload: _Metadata) -> bool:
+        """Whether a constraint in the fields of an object names the topology."""
+        if kind not in fields.PLACES or workload.deletion_timestamp:
+            return False
+        return any(mention.topology == self._topology for mention in fields.mentions(_WHOLE.decode(raw), kind))
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if error.status == 404:
@@ -139,10 +150,10 @@ class _Search:
         self._log.warning("workloads could not be listed", kinds=[kind for _, kind in which], reason=str(error))
 
 
-def _read(page: Page) -> list[_Metadata]:
-    """The metadata of the objects of a page. Raises ClusterError."""
+def _read(page: Page) -> list[tuple[_Metadata, msgspec.Raw]]:
+    """The metadata of the objects of a page, and the objects. Raises ClusterError."""
     try:
-        return [_ITEM.decode(raw).metadata for raw in page.items or ()]
+        return [(_ITEM.decode(raw).metadata, raw) for raw in page.items or ()]
     except UNREADABLE as error:
         raise ClusterError(f"a list holds something that is not an object: {error}") from error
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from itertools import groupby
+from itertools import groupby, product
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from policies.engine.request import JsonObject
+from policies.objects.workload import plural
 from policies.topology import document
-from policies.topology.document import GROUPS, KIND, TopologyError
+from policies.topology.document import GROUPS, KINDS, TopologyError
 from policies.topology.gang.account import POD, counts
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.topology import Topology
@@ -81,7 +82,7 @@ async def workloads(api: ApiClient) -> WorkloadObjects:
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:
-    """The Topology objects of KAI and of Kueue; none if these are not installed. Raises ClusterError.
+    """The topologies of KAI, Kueue and Grove; none if these are not installed. Raises ClusterError.
 
     A missing right is reported as a problem, because the API server gives the same answer if the kind does not exist.
     """
@@ -106,10 +107,10 @@ async def topologies(api: ApiClient) -> TopologyObjects:
 
 async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> list[dict[str, Any]]:
     """The objects in the newest version that is served, with the kind, which the items of a list do not have."""
-    for version in versions:
+    for version, kind in product(versions, KINDS[group]):
         try:
-            objects = _listed(api, f"/apis/{group}/{version}/topologies", _CONTENT.decode, _PODS_PAGE)
-            return [{**item, "apiVersion": f"{group}/{version}", "kind": KIND} async for item in objects]
+            objects = _listed(api, f"/apis/{group}/{version}/{plural(kind)}", _CONTENT.decode, _PODS_PAGE)
+            return [{**item, "apiVersion": f"{group}/{version}", "kind": kind} async for item in objects]
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -12,7 +12,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.request import JsonObject
 from policies.objects.workload import plural
 from policies.selectors import pool
-from policies.topology.document import KAI, KIND, KUEUE, TopologyError, read, source_of
+from policies.topology.document import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, find, versions
@@ -24,7 +24,11 @@ from webhook.cluster.watches.tasks import cancelled
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
 
-VERSIONS: Mapping[str, Sequence[str]] = {KAI: ("v1alpha1",), KUEUE: ("v1beta2", "v1beta1", "v1alpha1")}
+VERSIONS: Mapping[str, Sequence[str]] = {
+    KAI: ("v1alpha1",),
+    KUEUE: ("v1beta2", "v1beta1", "v1alpha1"),
+    GROVE: ("v1alpha1",),
+}
 """The groups with topologies, in order of precedence, each with the supported versions, newest first."""
 
 T = TypeVar("T")
@@ -43,10 +47,10 @@ _Read = _Kept[T] | str
 class Followed(NamedTuple, Generic[T]):
     """A kind to follow. called: its objects in messages. read: returns what is kept of an object with its kind.
 
-    It raises TopologyError for an invalid one.
+    It raises TopologyError for an invalid one. kinds: under its names, newest first.
     """
 
-    kind: str
+    kinds: Sequence[str]
     called: str
     read: Callable[[JsonObject], T]
 
@@ -55,16 +59,17 @@ def _topology(document: JsonObject) -> Topology:
     return read(document, source_of(document), in_cluster=True)
 
 
-_TOPOLOGIES = Followed(KIND, "topologies of a scheduler", _topology)
-_POOLS = Followed(pool.KIND, "node pools", pool.labels)
+_POOLS = Followed((pool.KIND,), "node pools", pool.labels)
 
 
 class Topologies:
     """The topologies of several API groups. groups: the followed groups by name."""
 
     def __init__(self, api: Connection, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
+        called = "topologies of a scheduler"
         self.groups = {
-            group: FollowedGroup(api, group, own, _TOPOLOGIES, clock, self._gather) for group, own in groups.items()
+            group: FollowedGroup(api, group, own, Followed(KINDS[group], called, _topology), clock, self._gather)
+            for group, own in groups.items()
         }
         self._known: tuple[Topology, ...] = ()
 
@@ -137,9 +142,10 @@ class FollowedGroup(Generic[T]):
         self._notice = notice
         self._objects = Cache[WholeObject, str, _Read[T]](name_of, self._read, self._filled)
         self._synced = False  # never reset: a kind that is installed later must not make the service unready
-        self._discovery = Discovery(f"{followed.kind} of {group}", clock)
+        self._discovery = Discovery(f"{followed.kinds[0]} of {group}", clock)
         self._decided = False
         self._served: ServedKind | None = None
+        self._kind = followed.kinds[0]
         self.reflector: Reflector[WholeObject] | None = None
         self._watch: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
@@ -178,10 +184,11 @@ class FollowedGroup(Generic[T]):
         """The kind in the newest version that serves it; None if no version does. Raises ClusterError."""
         served = await versions(self._api, self._group)
         for version in self._versions:
-            kind = ParamKind(api_version=f"{self._group}/{version}", kind=self._followed.kind)
-            # The group has other kinds, too, so a version may be served without this one.
-            if version in served and (kind_served := await find(self._api, kind)):
-                return kind_served
+            for name in self._followed.kinds if version in served else ():
+                # The group has other kinds, too, so a version may be served without this one.
+                if kind_served := await find(self._api, ParamKind(api_version=f"{self._group}/{version}", kind=name)):
+                    self._kind = name
+                    return kind_served
         return None
 
     async def _found(self, served: ServedKind | None) -> None:
@@ -208,7 +215,7 @@ class FollowedGroup(Generic[T]):
 
     def _read(self, item: WholeObject) -> _Read[T]:
         """What is kept of the object, or why it is invalid. An invalid object does not affect the others."""
-        document = {"apiVersion": self._group, "kind": self._followed.kind, **item.content}
+        document = {"apiVersion": self._group, "kind": self._kind, **item.content}
         try:
             return _Kept(self._followed.read(document))
         except TopologyError as error:
@@ -220,5 +227,5 @@ class FollowedGroup(Generic[T]):
         """The right that has to be granted."""
         if self.reflector is None or self.reflector.status != 403:
             return ""
-        resource = f"{plural(self._followed.kind)} of {self._group}"
-        return f"; a ClusterRole must allow the service's account to list and watch {resource}"
+        names = plural(self._kind)
+        return f"; a ClusterRole must allow the service's account to list and watch {names} of {self._group}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, merged, pod, request, resource, template
+from support.templates import written
 
 from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
 from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
@@ -96,6 +97,8 @@ def test_the_pod_and_its_request() -> None:
         None,
         GroupVersionKind("apps", "v1", "Deployment"),
         ("spec", "template"),
+        WORKLOADS["apps", "Deployment"],
+        asked.object or {},
     )
 
 
@@ -138,7 +141,7 @@ def test_the_owners_name_is_the_prefix(metadata: Json, prefix: str | None) -> No
 def test_every_kind_with_templates(row: Workload) -> None:
     """Each template of each namespaced kind of the table becomes a Pod, found where it stands."""
     paths = [render(pattern).replace("[*]", "[0]").replace(".*", ".worker") for pattern in row.templates]
-    obj = resource(f"{row.group}/v1".lstrip("/"), row.kind, *(at(path, template()) for path in paths))
+    obj = resource(f"{row.group}/v1".lstrip("/"), row.kind, *(at(path, written(row, template())) for path in paths))
 
     found = derive(request(obj), WORKLOADS)
 

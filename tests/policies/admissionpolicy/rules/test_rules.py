@@ -83,7 +83,8 @@ _PODS = ResourceRule(("CREATE", "UPDATE", "DELETE", "CONNECT"), ("",), ("pods",)
 
 def test_a_policy_on_pods_asks_about_workloads_too() -> None:
     """The hook of a derived policy has every kind whose templates are judged; of another one only what it names."""
-    unjudged = {("", "Pod"), ("apps", "ControllerRevision"), ("trainer.kubeflow.org", "ClusterTrainingRuntime")}
+    unjudged = {("", "Pod"), ("apps", "ControllerRevision")}
+    unjudged |= {("trainer.kubeflow.org", kind) for kind in ("ClusterTrainingRuntime", "TrainJob")}
     templates = [
         ResourceRule(("CREATE", "UPDATE"), (row.group,), (f"{row.kind.lower()}s",))
         for row in WORKLOADS.values()

@@ -23,6 +23,7 @@ def _pod(name: str, version: str = "", kind: str = "", controller: str = "", **l
     return {"metadata": metadata}
 
 
+_OF_GROVE = {"app.kubernetes.io/part-of": "a", "grove.io/podcliqueset-replica-index": "0"}
 _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
     "Pod": (_pod("a"), Membership(GangKey("ns", "", "Pod", "a"))),
     "Job": (_pod("a-x", "batch/v1", "Job", "a"), Membership(GangKey("ns", "batch", "Job", "a"))),
@@ -90,6 +91,25 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         _pod("a-3-1", "apps/v1", "StatefulSet", "a-3", labels={f"{_LWS}name": "a", f"{_LWS}group-index": "3"}),
         Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "worker"),
     ),
+    "clique": (
+        _pod(
+            *("a-0-prefill-x", "grove.io/v1alpha1", "PodClique", "a-0-prefill"),
+            labels={**_OF_GROVE, "grove.io/podclique": "a-0-prefill"},
+        ),
+        Membership(GangKey("ns", "grove.io", "PodCliqueSet", "a"), "prefill"),
+    ),
+    "clique of a scaling group": (
+        _pod(
+            *("a-0-decode-1-leader-x", "grove.io/v1alpha1", "PodClique", "a-0-decode-1-leader"),
+            labels={
+                **_OF_GROVE,
+                "grove.io/podclique": "a-0-decode-1-leader",
+                "grove.io/podcliquescalinggroup": "a-0-decode",
+                "grove.io/podcliquescalinggroup-replica-index": "1",
+            },
+        ),
+        Membership(GangKey("ns", "grove.io", "PodCliqueSet", "a"), "leader"),
+    ),
     "another kind": (_pod("a-x", "example.org/v1", "Run", "a"), Membership(GangKey("ns", "example.org", "Run", "a"))),
     "malformed": (
         {"metadata": {"labels": 1, "ownerReferences": [1], "name": 2}},
@@ -127,13 +147,19 @@ def test_membership(case: str) -> None:
         (("batch.volcano.sh", "Job"), ("spec", "tasks", 0, "template"), {"spec": {"tasks": [{"name": "t"}]}}, "t"),
         (("batch.volcano.sh", "Job"), ("spec", "tasks", 0, "template"), {"spec": {"tasks": [{}]}}, "default"),
         (
+            ("grove.io", "PodCliqueSet"),
+            ("spec", "template", "cliques", 0),
+            {"spec": {"template": {"cliques": [{"name": "prefill"}]}}},
+            "prefill",
+        ),
+        (
             ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
             ("spec", "leaderWorkerTemplate", "workerTemplate"),
             {},
             "worker",
         ),
     ],
-    ids=["Job", "JobSet", "TFJob", "head", "group", "task", "unnamed task", "worker"],
+    ids=["Job", "JobSet", "TFJob", "head", "group", "task", "unnamed task", "clique", "worker"],
 )
 def test_role(kind: tuple[str, str], path: tuple[str | int, ...], obj: dict[str, Any], expected: str) -> None:
     """The role of a template is what its Pods' labels say."""

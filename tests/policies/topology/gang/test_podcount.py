@@ -46,6 +46,15 @@ _JOBS = "spec.replicatedJobs[{}].template.spec.template"
 _TRAINING = f"spec.template.{_JOBS}"
 _LWS = "spec.leaderWorkerTemplate"
 
+
+def _cliques(total: int | None, **group: Any) -> dict[str, Any]:
+    template: dict[str, Any] = {"cliques": [{"name": "a", "spec": {"replicas": 2}}, {"name": "b", "spec": {}}]}
+    if group:
+        template["podCliqueScalingGroups"] = [group]
+    return {"spec": {"template": template, **({} if total is None else {"replicas": total})}}
+
+
+_CLIQUE = "spec.template.cliques[{}]"
 _TABLE: list[tuple[str, str, dict[str, Any], dict[str, int | None]]] = [
     ("", "Pod", _T, {"": 1}),
     ("", "Pod", _leader("4"), {"": 4}),
@@ -54,6 +63,13 @@ _TABLE: list[tuple[str, str, dict[str, Any], dict[str, int | None]]] = [
     ("", "PodTemplate", {"template": _T}, {"template": None}),
     ("", "ReplicationController", _job(replicas=3), {"spec.template": 3}),
     ("apps", "Deployment", _job(), {"spec.template": 1}),
+    ("grove.io", "PodCliqueSet", _cliques(3), {_CLIQUE.format(0): 6, _CLIQUE.format(1): 3}),
+    ("grove.io", "PodCliqueSet", _cliques(None), {_CLIQUE.format(0): 0, _CLIQUE.format(1): 0}),
+    (
+        *("grove.io", "PodCliqueSet", _cliques(2, name="g", cliqueNames=["b"], replicas=4)),
+        {_CLIQUE.format(0): 4, _CLIQUE.format(1): 8},
+    ),
+    ("slinky.slurm.net", "NodeSet", _job(replicas=4), {"spec.template": 4}),
     ("apps", "ReplicaSet", _job(replicas=0), {"spec.template": 0}),
     ("apps", "StatefulSet", _job(replicas=4), {"spec.template": 4}),
     ("apps", "DaemonSet", _job(), {"spec.template": None}),

@@ -308,6 +308,7 @@ def test_an_explanation_as_data() -> None:
         "name": "p",
         "allowed": True,
         "nothing": "",
+        "schemes": [],
         "templates": [
             {
                 "path": "",

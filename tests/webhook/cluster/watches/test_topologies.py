@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from support.api.fakeapi import FakeApi, Json, named, status
 from support.api.times import Times
 from support.patience import until
 
-from policies.topology.document import KAI, KUEUE
+from policies.objects.workload import plural
+from policies.topology.document import GROVE, KAI, KUEUE
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.tasks import cancelled
@@ -30,7 +32,7 @@ NO_KEY = "KAI Topology odd: spec.levels[0].nodeLabel: a level is the key of a no
 def topologies(api: Connection, times: Times) -> Topologies:
     """Those of the small API server; whoever pauses waits until he is woken."""
     times.patience = 0
-    return Topologies(api, VERSIONS, times.clock)
+    return Topologies(api, {group: VERSIONS[group] for group in (KAI, KUEUE)}, times.clock)
 
 
 @asynccontextmanager
@@ -41,7 +43,7 @@ async def running(topologies: Topologies) -> AsyncIterator[None]:
         yield
     finally:
         await cancelled(tasks)
-        assert [task.cancelled() for task in tasks] == [True, True]
+        assert all(task.cancelled() for task in tasks)
 
 
 def install(server: FakeApi, group: str, *versions: str) -> None:
@@ -56,7 +58,7 @@ def topology(name: str, *keys: str) -> Json:
 
 def known(name: str, source: str, *keys: str) -> Topology:
     """What is made of one."""
-    return Topology(name, tuple(map(level, keys)), source=source, in_cluster=True)
+    return Topology(name, tuple(map(level, keys)), source=source, in_cluster=True, objects=(source.partition(" ")[0],))
 
 
 async def test_both_schedulers(server: FakeApi, topologies: Topologies) -> None:
@@ -75,11 +77,29 @@ async def test_both_schedulers(server: FakeApi, topologies: Topologies) -> None:
 
         assert topologies.known == (
             known("a", "Kueue Topology a", ZONE, HOSTNAME),
-            Topology("b", (level(RACK, "rack"), level(HOSTNAME)), source="KAI Topology b", in_cluster=True),
+            replace(known("b", "KAI Topology b"), levels=(level(RACK, "rack"), level(HOSTNAME))),
             known("b", "Kueue Topology b", RACK),
             known("c", "KAI Topology c", ZONE),
         )
         assert topologies.problems() == []
+
+
+@pytest.mark.parametrize("kind", ["ClusterTopologyBinding", "ClusterTopology"])
+async def test_grove(server: FakeApi, api: Connection, times: Times, kind: str) -> None:
+    """Its topologies are known under either of their names, by domains and keys; KAI knows what Grove makes of them."""
+    times.patience = 0
+    topologies = Topologies(api, {GROVE: VERSIONS[GROVE]}, times.clock)
+    resource = plural(kind)
+    server.install(GROVE, {"v1alpha1": {resource: kind}}, namespaced=False)
+    levels = [{"domain": "rack", "key": RACK}]
+    server.put(f"/apis/grove.io/v1alpha1/{resource}", named("a", spec={"levels": levels}))
+
+    async with running(topologies):
+        await until(lambda: not topologies.unsynced())
+
+        assert topologies.known == (
+            Topology("a", (level(RACK, "rack"),), source=f"Grove {kind} a", objects=("Grove",)),
+        )
 
 
 async def test_changes_are_followed(server: FakeApi, topologies: Topologies) -> None:

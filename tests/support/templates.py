@@ -1,0 +1,27 @@
+"""Pod templates as the kinds of the table write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policies.objects.workload import Workload
+
+Json = dict[str, Any]
+
+
+def written(row: Workload, template: Json) -> Json:
+    """A template, given as Kubernetes writes one, as it stands in objects of a kind."""
+    metadata = template.get("metadata") or {}
+    parts = (
+        (row.shape.labels, metadata.get("labels")),
+        (row.shape.annotations, metadata.get("annotations")),
+        (row.shape.spec, template.get("spec")),
+    )
+    whole: Json = {}
+    for place, value in parts:
+        if value is not None:
+            here = whole
+            for step in place[:-1]:
+                here = here.setdefault(step, {})
+            here[place[-1]] = value
+    return whole

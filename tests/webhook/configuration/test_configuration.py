@@ -90,6 +90,7 @@ async def test_a_change(tmp_path: Path) -> None:
     assert files.swapped == [current]
     assert [rule.name for rule in files.keeper.ruleset.rules] == [
         "labels",
+        "guard",
         "topology",
         "topology-deletion",
         "tolerations",
@@ -116,7 +117,7 @@ async def test_nothing_new(tmp_path: Path) -> None:
     assert files.swapped == []
 
 
-_UNKNOWN = "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk"
+_UNKNOWN = "exceptions: there is no rule 'label'; known are labels, guard, topology, topology-deletion, tolerations, sunk"
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,17 @@ _CHANGED.append(_UPDATED_PODS)
 _JUDGED: list[Any] = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
 _JUDGED.append(_UPDATED_PODS)
 _TOPOLOGIES = [(("DELETE",), ("kai.scheduler", "kueue.x-k8s.io"), ("topologies",), ("*",))]
-_ALL = ["labels", "topology", "topology-deletion", "tolerations", "sunk"]
+_ALL = ["labels", "guard", "topology", "topology-deletion", "tolerations", "sunk"]
+_GUARDED: list[Any] = [
+    (("UPDATE", "DELETE"), ("",), ("namespaces", "namespaces/finalize"), ("v1",)),
+    (("UPDATE",), ("",), ("nodes",), ("v1",)),
+]
+_TAKING = ["takes-away", "requester-is-not-exempt"]
 _MENTIONED = ["topology-is-mentioned"]
 
 
 def test_the_default_rules() -> None:
-    """Five rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
+    """Six rules, in this order, each with its hooks: the guard fails closed, all else fails open."""
     found = {rule.name: (rule.action, [_hook(hook) for hook in rule.hooks]) for rule in _rules().rules}
 
     assert list(found) == _ALL
@@ -90,6 +95,7 @@ def test_the_default_rules() -> None:
                 ("validate", "labels", _EVERYTHING, "Fail", _GUARD, "Cluster"),
             ],
         ),
+        "guard": ("warn", [("validate", "guard", _GUARDED, "Ignore", _TAKING, "Cluster")]),
         "topology": (
             "deny",
             [
@@ -118,13 +124,18 @@ def test_the_default_rules() -> None:
     [
         pytest.param({}, set(), id="none"),
         pytest.param({"labels": {"action": "off"}}, {"labels"}, id="labels"),
+        pytest.param({"guard": {"namespaces": "off", "taints": False}}, {"guard"}, id="guard"),
+        pytest.param({"guard": {"taints": "off"}}, set(), id="a-part-of-the-guard"),
         pytest.param({"tolerations": {"action": "off"}}, {"tolerations"}, id="tolerations"),
         pytest.param({"sunk": {"action": "off"}}, {"sunk"}, id="sunk"),
         pytest.param({"sunk": {"daemonSets": "off"}}, {"sunk"}, id="sunk-by-its-mode"),
         pytest.param({"topology": {"action": "off"}}, {"topology", "topology-deletion"}, id="topology-and-its-objects"),
         pytest.param({"topology": {"deletion": "off"}}, {"topology-deletion"}, id="deletion-of-topologies"),
         pytest.param(
-            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology")}, {*_ALL}, id="all"
+            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology")}
+            | {"guard": {"namespaces": "off", "taints": "off"}},
+            {*_ALL},
+            id="all",
         ),
     ],
 )
@@ -138,6 +149,7 @@ def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
         group
         for group, owners in {
             "labels": {"labels"},
+            "guard": {"guard"},
             "topology": {"topology"},
             "topologies": {"topology-deletion"},
             "pods": {"tolerations"},
@@ -343,7 +355,7 @@ def test_an_exception_from_no_rule() -> None:
     )
 
     assert rules.unknown_names(settings) == [
-        "exceptions: there is no rule 'label'; known are labels, topology, topology-deletion, tolerations, sunk"
+        "exceptions: there is no rule 'label'; known are labels, guard, topology, topology-deletion, tolerations, sunk"
     ]
 
 

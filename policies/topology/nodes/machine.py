@@ -13,6 +13,7 @@ from msgspec import Struct
 from policies.engine.facts import Node
 from policies.glob import matches
 from policies.topology.gang.gang import Amounts
+from policies.topology.nodes.fabric import Flaw, flaws
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.obstacle import Obstacle, obstacles
 from policies.topology.nodes.requests import allocatable, requests
@@ -22,13 +23,17 @@ _SECOND_NAMES = "sunk.coreweave.com/"
 
 
 class Machine(Struct, frozen=True):
-    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known."""
+    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known.
+
+    flaws: what is wrong with its place in the network.
+    """
 
     node: Node
     total: int = 0
     used: int | None = None
     cordoned: bool = False
     ready: bool = True
+    flaws: tuple[Flaw, ...] = ()
 
     @property
     def obstacles(self) -> tuple[Obstacle, ...]:
@@ -61,8 +66,9 @@ def machines(
         for pod in pods:
             if pod.holds:
                 used[pod.spec.node_name] += held(pod, accelerators)
-    built = (_machine(node, accelerators, used) for node in nodes)
-    return tuple(sorted(built, key=lambda machine: machine.node.name))
+    known = sorted(nodes, key=lambda node: node.metadata.name)
+    flawed = flaws(node.node for node in known)
+    return tuple(_machine(node, accelerators, used, flawed.get(node.metadata.name, ())) for node in known)
 
 
 def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
@@ -70,13 +76,16 @@ def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
     return _devices(requests(pod), accelerators)
 
 
-def _machine(node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
+def _machine(
+    node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None, flawed: tuple[Flaw, ...]
+) -> Machine:
     return Machine(
         node.node,
         _devices(allocatable(node.status.allocatable), accelerators),
         None if used is None else used[node.metadata.name],
         node.spec.unschedulable,
         node.ready,
+        flawed,
     )
 
 

@@ -30,7 +30,7 @@ class Count(Struct, frozen=True):
     """The Nodes and accelerators in a domain. total, used, free: accelerators; the last two None if Pods are not known.
 
     closed: Nodes that accept no new Pods. obstacles: how many of them for which reason. promised: accelerators that are
-    free, but promised to gangs that are placed in it.
+    free, but promised to gangs that are placed in it. flaws: how many Nodes have which kind of flaw of the network.
     """
 
     nodes: int
@@ -40,6 +40,7 @@ class Count(Struct, frozen=True):
     free: int | None
     obstacles: tuple[tuple[str, int], ...] = ()
     promised: int = 0
+    flaws: tuple[tuple[str, int], ...] = ()
 
     @property
     def unavailable(self) -> int:
@@ -112,6 +113,7 @@ def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ())
     counted = tuple(machines)
     known = all(machine.used is not None for machine in counted)
     closed = Counter(obstacles[0].reason for machine in counted if (obstacles := machine.obstacles))
+    flawed = Counter(kind for machine in counted for kind in dict.fromkeys(flaw.kind for flaw in machine.flaws))
     names = frozenset(machine.node.name for machine in counted) if reservations else frozenset()
     return Count(
         len(counted),
@@ -121,6 +123,7 @@ def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ())
         sum(machine.free or 0 for machine in counted) if known else None,
         tuple(sorted(closed.items(), key=lambda item: (-item[1], item[0]))),
         sum(reservation.accelerators for reservation in reservations if reservation.nodes <= names),
+        tuple(sorted(flawed.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 

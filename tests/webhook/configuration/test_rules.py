@@ -366,7 +366,7 @@ def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
         {"sunk": {"action": "off"}, "topology": {"action": "off"}, "exceptions": [exception]}
     )
 
-    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations"]
+    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "guard", "tolerations"]
     assert rules.unknown_names(settings) == []
 
 

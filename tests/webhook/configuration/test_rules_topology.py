@@ -318,7 +318,7 @@ def test_a_deletion_counts_while_annotations_are_looked_at(action: str) -> None:
         ({"deletion": "off", "action": action}, {"topology"}),
     ):
         found = {rule.name for rule in rules.build(_settings(**settings)).rules}
-        assert found - {"labels", "tolerations", "sunk"} == names
+        assert found - {"labels", "guard", "tolerations", "sunk"} == names
 
 
 def test_a_namespace_selector_limits_the_rule() -> None:

@@ -75,6 +75,11 @@ _DEFAULTS: Json = {
         "exempt": {"users": (), "groups": (), "serviceAccounts": (), "controlPlaneNamespaces": ()},
         "trusted": (),
     },
+    "guard": {
+        "namespaces": "warn",
+        "taints": "warn",
+        "exempt": {"users": (), "groups": (), "serviceAccounts": ()},
+    },
     "tolerations": {
         "action": "warn",
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
@@ -108,6 +113,7 @@ _DEFAULTS: Json = {
         "deletion": "warn",
         "inventory": "on",
         "staleSeconds": 300.0,
+        "facts": "",
         "default": {
             "topology": "",
             "preferred": "lowest",
@@ -177,6 +183,10 @@ labels:
   - {key: x.coreweave.cloud/y, kinds: [Node, NodePool.compute.coreweave.com], values: [a, b]}
   exempt: {users: [op-*], groups: [ops], serviceAccounts: [ns/*], controlPlaneNamespaces: [cloud]}
   trusted: [MutatingAdmissionPolicy/cks-*]
+guard:
+  namespaces: deny
+  taints: off
+  exempt: {users: [op-*], groups: [ops], serviceAccounts: ["*/slurm-syncer"]}
 tolerations:
   action: "off"
   namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: DoesNotExist}]}
@@ -202,6 +212,7 @@ topology:
   deletion: off
   inventory: off
   staleSeconds: 600
+  facts: topologies
   default:
     topology: halls
     preferred: example.org/hall
@@ -319,6 +330,11 @@ _OTHER_READ: Json = {
         },
         "trusted": ("MutatingAdmissionPolicy/cks-*",),
     },
+    "guard": {
+        "namespaces": "deny",
+        "taints": "off",
+        "exempt": {"users": ("op-*",), "groups": ("ops",), "serviceAccounts": ("*/slurm-syncer",)},
+    },
     "tolerations": {
         "action": "off",
         "namespaceSelector": {
@@ -358,6 +374,7 @@ _OTHER_READ: Json = {
         "deletion": "off",
         "inventory": "off",
         "staleSeconds": 600.0,
+        "facts": "topologies",
         "default": {
             "topology": "halls",
             "preferred": "example.org/hall",

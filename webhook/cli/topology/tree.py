@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.obstacle import reasons
@@ -118,6 +119,7 @@ def _count(count: Count) -> dict[str, Any]:
         "free": count.free,
         "promised": count.promised,
         "unavailable": None if count.free is None else count.unavailable,
+        **({"flaws": dict(count.flaws)} if count.flaws else {}),
     }
 
 
@@ -130,4 +132,5 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "ready": machine.ready,
         "cordoned": machine.cordoned,
         "obstacles": list(reasons(machine.obstacles)),
+        **({"flaws": [structs.asdict(flaw) for flaw in machine.flaws]} if machine.flaws else {}),
     }

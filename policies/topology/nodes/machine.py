@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.engine.facts import Node
 from policies.glob import matches
@@ -68,25 +69,21 @@ def machines(
                 used[pod.spec.node_name] += held(pod, accelerators)
     known = sorted(nodes, key=lambda node: node.metadata.name)
     flawed = flaws(node.node for node in known)
-    return tuple(_machine(node, accelerators, used, flawed.get(node.metadata.name, ())) for node in known)
+    built = ((node.metadata.name, machine(node, accelerators)) for node in known)
+    return tuple(
+        replace(one, used=None if used is None else used[name], flaws=flawed.get(name, ())) for name, one in built
+    )
+
+
+def machine(node: NodeManifest, accelerators: Sequence[str]) -> Machine:
+    """A Node by itself: its Pods are not known. Raises ValueError for a malformed amount."""
+    total = _devices(allocatable(node.status.allocatable), accelerators)
+    return Machine(node.node, total, cordoned=node.spec.unschedulable, ready=node.ready)
 
 
 def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
     """The accelerators that a Pod holds: see `requests`. Raises ValueError for a malformed amount."""
     return _devices(requests(pod), accelerators)
-
-
-def _machine(
-    node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None, flawed: tuple[Flaw, ...]
-) -> Machine:
-    return Machine(
-        node.node,
-        _devices(allocatable(node.status.allocatable), accelerators),
-        None if used is None else used[node.metadata.name],
-        node.spec.unschedulable,
-        node.ready,
-        flawed,
-    )
 
 
 def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from policies.topology.term import alternatives, meets
 from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
-_COMMON = frozenset({REGION, ZONE, HOSTNAME})
+COMMON = frozenset({REGION, ZONE, HOSTNAME})
 _USUAL = "coreweave"
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -149,17 +149,19 @@ def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -
     Among equals it is the one with the fewest levels that no Node has, then the first one.
     """
     for topology in topologies:
-        own = [level for level in topology.levels if level.name not in _COMMON]
+        own = [level for level in topology.levels if level.name not in COMMON]
         if topology.name == _USUAL and any(domain(level, m.node.labels) is not None for m in machines for level in own):
             return topology
     return max(topologies, key=lambda topology: _fit(machines, topology))
 
 
-def suits(topology: Topology, machine: Machine) -> bool:
-    """Whether a Node is in a topology's pool and meets its requirement."""
-    labels = machine.node.labels
-    in_pool = topology.pool is None or topology.pool.matches(labels)
-    return in_pool and meets(labels, alternatives((), topology.requirement))
+def suited(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
+    """The Nodes that are in a topology's pool and meet its requirement."""
+    required, pool = alternatives((), topology.requirement), topology.pool
+    labelled = ((machine, machine.node.labels) for machine in machines)
+    return [
+        machine for machine, labels in labelled if (pool is None or pool.matches(labels)) and meets(labels, required)
+    ]
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:

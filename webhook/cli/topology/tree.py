@@ -11,7 +11,7 @@ from msgspec import structs
 
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.obstacle import reasons
-from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
+from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suited
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
@@ -88,9 +88,9 @@ def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None
     if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
         keys = " or ".join(lowest.keys)
         click.echo(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
-    suited = sum(suits(topology, machine) for machine in machines)
-    if suited < len(machines):
-        told = f"topology {topology.name} is for {suited} of {counted(len(machines), 'Node')}; all are shown"
+    fitting = len(suited(topology, machines))
+    if fitting < len(machines):
+        told = f"topology {topology.name} is for {fitting} of {counted(len(machines), 'Node')}; all are shown"
         click.echo(told, err=True)
 
 

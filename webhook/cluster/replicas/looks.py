@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NoReturn
 from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.lostdomains import LostDomains
 from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
+from webhook.cluster.survey.survey import NodeSurvey
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 
 def looks(
-    api: ApiClient,
+    api: Connection,
     settings: Callable[[], Settings],
     judgement: Callable[[], Judgement],
     leading: Callable[[], bool],
@@ -28,4 +29,5 @@ def looks(
         "waiting Pods": WaitingPods(api, judgement, leading).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
         "lost domains": lost.run(),
+        "Nodes": NodeSurvey(api, settings, lambda: judgement()[1], leading, measures.placing).run(),
     }

@@ -13,16 +13,16 @@ from dataclasses import replace
 from msgspec import Struct, structs
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.topology import BACKEND, FLAVOR, HOSTNAME, REGION, ZONE, Level, Topology, level
+from policies.topology.topology import Level, Topology, level
+from policies.vocabulary.keys import ACCELERATOR, BACKEND, CLIQUE, FLAVOR, HOSTNAME, RACK, REGION, ZONE
 
-CLIQUE, ACCELERATOR = "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"
 NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True)
 """The NVLink domain: the clique if the Node has one, else the label that Topograph calls accelerator."""
 
 _COREWEAVE = (
     *(REGION, ZONE),
     *(f"{BACKEND}{name}" for name in ("fabric", "superpod", "leafgroup")),
-    *("node.coreweave.cloud/rack", HOSTNAME),
+    *(RACK, HOSTNAME),
 )
 _SWITCHES = tuple(f"network.topology.nvidia.com/{tier}" for tier in ("core", "spine", "leaf"))
 _TIERS = tuple(f"fabric.topograph.run/tier-{tier}" for tier in (3, 2, 1, 0))

@@ -14,7 +14,8 @@ from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
 from policies.kubernetes.label import label_key
 from policies.objects.fieldpath import Location, render
-from policies.topology.topology import HOSTNAME, Level, Topology, level, no_level
+from policies.topology.topology import Level, Topology, level, no_level
+from policies.vocabulary.keys import HOSTNAME
 
 KAI, KUEUE = "kai.scheduler", "kueue.x-k8s.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue"}

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.topology.placement import Domain, Placement
-from policies.topology.topology import FLAVOR, IB_FABRIC, Topology, equivalent, label_value
+from policies.topology.topology import Topology, label_value
+from policies.vocabulary.keys import FLAVOR, IB_FABRIC
+from policies.vocabulary.vocabulary import equivalent
 
 Term = tuple[SelectorRequirement, ...]
 HIGHEST_WEIGHT = 100

@@ -6,7 +6,6 @@ page "InfiniBand and RoCE labels" for renamed keys, Topograph's "Node Labels and
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,19 +15,9 @@ from msgspec import Struct
 
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.kubernetes import label
+from policies.vocabulary.keys import HOSTNAME, TOPOGRAPH
+from policies.vocabulary.vocabulary import equivalent, no_place
 
-REGION, ZONE, HOSTNAME = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
-FLAVOR = f"{BACKEND}flavor"
-IB_FABRIC = f"{IB}fabric"
-RENAMED = frozenset({"fabric", "superpod", "leafgroup", "leafgroup-name", "speed.current", "speed.expected"})
-"""The names of labels that exist under both `backend.coreweave.cloud/` and `ib.coreweave.cloud/`."""
-
-TOPOGRAPH = ("network.topology.nvidia.com/", "fabric.topograph.run/", "accelerator.topograph.run/")
-"""The prefixes of the labels that Topograph writes. It shortens values that are too long."""
-
-_MEASURES = re.compile(r"(?:backend|ib)\.coreweave\.cloud/(?:speed|neighbors|ports)\..*\Z")
-_RESERVATION = "topology.k8s.aws/capacity-block-id"
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
@@ -59,12 +48,6 @@ def level(key: str, alias: str = "") -> Level:
     return Level(key, equivalent(key), alias)
 
 
-def equivalent(key: str) -> tuple[str, ...]:
-    """All keys of the same label, newest first."""
-    name = key.removeprefix(BACKEND).removeprefix(IB)
-    return (BACKEND + name, IB + name) if name != key and name in RENAMED else (key,)
-
-
 def value_problem(value: str) -> str:
     """Why a text is not a valid label value; empty if it is valid."""
     if len(value) > label.NAME_LENGTH:
@@ -88,14 +71,9 @@ def fnv1a_64(data: bytes) -> int:
 
 
 def no_level(key: str) -> str:
-    """Why a well-known node label that looks like a level is not one; empty for any other label."""
-    if _MEASURES.match(key):
-        return "tells how a Node is connected, not where it is, and is no level"
-    if key == FLAVOR:
-        return "tells the kind of the network, which a topology may require, and is no level"
-    if key == _RESERVATION:
-        return "is a reservation, and no level"
-    return ""
+    """Why a known node label is not a level; empty for places, and for labels that are not known."""
+    why = no_place(key)
+    return f"{why}, and is no level" if why else ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suited
 from policies.topology.scheduling.support import ANNOTATION, Support
-from policies.topology.topology import HOSTNAME, Level, Topology
+from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import HOSTNAME
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.diagnosis import Diagnosis, Read, Unread, count, listed, unseen

@@ -15,7 +15,8 @@ from policies.topology.gang.address import is_within
 from policies.topology.gang.promise import Promise
 from policies.topology.nodes.machine import Machine
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import HOSTNAME, REGION, ZONE, Level, Topology
+from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
 COMMON = frozenset({REGION, ZONE, HOSTNAME})

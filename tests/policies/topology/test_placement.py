@@ -208,4 +208,6 @@ def test_a_reservation_is_no_level() -> None:
     with pytest.raises(PlacementError) as raised:
         parse("topology.k8s.aws/capacity-block-id=1", _TOPOLOGIES["aws"])
 
-    assert raised.value.problem == 'names "topology.k8s.aws/capacity-block-id", which is a reservation, and no level.'
+    assert (
+        raised.value.problem == 'names "topology.k8s.aws/capacity-block-id", which is a reservation, and is no level.'
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.topology.topology import Level, equivalent, fnv1a_64, label_value, level, no_level, value_problem
+from policies.topology.topology import Level, fnv1a_64, label_value, level, no_level, value_problem
+from policies.vocabulary.vocabulary import equivalent
 
 _LEAF = "network.topology.nvidia.com/leaf"
 
@@ -103,7 +104,7 @@ _MEASURE = "tells how a Node is connected, not where it is, and is no level"
             "tells the kind of the network, which a topology may require, and is no level",
             id="flavor",
         ),
-        pytest.param("topology.k8s.aws/capacity-block-id", "is a reservation, and no level", id="reservation"),
+        pytest.param("topology.k8s.aws/capacity-block-id", "is a reservation, and is no level", id="reservation"),
         pytest.param("backend.coreweave.cloud/fabric", "", id="level"),
         pytest.param("example.org/speed.current", "", id="somebody-elses"),
     ],

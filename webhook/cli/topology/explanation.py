@@ -18,8 +18,9 @@ from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Count, Path, Reservation, count, natural, path
 from policies.topology.placement import Placement
 from policies.topology.term import old_names, required_terms
-from policies.topology.topology import IB_FABRIC, Level, Topology
+from policies.topology.topology import Level, Topology
 from policies.topology.translation import Translation
+from policies.vocabulary.keys import IB_FABRIC
 from webhook.cli.topology import requirement
 
 

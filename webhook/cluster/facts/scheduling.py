@@ -22,7 +22,7 @@ from policies.topology.scheduling import workload
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.podgroup import GROUP, RecordKey
 from policies.topology.scheduling.support import ANNOTATION, Support
-from policies.topology.topology import HOSTNAME
+from policies.vocabulary.keys import HOSTNAME
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions

@@ -10,7 +10,7 @@ import numpy as np
 from policies.topology.choice.ground.layout import WHOLE, Layout
 from policies.topology.choice.stock import Codes, Integers, Mask, Stock
 from policies.topology.gang.address import Address, Step
-from policies.topology.topology import REGION, ZONE
+from policies.vocabulary.keys import REGION, ZONE
 
 _MOST_ADDRESSES = 1000
 _WIDE = frozenset({REGION, ZONE})

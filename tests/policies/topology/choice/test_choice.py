@@ -14,7 +14,7 @@ from policies.topology.choice.survey import choose
 from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.gang.promise import Promise
-from policies.topology.topology import REGION, ZONE
+from policies.vocabulary.keys import REGION, ZONE
 
 BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
 FABRIC, SUPERPOD, RACK = (BACKEND + "fabric", IB + "fabric"), (BACKEND + "superpod", IB + "superpod"), (

@@ -1,0 +1,91 @@
+"""The vocabulary: what is known of a key, what it is also called, and what a misspelt one was meant to be."""
+
+from __future__ import annotations
+
+from policies.kubernetes.label import label_key
+from policies.vocabulary import keys, vocabulary
+
+_KNOWN = {
+    "backend.coreweave.cloud/superpod": "place",
+    "ib.coreweave.cloud/leafgroup-name": "place",
+    "backend.coreweave.cloud/neighbors.expected.ibp0.port-id": "measure",
+    "ib.coreweave.cloud/ports.active": "measure",
+    "backend.coreweave.cloud/flavor": "trait",
+    "node.coreweave.cloud/reserved-desired": "trait",
+    "fabric.topograph.run/tier-12": "place",
+    "nvidia.com/gpu.clique": "place",
+    "topology.k8s.aws/capacity-block-id": "trait",
+    "network.topology.kubernetes.io/spine": "place",
+    "node.kubernetes.io/instance-type": "trait",
+}
+_MISSPELT = {
+    "backend.coreweave.cloud/superPod": "backend.coreweave.cloud/superpod",
+    "backend.coreweave.cloud/leaf_group": "backend.coreweave.cloud/leafgroup",
+    "backend.coreweave.cloud/fabirc": "backend.coreweave.cloud/fabric",
+    "backend.coreweave.cloud/rack": "node.coreweave.cloud/rack",
+    "ib.coreweave.cloud/flavor": "backend.coreweave.cloud/flavor",
+    "backend.coreweave.com/superpod": "backend.coreweave.cloud/superpod",
+    "backend.corewave.cloud/superpod": "backend.coreweave.cloud/superpod",
+    "coreweave.cloud/superpod": "backend.coreweave.cloud/superpod",
+    "topology.k8s.aws/network-layer-3": "topology.k8s.aws/network-node-layer-3",
+    "network.topology.nvidia.com/spines": "network.topology.nvidia.com/spine",
+    "accelerator.topograph.run/subdomain": "accelerator.topograph.run/sub-domain",
+    "nvidia.com/gpu-clique": "nvidia.com/gpu.clique",
+    "kubernetes.io/hostName": "kubernetes.io/hostname",
+    "topology.kubernetes.io/hostname": "kubernetes.io/hostname",
+    "kubernetes.io/zone": "topology.kubernetes.io/zone",
+}
+_OTHERS = (
+    *(
+        "example.org/rack",
+        "superpod",
+        "",
+        "/",
+        "kai.scheduler/node-pool",
+        "nvidia.com/gpu.product",
+        "nvidia.com/gpu.count",
+    ),
+    *("cloud.google.com/gke-nodepool", "node.kubernetes.io/exclude-from-external-load-balancers", "a" * 5000),
+)
+
+
+def test_what_a_key_says() -> None:
+    """A key is known with what it says about a Node, also where it stands for several."""
+    assert {name: known.sort for name in _KNOWN if (known := vocabulary.key(name))} == _KNOWN
+
+
+def test_misspelt_keys() -> None:
+    """A misspelt key has the right one, also under another prefix of the same cloud."""
+    assert {name: vocabulary.near(name) for name in _MISSPELT} == _MISSPELT
+
+
+def test_keys_of_others() -> None:
+    """A key that is known, and one of which nothing is known, is near to none."""
+    assert [name for name in (*_KNOWN, *_OTHERS) if vocabulary.near(name)] == []
+
+
+def test_every_key_is_whole() -> None:
+    """A key of the vocabulary is one that a label can have, once, and says what else to name if no place."""
+    names = [key.name.replace("*", "1") for key in keys.ALL]
+
+    assert [name for name in names if label_key(name)] == []
+    assert sorted(set(names)) == sorted(names)
+    assert [key.name for key in keys.ALL if bool(key.instead) == (key.sort == "place")] == []
+
+
+def test_twins() -> None:
+    """The keys that InfiniBand and RoCE share have a twin; the others have none."""
+    assert vocabulary.twin("ib.coreweave.cloud/superpod") == "backend.coreweave.cloud/superpod"
+    assert vocabulary.twin("backend.coreweave.cloud/speed.current") == "ib.coreweave.cloud/speed.current"
+    assert vocabulary.twin("backend.coreweave.cloud/flavor") == ""
+
+
+def test_forms() -> None:
+    """A form fits the values that a label has, and no others."""
+    clique = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2"
+
+    assert [value for value in ("3", "03", "a3", "", "3\n") if keys.NUMBER.fits(value)] == ["3", "03"]
+    assert [value for value in ("roce", "RoCE") if keys.FABRICS.fits(value)] == ["roce"]
+    assert [value for value in (clique, f"{clique}.1", f"{clique}.x") if keys.UUID_AND_CLIQUE.fits(value)] == [
+        f"{clique}.1"
+    ]

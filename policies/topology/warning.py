@@ -20,12 +20,14 @@ from policies.topology.nodes.obstacle import obstacles
 from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
-from policies.topology.topology import BACKEND, REGION, ZONE, Topology, level
+from policies.topology.topology import Topology, level
+from policies.vocabulary import keys
 
 # Domains times Nodes. Beyond it nothing is said about the domains, which would take a second.
 MOST_COMPARED = 1_000_000
-LEAFGROUP = level(f"{BACKEND}leafgroup")
+_LEAFGROUP = level(keys.LEAFGROUP)
 _FLAW = 80
+_OTHERS = 100
 _SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
 
 
@@ -183,18 +185,22 @@ def _flawed(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> 
     """What is said of named domains whose Nodes have flaws of the network; empty if they have none."""
     named = [domain for domain in placement.domains if domain.values]
     size = sum(len(domain.values) for domain in named)
-    if not named or named[-1].level.name in (REGION, ZONE) or size * len(nodes) > MOST_COMPARED:
+    if not named or named[-1].level.name in (keys.REGION, keys.ZONE) or size * len(nodes) > MOST_COMPARED:
         return ""
     inside = alternatives(placement.domains, topology.requirement)
     there = [node for node in nodes if meets(node.labels, inside)]
-    groups = {LEAFGROUP.value(node.labels) for node in there}
-    flawed = flaws(node for node in nodes if LEAFGROUP.value(node.labels) in groups)
+    groups = {_LEAFGROUP.value(node.labels) for node in there}
+    of_network = ((node, _LEAFGROUP.value(node.labels)) for node in nodes)
+    grouped = [(node, group) for node, group in of_network if group is not None]
+    # Those of the same leafgroups tell where else these are, some others which labels there are.
+    peers = [node for node, group in grouped if group in groups]
+    flawed = flaws({node.name: node for node in (*there, *peers, *(node for node, _ in grouped[:_OTHERS]))}.values())
     names = [node.name for node in there if node.name in flawed]
     if not names:
         return ""
     first, *others = names
     more = f" and {len(others)} more" if others else ""
-    problem = f"{quote(placement.called(topology))}: of its {len(there)} Nodes {len(names)} have flaws of the network"
+    problem = f"{quote(placement.called(topology))}: the network has flaws at {len(names)} of {len(there)} Nodes"
     return f"{problem}: {first} ({shortened(flawed[first][0].text, _FLAW)}){more}; topology doctor lists them"
 
 

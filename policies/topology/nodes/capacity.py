@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import COMMON, natural, present, suited
-from policies.topology.topology import HOSTNAME, Level, Topology
+from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import HOSTNAME
 
 ROOM: Final = 900_000
 """How many bytes the data may have; the API server takes a ConfigMap of 1 MiB."""

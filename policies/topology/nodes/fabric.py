@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from policies.engine.facts import Node
-from policies.topology.topology import BACKEND, FLAVOR, IB
+from policies.vocabulary.keys import BACKEND, FLAVOR, IB
 
 Kind = Literal["slow", "miswired", "split", "incomplete", "mixed"]
 Labels = Mapping[str, str]
@@ -63,7 +63,7 @@ def _carried(connected: Iterable[Labels]) -> Mapping[str | None, set[str]]:
     carried: dict[str | None, set[str]] = {None: set()}
     for labels in connected:
         flavor = labels.get(FLAVOR)
-        names = {name for name in _LEVELS if _value(labels, name)}
+        names = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
         for kind in (None, flavor):
             carried.setdefault(kind, set()).update(names, ("flavor",) if flavor else ())
     return carried
@@ -116,7 +116,7 @@ def _incomplete(labels: Labels, carried: set[str]) -> Iterator[Flaw]:
     if "flavor" in carried and FLAVOR not in labels and any(BACKEND + name in labels for name in _LEVELS):
         missing.append("flavor")
     if len(has.intersection(_SPEEDS)) == 1:
-        missing += [name for name in _SPEEDS if name not in has]
+        missing += [name for name in _SPEEDS if name in carried and name not in has]
     if missing:
         yield Flaw("incomplete", f"no {', no '.join(missing)}")
 

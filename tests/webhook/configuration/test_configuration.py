@@ -117,7 +117,9 @@ async def test_nothing_new(tmp_path: Path) -> None:
     assert files.swapped == []
 
 
-_UNKNOWN = "exceptions: there is no rule 'label'; known are labels, guard, topology, topology-deletion, tolerations, sunk"
+_UNKNOWN = (
+    "exceptions: there is no rule 'label'; known are labels, guard, topology, topology-deletion, tolerations, sunk"
+)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ _PORT = {"neighbors_expected_eth0_device": "leaf-1", "neighbors_current_eth0_dev
             id="another-speed-by-its-name",
         ),
         pytest.param(
-            _node("n", _with(speed_expected="400")), [Flaw("incomplete", "no speed.current")], id="half-a-speed"
+            _node("n", _with(speed_expected="400")), [], id="a-speed-that-no-node-tells"
         ),
         pytest.param(_node("n", _with(**_PORT)), [], id="wired-well"),
         pytest.param(_node("n", _with(neighbors_expected_eth0_port__name="swp1")), [], id="port-names-are-optional"),
@@ -105,6 +105,9 @@ def test_only_nodes_with_flaws_are_there() -> None:
     """Both Nodes of a split leafgroup are named, and no others; every kind has a meaning."""
     found = flaws((_WELL, _node("a", _with(leafgroup="2")), _node("b", _with(leafgroup="2", superpod="2"))))
 
+    fast = _node("c", _with(speed_current="400", speed_expected="400"))
+    half = {"d": (Flaw("incomplete", "no speed.current"),)}
+    assert flaws((fast, _node("d", _with(speed_expected="400")))) == half
     split = (Flaw("split", "leafgroup 2 of fabric f1 is in superpods 1 and 2"),)
     assert found == {"a": split, "b": split}
     assert list(MEANINGS) == ["slow", "miswired", "split", "incomplete", "mixed"]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support.api.fakeapi import FakeApi, Failure, status
+from support.api.fakeapi import Failure, FakeApi, status
 from support.api.times import Times
 from support.builders import FACTS
 from support.patience import until

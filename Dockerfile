@@ -14,6 +14,7 @@ RUN python -m venv --without-pip /opt/cks-admission \
     && pip --python /opt/cks-admission install --require-hashes --only-binary :all: -r requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY certs/ certs/
+COPY cks_admission/ cks_admission/
 COPY policies/ policies/
 COPY webhook/ webhook/
 RUN /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \

@@ -83,9 +83,9 @@ chart: venv ## make again what in helm/ is made from other things: table of valu
 
 lock: venv ## resolve pyproject.toml again into requirements/
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
-		--upgrade pyproject.toml -o requirements/runtime.txt
+		--upgrade --extra server pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
-		--upgrade -c requirements/runtime.txt --group dev pyproject.toml -o requirements/dev.txt
+		--upgrade -c requirements/runtime.txt --extra server --group dev pyproject.toml -o requirements/dev.txt
 
 clean: ## remove what the targets made here (the built control plane stays in the user's cache)
 	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .cks-admission build dist

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
 from policies.cel.syntax.source import Source
 from policies.engine.match import EVERYTHING, LabelSelector
 
@@ -59,8 +61,7 @@ class Expression:
         return Source(self.text, self.file, self.line, self.column)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamKind:
+class ParamKind(Struct, frozen=True, kw_only=True):
     """The kind of a policy's parameters. `api_version` is `v1` or `group/version`."""
 
     api_version: str

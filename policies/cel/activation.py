@@ -14,6 +14,16 @@ from policies.cel.library.kubernetes.authorizer import Authorizer, Decisions, Re
 
 Json = Mapping[str, Any]
 
+QUICK = frozenset(
+    f"request.{field}"
+    for field in (
+        *("operation", "name", "namespace", "subResource", "userInfo.username", "userInfo.groups"),
+        *(f"{of}.{part}" for of in ("kind", "requestKind") for part in ("group", "version", "kind")),
+        *(f"{of}.{part}" for of in ("resource", "requestResource") for part in ("group", "version", "resource")),
+    )
+)
+"""Fields of `request` that are shown as they are unless they are empty: the whole need not be made for them."""
+
 _KIND = {"group": "", "version": "", "kind": ""}
 _RESOURCE = {"group": "", "version": "", "resource": ""}
 _METADATA = (

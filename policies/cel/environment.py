@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from policies.cel import types
 from policies.cel.function import Function, Library
@@ -47,6 +48,11 @@ def merged(libraries: Iterable[Library]) -> dict[str, Function]:
     return functions
 
 
+@lru_cache(maxsize=1024)
+def _with_fields(environment: Environment, struct: str, fields: tuple[tuple[str, Type], ...]) -> Environment:
+    return replace(environment, structs={**environment.structs, struct: dict(fields)})
+
+
 def _joined(first: Function, second: Function) -> Function:
     return Function(
         name=first.name,
@@ -73,8 +79,8 @@ class Environment:
     patch_types: bool = False
 
     def with_fields(self, struct: str, fields: Mapping[str, Type]) -> Environment:
-        """An environment that also has these fields for a type."""
-        return replace(self, structs={**self.structs, struct: fields})
+        """An environment that also has these fields for a type: the same one for the same fields."""
+        return _with_fields(self, struct, tuple(fields.items()))
 
     def lookup(self, name: str) -> Declared | None:
         """The meaning of a name. It does not know the variables of macros."""

@@ -75,19 +75,32 @@ class Evaluation(Struct, frozen=True):
 class Program:
     """A compiled expression: a generated function, and the steps that take over if the function fails.
 
+    The function is generated when it is first needed, because not every loaded policy is ever used.
+
     `faults` counts evaluations in which the function failed although the exact evaluator did not. Such a defect of the
     generator only costs time. `on_fault` is called for each, with the exception that the function raised.
     """
 
-    __slots__ = ("_function", "_reads_variables", "_steps", "faults", "generated", "on_fault", "source", "type")
+    __slots__ = (
+        "_function",
+        "_generated",
+        "_reads_variables",
+        "_steps",
+        "_tree",
+        "faults",
+        "on_fault",
+        "source",
+        "type",
+    )
 
-    def __init__(self, source: Source, type_: Type, steps: Step, generated: Generated | None) -> None:
+    def __init__(self, source: Source, type_: Type, steps: Step, tree: Node | None) -> None:
         self.source = source
         self.type = type_
-        self.generated = generated
         self._steps = steps
-        self._function: Function | None = None if generated is None else _unloaded
-        self._reads_variables = generated is not None and generated.reads_variables
+        self._tree = tree  # until the function is generated from it; None if there shall be none
+        self._generated: Generated | None = None
+        self._function: Function | None = _unloaded
+        self._reads_variables = False
         self.faults = 0
         self.on_fault: Callable[[Program, Exception], None] | None = None
 
@@ -169,14 +182,28 @@ class Program:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
+    @property
+    def generated(self) -> Generated | None:
+        """The source of the function; None for a construct that only the exact evaluator supports."""
+        tree = self._tree
+        if tree is not None:
+            self.generated = deeply(lambda: generate(tree))
+        return self._generated
+
+    @generated.setter
+    def generated(self, generated: Generated | None) -> None:
+        self._generated, self._tree, self._function = generated, None, _unloaded
+        self._reads_variables = generated is not None and generated.reads_variables
+
     def load(self) -> None:
         """Compile the function now, for a program that will be used."""
         self._loaded()
 
     def _loaded(self) -> Function | None:
-        """The function. It is compiled when first called, because not every loaded policy is ever used."""
+        """The function. It is compiled when first called."""
         if self._function is _unloaded:
-            self._function = None if self.generated is None else self.generated.load()
+            generated = self.generated
+            self._function = None if generated is None else generated.load()
         return self._function
 
 
@@ -203,41 +230,48 @@ def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Val
 
 
 def compile_expression(
-    text: str,
-    environment: Environment,
-    result: Type | None = None,
-    *,
-    source: Source | None = None,
-    generated: bool = True,
+    text: str, environment: Environment, result: Type | None = None, *, source: Source | None = None
 ) -> Program:
-    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues.
-
-    generated: whether it gets a function, which takes a quarter of the time and is needless if it never runs.
-    """
+    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues."""
     source = source or Source(text)
     try:
-        return deeply(lambda: _compiled(source, environment, result, generated=generated))
+        return deeply(lambda: _compiled(source, environment, result))
     except RecursionError:
         raise CompileError(source, (Issue(0, "expression is nested too deeply"),)) from None
 
 
-@lru_cache(maxsize=64)  # what a policy reads is found out right after its expressions are compiled
 def checked(source: Source, environment: Environment) -> tuple[Node, Type]:
     """The checked tree of an expression, and its type. Raises CompileError."""
+    try:
+        return _checked(source.text, environment)
+    except CompileError as error:
+        raise type(error)(source, error.issues) from None
+
+
+# An expression is compiled when its policy is read, then for evaluation, and what it reads is found out. Until its
+# function is generated, the program needs the tree anyway.
+@lru_cache(maxsize=4096)
+def _checked(text: str, environment: Environment) -> tuple[Node, Type]:
+    source = Source(text)
     tree = parse(source)
     return tree, check(tree, source, environment)
 
 
-def _compiled(source: Source, environment: Environment, result: Type | None, *, generated: bool) -> Program:
+@lru_cache(maxsize=4096)  # for the same reasons
+def _planned(text: str, environment: Environment) -> Step:
+    return plan(_checked(text, environment)[0])
+
+
+def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
     tree, actual = checked(source, environment)
     if result is not None and actual != result:
         message = f"must evaluate to {result.declared} but got {actual.declared}"
         raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))
     try:
-        steps = plan(tree)
+        steps = _planned(source.text, environment)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
-    return Program(source, actual, steps, generate(tree) if generated else None)
+    return Program(source, actual, steps, tree)
 
 
 def _result_hint(result: Type, actual: Type) -> str:

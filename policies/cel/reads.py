@@ -128,7 +128,8 @@ def _paths(root: str, places: Iterable[Pattern]) -> frozenset[str]:
 
 def _meet(left: Pattern, right: Pattern) -> bool:
     """Whether the patterns may be equal, or one of them may be above the other."""
-    return all(Wildcard.VALUES in pair or pair[0] == pair[1] for pair in zip(left, right, strict=False))
+    pairs = zip(left, right, strict=False)
+    return all(a == b or isinstance(a, Wildcard) or isinstance(b, Wildcard) for a, b in pairs)
 
 
 def _starts(pattern: Pattern, prefix: Pattern) -> bool:
@@ -283,7 +284,7 @@ class _Walk:
         if node.variable2 is not None:  # the values of a map, whose keys are read too
             inner[node.variable2] = inner[node.variable]
             inner[node.variable] = _COMPUTED
-            if node.range.type is None or node.range.type.kind is not Kind.LIST:
+            if node.range.type is not None and node.range.type.kind is Kind.MAP:
                 self.read_whole(over)
                 inner[node.variable2] = _COMPUTED
         accumulated = self.source(node.init, scope)

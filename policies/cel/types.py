@@ -5,12 +5,15 @@ A type is an immutable value. `str()` returns the reference's notation: `list(st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
+
+from msgspec import Struct
 
 
 class Kind(Enum):
     """The kinds of types that the checker distinguishes."""
+
+    __hash__ = object.__hash__  # types are compared and looked up all the time
 
     DYN = auto()
     ERROR = auto()
@@ -31,8 +34,7 @@ class Kind(Enum):
     TYPE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(Struct, frozen=True):
     """A type: its kind, its name as `type(x)` shows it, and its parameters (element; key and value; type variables)."""
 
     kind: Kind

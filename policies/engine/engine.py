@@ -40,6 +40,7 @@ from policies.engine.violation import (
     Violation,
     bounded,
     describe,
+    in_order,
     limited,
     one_line,
     shortened,
@@ -300,9 +301,9 @@ def overtime(
 def _warnings(decision: Decision) -> Iterator[str]:
     """The warnings for a decision that lets the request pass."""
     if decision.verdict == "warn":
-        yield from dict.fromkeys(map(_warning, sorted(decision.violations)))
+        yield from dict.fromkeys(map(_warning, in_order(decision.violations)))
     elif decision.failure is not None and not decision.denies:
-        yield one_line(_failure_text(decision.rule, decision.failure.error, "Ignore"))
+        yield squeezed(_failure_text(decision.rule, decision.failure.error, "Ignore"))
 
 
 def _warning(violation: Violation) -> str:

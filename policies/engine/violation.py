@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, structs
 
+from policies.kubernetes.status import FORBIDDEN, Status
+
 T = TypeVar("T")
 
 Verdict = Literal["deny", "warn", "audit", ""]
@@ -36,13 +38,14 @@ FIELD_LENGTH = 512
 TEXT_LENGTH = 5120
 
 
-class Violation(Struct, frozen=True, order=True):
+class Violation(Struct, frozen=True):
     """One problem at one place.
 
     rule: the name of the rule that found it. path: the place, as Kubernetes writes a field path. value: what was found
     there. problem: why that is wrong; empty if the summary says everything. summary: the first sentence of the refusal,
     shared by violations of a kind. remedy: how to fix it. verdict: the consequence; empty to use the rule's action.
-    status: the reason of the refusal in the HTTP answer; empty for Forbidden.
+    status: of the HTTP answer, if this violation is the first. position: its place among those of its rule, before the
+    order of paths; the validations of a policy are in the order in which they are written.
     """
 
     rule: str
@@ -52,7 +55,8 @@ class Violation(Struct, frozen=True, order=True):
     summary: str
     remedy: str
     verdict: Verdict = ""
-    status: str = ""
+    status: Status = FORBIDDEN
+    position: int = 0
 
     @property
     def line(self) -> str:
@@ -69,6 +73,11 @@ class Violation(Struct, frozen=True, order=True):
         return " ".join(part for part in (self.summary, where, self.problem) if part)
 
 
+def in_order(violations: Iterable[Violation]) -> list[Violation]:
+    """The violations in the order in which people read them: by rule, then by position and path."""
+    return sorted(violations, key=lambda v: (v.rule, v.position, v.path, v.value, v.problem, v.summary, v.remedy))
+
+
 class More(Struct, frozen=True):
     """Violations that a rule has counted, but does not show."""
 
@@ -83,10 +92,9 @@ def first(items: Iterable[T], key: Callable[[T], Any]) -> tuple[list[T], int]:
 
 
 def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int]:
-    """The first violations of a rule by path, each of bounded length, and how many more there are."""
+    """The first violations of a rule, each of bounded length, and how many more there are."""
     if len(violations) > SHOWN:
-        shown = sorted(violations, key=lambda violation: violation.path)[:SHOWN]
-        return tuple(map(_bounded, shown)), len(violations) - SHOWN
+        return tuple(map(_bounded, in_order(violations)[:SHOWN])), len(violations) - SHOWN
     return tuple(map(_bounded, violations)), 0
 
 
@@ -105,7 +113,7 @@ def describe(violations: Iterable[Violation], more: Mapping[str, int] | None = N
     more: how many further violations each rule has. If the text is too long, fewer places are shown.
     """
     groups: dict[str, list[Violation]] = {}
-    for violation in sorted(violations):
+    for violation in in_order(violations):
         groups.setdefault(violation.summary, []).append(violation)
     # Further violations of a rule are counted below the last group with one of its own.
     last = {member.rule: summary for summary, members in groups.items() for member in members}

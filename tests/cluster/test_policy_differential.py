@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog
-from cluster.policycases import mixed, mutating, seen, validating
+from cluster.policycases import lent, mixed, mutating, seen, served, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
     DENY,
@@ -45,6 +46,7 @@ ASKS = [(case, index) for case in CASES for index in range(len(case.asks))]
 _TIMES = 10
 # What a pattern that is broken at run time lacks is said in words of our own.
 _BROKEN_PATTERN = re.compile(r'(error parsing regexp: )(?:[^"\\]|\\.)*')
+_ROLES = ("clusterroles", "clusterrolebindings")
 _ANNOTATIONS = ("v-", FAILURE_ANNOTATION)
 _COLLECTIONS = [
     f"/apis/{GROUP}/v1/{prefix}admissionpolic{end}"
@@ -63,6 +65,12 @@ class Proof:
     new: dict[tuple[str, int], Json | None] = field(default_factory=dict)
     old: dict[tuple[str, int], Json | None] = field(default_factory=dict)
     native: dict[tuple[str, int], Outcome] = field(default_factory=dict)
+
+    @cached_property
+    def documents(self) -> list[Json]:
+        """What there is around the policies."""
+        rights = (self.client.send("GET", f"/apis/rbac.authorization.k8s.io/v1/{kind}").body for kind in _ROLES)
+        return [self.world.namespace, *self.world.parameters, _crd(), *rights]
 
     def asked(self, asks: Sequence[tuple[Case, int]], turn: int) -> list[Outcome]:
         """What the API server answers now. turn: which tells one time of asking from the others."""
@@ -107,6 +115,31 @@ def test_a_policy_says_here_what_it_says_on_the_api_server(proof: Proof, case: C
         if ours != native:
             native = proof.asked([(case, index)], turn)[0]
     assert ours == native
+
+
+@pytest.mark.parametrize(("case", "index"), ASKS, ids=[f"{case.name}-{index}" for case, index in ASKS])
+def test_the_service_refuses_with_the_code_and_reason_of_the_api_server(proof: Proof, case: Case, index: int) -> None:
+    """Whatever else its answer says, its code and reason are those of the policy itself, also if several parts fail."""
+    key = case.name, index
+    status = served.status(case, case.asks[index], proof.new[key], proof.old[key], proof.world)
+    native = proof.native[key]
+    for turn in range(1, _TIMES):
+        if status != native.refusal:
+            native = proof.asked([(case, index)], turn)[0]
+    assert status == native.refusal
+
+
+@pytest.mark.parametrize(("case", "index"), ASKS, ids=[f"{case.name}-{index}" for case, index in ASKS])
+def test_the_library_says_what_the_api_server_says(proof: Proof, case: Case, index: int) -> None:
+    """The same documents, given to the library with those around them, have the same verdict there."""
+    key = case.name, index
+    lent_outcome = lent.outcome(case, case.asks[index], proof.new[key], proof.old[key], proof.documents)
+    lent_outcome = _comparable(lent_outcome, case, case.asks[index])
+    native = proof.native[key]
+    for turn in range(1, _TIMES):
+        if lent_outcome != lent.reduced(native):
+            native = proof.asked([(case, index)], turn)[0]
+    assert lent_outcome == lent.reduced(native)
 
 
 def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:

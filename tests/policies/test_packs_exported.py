@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.policies import packs
 
+from policies.admissionpolicy.templates import budget
+
 if TYPE_CHECKING:
     from support.policies.packs import PackPolicy
 
@@ -36,3 +38,15 @@ def test_the_suite_holds_without_the_service(policy: PackPolicy) -> None:
         if outcome.verdict != case.expect.verdict or not all(said):
             wrong.append((case.name, expected, texts))
     assert wrong == []
+
+
+@pytest.mark.parametrize("policy", packs.shipped(), ids=lambda policy: policy.name)
+def test_the_suite_stays_within_the_limits(policy: PackPolicy) -> None:
+    """No expression, and no policy with a binding, costs more for a case than the API server allows."""
+    measured = [
+        (name, case.name, spent) for case in policy.suite.cases for name, spent in packs.spent(policy, case).items()
+    ]
+
+    assert [(name, line) for name, case, spent in measured for line in budget.over(spent, case)] == []
+    assert all(sum(cost for _, cost in spent) > 0 for _, _, spent in measured)
+    assert measured

@@ -105,9 +105,11 @@ def _paths(value: Any) -> Iterator[_Steps]:
                 yield "spec", field, index, *path
 
 
-def _scalar(root: yaml.Node | None, path: _Steps, text: str) -> tuple[yaml.ScalarNode, Scalar] | None:
+def _scalar(root: yaml.Node, path: _Steps, text: str) -> tuple[yaml.ScalarNode, Scalar] | None:
     """The scalar at a path; None if there is none."""
-    key, node, flows = None, root, False
+    key: yaml.Node | None = None
+    node: yaml.Node | None = root
+    flows = False
     for step in path:
         if node is None:
             return None

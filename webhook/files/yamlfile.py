@@ -12,25 +12,25 @@ from typing import Any
 
 import yaml
 
+from webhook.files import jsonstream
+
 # libyaml is ten times faster. Every wheel of PyYAML contains it, but not every build.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Deeper than any Kubernetes object. libyaml's composer is recursive and crashes at some ten thousand levels.
 DEPTH = 100
 # The most values after the expansion of aliases: far more than in an object of 3 MiB.
 VALUES = 1_000_000
+_INDENTATION = re.compile(r"^[-?: \t]*", re.MULTILINE)
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
 _FLOAT = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9]+)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|nan)\Z", re.IGNORECASE
 )
+_VISIBLE = re.compile(r"[^\r\n\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
 
 
 class FileError(Exception):
     """A file is not YAML. The text has the file, line, column and the problem."""
-
-
-class _SyntaxError(FileError):
-    """Text is not YAML, but may still be JSON."""
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -60,9 +60,9 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
 class YamlDocument:
-    """One document: its value, and `node` with the places of its parts, None if it is JSON but not YAML."""
+    """One document: its value, and `node` with the places of its parts."""
 
-    def __init__(self, name: str, value: Any, node: yaml.Node | None) -> None:
+    def __init__(self, name: str, value: Any, node: yaml.Node) -> None:
         self.name = name
         self.value = value
         self.node = node
@@ -78,8 +78,6 @@ class YamlDocument:
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest existing parent."""
         node = self.node
-        if node is None:
-            return 1
         line = node.start_mark.line
         for step in path:
             key, below = child(node, step)
@@ -100,18 +98,16 @@ def decoded(name: str, content: str | bytes) -> str:
 def load(name: str, content: str | bytes) -> list[YamlDocument]:
     """The documents of a file, without empty ones. Raises FileError."""
     text = decoded(name, content)
-    try:
-        return _documents(name, text)
-    except _SyntaxError:
-        # JSON is nearly a subset of YAML, except for tabs and escaped surrogate pairs.
-        try:
-            value = json.loads(text)
-            json.dumps(value, ensure_ascii=False).encode()  # refuses unpaired surrogates
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return [YamlDocument(name, value, None)]
-        raise
+    values, end = jsonstream.values(name, text, DEPTH)
+    for _, node in values:
+        _refuse_duplicates(name, node)
+    documents = [YamlDocument(name, value, node) for value, node in values]
+    return documents if documents and end == len(text) else [*documents, *_documents(name, _blanked(text, end))]
+
+
+def _blanked(text: str, end: int) -> str:
+    """The text with blanks for all that is before an offset, so that the rest keeps its places."""
+    return _VISIBLE.sub(" ", text[:end]) + text[end:]
 
 
 def _documents(name: str, text: str) -> list[YamlDocument]:
@@ -129,7 +125,7 @@ def _documents(name: str, text: str) -> list[YamlDocument]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise _SyntaxError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+        raise FileError(f"{where}: not valid YAML: {error.problem or error.context}") from None
     except FileError:
         raise
     except Exception as error:  # noqa: BLE001 - the library's constructors raise whatever Python's types do
@@ -142,6 +138,8 @@ def _documents(name: str, text: str) -> list[YamlDocument]:
 
 def _refuse_bombs(name: str, text: str) -> None:
     """Refuse text that nests too deeply or expands to too many values, before recursive code processes it."""
+    if "&" not in text and _deepest(text) <= DEPTH:
+        return
     open_counts: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
     total, has_aliases = 0, False
@@ -163,6 +161,15 @@ def _refuse_bombs(name: str, text: str) -> None:
         total += size
         if has_aliases and total > VALUES:
             raise FileError(f"{name}: its aliases unfold to more than {VALUES} values")
+
+
+def _deepest(text: str) -> int:
+    """A depth that no value in the text exceeds, from its indentation and brackets.
+
+    An inner block is indented further than the one around it, but for a list below its key.
+    """
+    indented = max(map(len, _INDENTATION.findall(text)), default=0)
+    return 2 * (indented + 1) + text.count("[") + text.count("{")
 
 
 def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:

@@ -13,6 +13,7 @@ from itertools import islice
 from policies.admissionpolicy.documents.document import Place
 
 _BLANKS = " \t\r"
+_LAST_OF_16_BITS = 0xFFFF
 _ESCAPES = {"x": 4, "u": 6, "U": 10}
 
 
@@ -65,9 +66,14 @@ class _Cursor:
         if self._ended():
             self._break()
         elif self.style == '"' and self._text[self.at : self.at + 1] == "\\":
-            self.at += _ESCAPES.get(self._text[self.at + 1 : self.at + 2], 2)
+            self.at += self._escape(character)
         else:
             self.at += 2 if self.style == "'" and character == "'" else 1
+
+    def _escape(self, character: str) -> int:
+        """The length of the escape of a character. JSON writes a character beyond 16 bits as two of them."""
+        kind = self._text[self.at + 1 : self.at + 2]
+        return _ESCAPES.get(kind, 2) * (2 if kind == "u" and ord(character) > _LAST_OF_16_BITS else 1)
 
     def reach(self, character: str) -> None:
         """Move to a character. Only a blank or a line break can correspond to a line break in the file."""

@@ -36,10 +36,10 @@ def without(text: str, path: Sequence[str], prefix: str) -> str:
         text = _cut(text, *place)
 
 
-def _first(root: yaml.Node | None, path: Sequence[str], prefix: str) -> tuple[yaml.MappingNode, int] | None:
+def _first(root: yaml.Node, path: Sequence[str], prefix: str) -> tuple[yaml.MappingNode, int] | None:
     """The map and the index of the first entry to remove; None if there is none."""
     above: tuple[yaml.MappingNode, int] | None = None
-    node = root
+    node: yaml.Node | None = root
     for step in path:
         if not isinstance(node, yaml.MappingNode):
             return None

@@ -88,6 +88,7 @@ class Judge:
                 return Reviewed(encode(request.uid, answer), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
+                self._prepare(served.ruleset)
         return await self._elsewhere(body, request, route, served, deadline)
 
     async def _here(self, request: AdmissionRequest, route: Route, served: Served, deadline: float) -> Answer:
@@ -104,10 +105,15 @@ class Judge:
             facts = await self._entered(facts, key, served.resolver, deadline)
 
     def _prepare(self, ruleset: RuleSet) -> None:
-        """Have what reviews turned out to need made faster, in another thread: one thing at a time."""
+        """Have what reviews turned out to need made faster, in another thread: one thing at a time.
+
+        What took too long for the event loop before is tried there again: the first review for many policies, of which
+        Python compiles each expression, may take that long.
+        """
         for screener in ruleset.screeners:
             if screener.is_waiting and (self._preparing is None or self._preparing.done()):
                 self._preparing = asyncio.get_running_loop().run_in_executor(None, screener.prepare)
+                self._preparing.add_done_callback(lambda _: self._slow.postponed.clear())
 
     async def _entered(self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float) -> Facts:
         """The facts with the value of a key, or with the failure to find it."""

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from policies.engine.engine import Answer, Decision, Unanimity
 from policies.engine.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
-from policies.engine.violation import MESSAGE_LENGTH, Violation, quote
+from policies.engine.violation import MESSAGE_LENGTH, Violation, in_order, quote
 from policies.kubernetes.label import NAME_LENGTH
 from policies.kubernetes.status import CODES
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
@@ -187,8 +187,8 @@ def _projection(patterns: Iterable[Pattern]) -> Any:
             return Any
         inner.setdefault(pattern[0], []).append(pattern[1:])
     types: dict[Any, Any] = {step: _projection(rest) for step, rest in inner.items()}
-    if types.keys() == {Wildcard.ITEMS}:
-        return list.__class_getitem__(types[Wildcard.ITEMS])
+    if types.keys() == {Wildcard.ITEMS}:  # expressions may mean a map, which is decoded whole
+        return list.__class_getitem__(types[Wildcard.ITEMS]) | dict[str, Any] | None
     if types.keys() == {Wildcard.VALUES}:
         return dict.__class_getitem__((str, types[Wildcard.VALUES]))
     if not all(isinstance(step, str) for step in types):
@@ -349,15 +349,16 @@ def _annotation_key(name: str) -> str:
 
 
 def _status(answer: Answer) -> _Status:
-    refused = [v for decision in answer.decisions if decision.verdict == "deny" for v in decision.violations]
+    """The status of a refusal, with reason and code of the first violation, as in the API server."""
+    denials = [decision for decision in answer.decisions if decision.verdict == "deny"]
+    refused = in_order(violation for denial in denials for violation in denial.violations)
     if not refused:
-        return _Status(answer.message, "InternalError", 500, "Failure")
-    reasons = {violation.status or "Forbidden" for violation in refused}
-    reason = reasons.pop() if len(reasons) == 1 else "Forbidden"
-    status = _Status(answer.message, reason, CODES[reason], "Failure")
-    if reason == "Invalid":  # kubectl shows only the causes of an Invalid answer
-        more = sum(decision.more for decision in answer.decisions if decision.verdict == "deny")
-        status.details = _Details((*_causes(sorted(refused), more), *map(_Cause, answer.ended)))
+        return _Status(answer.message, "InternalError", CODES["InternalError"], "Failure")
+    first = refused[0].status
+    status = _Status(answer.message, first.reason, first.code, "Failure")
+    if first.reason == "Invalid":  # kubectl shows only the causes of an Invalid answer
+        more = sum(denial.more for denial in denials)
+        status.details = _Details((*_causes(refused, more), *map(_Cause, answer.ended)))
     return status
 
 

@@ -15,6 +15,7 @@ from policies.admissionpolicy import resource, schema
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document, Place
 from policies.admissionpolicy.documents.document import Path as FieldPath
+from policies.admissionpolicy.documents.problem import Problem
 from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
@@ -28,7 +29,14 @@ _CRD = "CustomResourceDefinition"
 
 
 class PolicyFilesError(Exception):
-    """Policies cannot be used. The text has all problems, each with file, line, column and field."""
+    """Policies cannot be used. The text has all problems, each with file, line, column and field.
+
+    problems: those of the documents; empty if a file cannot be read.
+    """
+
+    def __init__(self, text: str, problems: tuple[Problem, ...] = ()) -> None:
+        super().__init__(text)
+        self.problems = problems
 
 
 class PolicyFiles(NamedTuple):
@@ -53,9 +61,10 @@ class PolicyFiles(NamedTuple):
         }
         return StaticFacts(today, labels, decisions=self.rights, whole_namespaces=self.namespaces)
 
-    def schema(self, kind: GroupVersionKind) -> Schema:
-        """The schema of a kind: a built-in one, that of a CRD, or a generic one."""
-        return schema.built_in(kind) or self.custom.get(kind) or schema.unknown(kind)
+    def schema(self, kind: GroupVersionKind) -> Schema | None:
+        """The schema of a kind: a built-in one, that of a CRD, or a generic one; None for options of a connection."""
+        known = schema.built_in(kind) or self.custom.get(kind)
+        return schema.unknown(kind) if known is None and kind.group else known
 
 
 def load(paths: Iterable[str], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
@@ -81,13 +90,18 @@ def read(files: Iterable[tuple[str, str]], today: date | None = None, *, drafts:
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
     warning; else it is an error.
     """
-    documents = (document for name, text in files for document in parse(text, name))
     try:
-        loaded = reader.read(documents, today, complete=not drafts)
+        documents = [document for name, text in files for document in parse(text, name)]
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
+    return of_documents(documents, today, drafts=drafts)
+
+
+def of_documents(documents: Iterable[Document], today: date | None = None, *, drafts: bool = False) -> PolicyFiles:
+    """The contents of documents; see `read`. Raises PolicyFilesError."""
+    loaded = reader.read(documents, today, complete=not drafts)
     if loaded.errors:
-        raise PolicyFilesError("\n".join(map(str, loaded.errors)))
+        raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)
     try:
         return of(_bound(loaded) if drafts else loaded)._replace(rights=rbac.read(loaded.context))
     except RbacError as error:
@@ -148,8 +162,6 @@ def files(path: str) -> Iterator[Path]:
 
 def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document:
     root = document.node
-    if root is None:  # JSON that is not YAML has no places
-        return Document(value=document.value, name=document.name, places=lambda _: (1, 1))
 
     def places(path: FieldPath) -> Place:
         node = _node(root, path)[1]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from policies.admissionpolicy.documents.document import Place
 from policies.admissionpolicy.documents.problem import Problem, Spot, invalid, show
@@ -18,6 +19,8 @@ from policies.cel.program import Composition, InstantiationError, ResultError, c
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import BOOL, NULL, STRING, Type, list_of
 from policies.golang.quote import trimmed
+
+_VARIABLES = "variables"
 
 
 class Expressions:
@@ -47,7 +50,7 @@ class Expressions:
 
     def validation(self, text: str, spot: Spot) -> None:
         """Check a validation: bool."""
-        _check(text, self._environment(), (BOOL,), spot)
+        self._check(text, (BOOL,), spot)
 
     def message(self, text: str, spot: Spot) -> None:
         """Check a messageExpression: a string, without the authorizer."""
@@ -60,7 +63,7 @@ class Expressions:
 
     def audit_annotation(self, text: str, spot: Spot) -> None:
         """Check the value of an audit annotation: a string, or null for none."""
-        _check(text, self._environment(), (STRING, NULL), spot, trim=True, shown=text)
+        self._check(text, (STRING, NULL), spot, trim=True, shown=text)
 
     def apply_configuration(self, text: str, spot: Spot) -> None:
         """Check an apply configuration: `Object{...}`."""
@@ -70,13 +73,23 @@ class Expressions:
         """Check a JSON Patch: a list of `JSONPatch{...}`."""
         _check(text, self._composition.for_mutations().environment, (list_of(JSON_PATCH),), spot, trim=True)
 
-    def _environment(self) -> Environment:
-        known = self._composition.environment
-        return known if self._composed else _without_variables(known)
+    def _check(self, text: str, results: Sequence[Type], spot: Spot, *, trim: bool = False, shown: str = "") -> None:
+        """Check an expression that may read `variables` if the policy is composed.
+
+        For evaluation they are always there. If the text does not name them, that makes no difference, and what is
+        found out about it is found out for evaluation as well.
+        """
+        environment = self._composition.environment
+        if not self._composed:
+            if _VARIABLES not in text and _failure(text, environment, results) is None:
+                return
+            environment = _without_variables(environment)
+        _check(text, environment, results, spot, trim=trim, shown=shown)
 
 
+@lru_cache(maxsize=16)
 def _without_variables(environment: Environment) -> Environment:
-    return replace(environment, variables={k: v for k, v in environment.variables.items() if k != "variables"})
+    return replace(environment, variables={k: v for k, v in environment.variables.items() if k != _VARIABLES})
 
 
 def _check(
@@ -98,7 +111,7 @@ def _check(
 def _failure(text: str, environment: Environment, results: Sequence[Type]) -> CompileError | None:
     source, result = Source(text), results[0] if len(results) == 1 else None
     try:
-        program = compile_expression(text, environment, result, source=source, generated=False)
+        program = compile_expression(text, environment, result, source=source)
     except CompileError as error:
         return error
     if program.type in results:

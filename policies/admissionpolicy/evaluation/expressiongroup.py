@@ -67,13 +67,18 @@ class Group:
             return Failure(f"expression '{unit.expression.text}' resulted in error: {evaluation.error}", spent_all)
         return evaluation.value
 
-    def reasons(self, unit: Unit) -> tuple[explain.Reason, ...]:
-        """The parts of an expression that decided its result; none if the explanation fails."""
+    def reasons(self, unit: Unit, outcome: Value = explain.UNKNOWN) -> tuple[explain.Reason, ...]:
+        """The parts of an expression that decided its result; none if the explanation fails. outcome: if known."""
         if not isinstance(unit.program, Program):
             return ()
         try:
             return explain.explain(
-                unit.program.source, self._composition, self.names, limit=EXPRESSION_LIMIT, expired=self._expired
+                unit.program.source,
+                self._composition,
+                self.names,
+                limit=EXPRESSION_LIMIT,
+                expired=self._expired,
+                outcome=outcome,
             )
         except Exception:  # noqa: BLE001 - an explanation is an extra; a check without an answer ends here, too
             return ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import getitem
 from typing import Any
 
 from msgspec.structs import asdict
 
-from policies.cel.activation import activation, shown_namespace
+from policies.cel.activation import QUICK, activation, shown_namespace
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
@@ -116,9 +117,17 @@ class _Names(dict[str, Value]):
         self._inputs = inputs
 
     def __missing__(self, name: str) -> Value:
-        inputs = self._inputs
-        value = self[name] = inputs.namespace_object if name == "namespaceObject" else inputs.shared[name]
+        value = self[name] = self._made(name)
         return value
+
+    def _made(self, name: str) -> Value:
+        inputs = self._inputs
+        if name == "namespaceObject":
+            return inputs.namespace_object
+        if name not in QUICK:
+            return inputs.shared[name]
+        _, *fields = name.split(".")
+        return reduce(getitem, fields, inputs.request) or reduce(getitem, fields, inputs.shared["request"])
 
 
 def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:

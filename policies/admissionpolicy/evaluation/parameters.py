@@ -174,24 +174,27 @@ class ReviewParameters:
         """The scope of a kind in the cluster or, if it is unknown there, in the given objects."""
         known = self._scopes.get(kind)
         if known is None:
-            known = self._of_cluster(ParametersKey(kind=kind)).scope or self.given.scope(kind)
+            is_final = self.given.is_final
+            of_cluster = NOT_SERVED if is_final else self.facts.look_up(ParametersKey(kind=kind))
+            known = of_cluster.scope or self.given.scope(kind)
             if known is not None:
                 self._scopes[kind] = known
         return known
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
         """The object with a name, from the cluster if it is there."""
-        objects = self._of_cluster(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
-        return objects[0] if objects else self.given.named(kind, namespace, name)
+        if not self.given.is_final:  # a key takes as long to make as to look up
+            objects = self.facts.look_up(ParametersKey(kind=kind, namespace=namespace, name=name)).objects
+            if objects:
+                return objects[0]
+        return self.given.named(kind, namespace, name)
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
         """The objects from both that a selector selects."""
-        objects = self._of_cluster(ParametersKey(kind=kind, namespace=namespace, selector=selector)).objects
+        key = ParametersKey(kind=kind, namespace=namespace, selector=selector)
+        objects = () if self.given.is_final else self.facts.look_up(key).objects
         by_name = {_name(obj): obj for obj in (*self.given.selected(kind, namespace, selector), *objects)}
         return [obj for _, obj in sorted(by_name.items())]
-
-    def _of_cluster(self, key: ParametersKey) -> KnownParameters:
-        return NOT_SERVED if self.given.is_final else self.facts.look_up(key)
 
 
 def _name(obj: Json) -> str:

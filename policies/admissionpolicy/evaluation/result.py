@@ -11,6 +11,7 @@ from msgspec import Struct
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
 from policies.cel.explanation import explain
+from policies.kubernetes.status import CODES, FORBIDDEN, Status
 
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
 """A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""
@@ -43,6 +44,16 @@ class Finding:
     def denies(self) -> bool:
         """Whether the finding refuses the request."""
         return "Deny" in self.actions
+
+    @property
+    def status(self) -> Status:
+        """The reason and code of the refusal. Mutating policies refuse with 403, whatever the reason.
+
+        Sources: validating/dispatcher.go and generic/policy_dispatcher.go, as in texts.
+        """
+        if self.policy_kind == "MutatingAdmissionPolicy" and self.kind != "internal":
+            return Status(self.reason, FORBIDDEN.code)
+        return Status(self.reason, CODES[self.reason])
 
     @property
     def native(self) -> str:

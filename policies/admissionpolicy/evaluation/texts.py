@@ -53,6 +53,11 @@ def validating_denial(policy: str, binding: str, message: str) -> str:
     return f"ValidatingAdmissionPolicy '{policy}'{with_binding} denied request: {message}"
 
 
+def warning(policy: str, binding: str, message: str) -> str:
+    """The warning of a validation that fails under the action Warn."""
+    return f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
+
+
 def mutating_denial(policy: str, binding: str, message: str) -> str:
     """The refusal by a MutatingAdmissionPolicy."""
     if not binding:

@@ -6,8 +6,9 @@ validator.go (match conditions, validations, messages, audit annotations, failur
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from policies.admissionpolicy.evaluation import texts
@@ -18,6 +19,7 @@ from policies.admissionpolicy.evaluation.parameters import ConfigurationError, P
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result, combined, result_of
 from policies.admissionpolicy.model import Binding, Validation, ValidationAction
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
+from policies.cel.explanation.explain import Reason
 from policies.cel.program import Variables
 from policies.cel.values import Value, type_of
 from policies.golang.quote import trimmed
@@ -175,7 +177,7 @@ class _Evaluation:
             elif spent is not None:
                 yield self.error(f"failed messageExpression: {spent}", index, unit)
             elif outcome is not True:
-                yield self._violation(index, validation, message, group)
+                yield self._violation(index, validation, message, partial(group.reasons, outcome=outcome))
 
     def _may_skip_messages(self, group: Group) -> bool:
         """Whether messages that are not shown need no evaluation, because they cannot exceed the budget.
@@ -234,7 +236,9 @@ class _Evaluation:
             kind="error", message=text, index=index, actions=actions, expression=expression, reasons=reasons
         )
 
-    def _violation(self, index: int, validation: Validation, message: Value, group: Group) -> Finding:
+    def _violation(
+        self, index: int, validation: Validation, message: Value, reasons: Callable[[Unit], tuple[Reason, ...]]
+    ) -> Finding:
         words = texts.denial(message, validation.message, validation.expression.text)
         unit, actions = self.compiled.validations[index], self.binding.validation_actions
         return self._finding(
@@ -244,7 +248,7 @@ class _Evaluation:
             index=index,
             actions=actions,
             expression=unit.expression,
-            reasons=group.reasons(unit) if actions & _SHOWN else (),
+            reasons=reasons(unit) if actions & _SHOWN else (),
         )
 
     def _finding(self, **fields: Any) -> Finding:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.matching import Matcher, NamespaceLabels, is_seen
-from policies.admissionpolicy.model import Binding, NamedRule, Policy
+from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
+from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
 from policies.engine.request import AdmissionRequest
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it has a namespace."""
+
+Selects = Callable[[Matcher], bool]
+"""Whether the selectors of a matcher match the request at hand. Raises what Matcher.selects raises."""
 
 _Bindings = tuple[tuple[Binding, Matcher | None], ...]
 
@@ -29,14 +33,19 @@ def key_of(request: AdmissionRequest) -> Key:
 class BoundPolicy:
     """A compiled policy with its bindings, and the requests that they match.
 
-    is_plain: whether all requests of the same key are matched alike.
+    is_plain: whether all requests of the same key are matched alike. matcher: makes a matcher, or finds an equal one.
     """
 
-    def __init__(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> None:
+    def __init__(
+        self,
+        compiled: CompiledPolicy,
+        bindings: Iterable[Binding],
+        matcher: Callable[[MatchResources], Matcher] = Matcher,
+    ) -> None:
         self.compiled = compiled
-        self._matcher = Matcher(self.policy.match_constraints)
+        self._matcher = matcher(self.policy.match_constraints)
         self._bindings: _Bindings = tuple(
-            (binding, None if binding.match_resources is None else Matcher(binding.match_resources))
+            (binding, None if binding.match_resources is None else matcher(binding.match_resources))
             for binding in bindings
         )
         matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
@@ -48,19 +57,15 @@ class BoundPolicy:
         """The policy as it was read."""
         return self.compiled.policy
 
-    def matching(
-        self, request: AdmissionRequest, namespace_labels: NamespaceLabels, key: Key | None = None
-    ) -> tuple[Binding, ...]:
+    def matching(self, request: AdmissionRequest, selects: Selects, key: Key | None = None) -> tuple[Binding, ...]:
         """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable.
 
         key: the request's key, if the caller has it. Only selectors and names need more, so the rest is cached.
         """
         bindings = self._covering(request, key)
-        if bindings is None or (self._matcher.is_selective and not self._matcher.selects(request, namespace_labels)):
+        if bindings is None or (self._matcher.is_selective and not selects(self._matcher)):
             return ()
-        return tuple(
-            binding for binding, matcher in bindings if matcher is None or matcher.selects(request, namespace_labels)
-        )
+        return tuple([binding for binding, matcher in bindings if matcher is None or selects(matcher)])
 
     def may_match(self, request: AdmissionRequest, key: Key) -> bool:
         """Whether the policy and a binding may match requests of a key: this one, or one with other names or labels."""
@@ -108,9 +113,10 @@ def in_force(
     for binding in bindings:
         if binding.kind == f"{kind}Binding":
             by_policy.setdefault(binding.policy_name, []).append(binding)
+    matcher = cache(Matcher)  # policies and bindings that match alike share one, so that a review asks it only once
     for policy in policies:
         if policy.kind == kind and policy.name in by_policy:
-            yield BoundPolicy(compile_(policy), by_policy[policy.name])
+            yield BoundPolicy(compile_(policy), by_policy[policy.name], matcher)
 
 
 def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:

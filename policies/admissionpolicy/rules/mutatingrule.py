@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.matching import PolicyIndex
+from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.model import Binding, Policy
@@ -96,9 +96,12 @@ class MutatingPolicies:
 
         def select(obj: JsonObject | None) -> dispatcher.Selected:
             current = replace(request, object=obj)
+
+            def selects(matcher: Matcher) -> bool:
+                return matcher.selects(current, facts.namespace_labels)
+
             matching = (
-                (policy.compiled, policy.matching(current, facts.namespace_labels))
-                for policy in self._index.candidates(current)
+                (policy.compiled, policy.matching(current, selects)) for policy in self._index.candidates(current)
             )
             matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
             excepted.update((name, holding[name]) for name in matched if name in holding)
@@ -117,8 +120,7 @@ class MutatingPolicies:
 
 
 def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
-    """The refusal of a request after a failed mutation, with kube-apiserver's message."""
-    status = denial.reason if denial.kind == "internal" else "Forbidden"  # policy_dispatcher.go uses no other reason
+    """The refusal of a request after a failed mutation, with kube-apiserver's message and status."""
     violation = Violation(
         rule=denial.policy,
         path="",
@@ -127,7 +129,7 @@ def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefu
         summary=denial.native,
         remedy="",
         verdict="deny",
-        status=status,
+        status=denial.status,
     )
     return MutationRefusedError(violation, exception)
 

@@ -46,7 +46,7 @@ class Member(Struct, frozen=True):
     def evaluated(self, subject: Subject) -> tuple[Json | None, ...]:
         """The parameters with which the policy is evaluated. Raises MatchError, ConfigurationError, Missing, ...."""
         request = subject.request
-        bindings = self.bound.matching(request, subject.namespace_labels, subject.key)
+        bindings = self.bound.matching(request, subject.selects, subject.key)
         if not bindings:
             return ()
         return parameters_of(self.bound.compiled, bindings, subject.parameters(self.parameters), request.namespace)

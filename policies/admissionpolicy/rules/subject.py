@@ -7,6 +7,7 @@ from functools import cached_property
 from weakref import ReferenceType
 
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
+from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.pods.derivation import DerivedPod, derive
 from policies.admissionpolicy.rules.boundpolicy import key_of
@@ -35,6 +36,7 @@ class Subject:
         self.facts = facts
         self._workloads = workloads
         self._labels: dict[str, Mapping[str, str]] = {}
+        self._selected: dict[Matcher, bool] = {}
         self._parameters: ReviewParameters | None = None
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
@@ -43,6 +45,13 @@ class Subject:
         if labels is None:
             labels = self._labels[name] = self.facts.namespace_labels(name)
         return labels
+
+    def selects(self, matcher: Matcher) -> bool:
+        """Whether the selectors of a matcher match the request, found out once. Raises what Matcher.selects raises."""
+        selected = self._selected.get(matcher)
+        if selected is None:
+            selected = self._selected[matcher] = matcher.selects(self.request, self.namespace_labels)
+        return selected
 
     def parameters(self, given: StaticParameters) -> ReviewParameters:
         """The parameters for the review, with those given with its policies."""

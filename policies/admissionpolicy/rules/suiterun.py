@@ -23,7 +23,7 @@ from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKin
 from policies.admissionpolicy.mutation.dispatcher import Mutated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
-from policies.admissionpolicy.rules.subject import SubjectCache
+from policies.admissionpolicy.rules.subject import Subject, SubjectCache
 from policies.admissionpolicy.rules.validatingrule import PolicyRule
 from policies.admissionpolicy.schema import unknown
 from policies.cel.library.kubernetes.authorizer import Decisions
@@ -142,11 +142,13 @@ class SuiteRun:
         """The findings as in kube-apiserver."""
         if not is_seen(review.request):
             return ()
-        inputs = inputs_of(review.changed, review.facts)
+        changed = review.changed
+        inputs = inputs_of(changed, review.facts)
+        selects = Subject(changed, review.facts, {}).selects
         result = combined(
             evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
             for policy in self._of("ValidatingAdmissionPolicy")
-            if (bindings := policy.matching(review.changed, review.facts.namespace_labels))
+            if (bindings := policy.matching(changed, selects))
         )
         return (*result.findings, *result.ignored)
 

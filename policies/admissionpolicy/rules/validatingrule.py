@@ -80,12 +80,13 @@ class PolicyRule:
         if not self._native:
             result = self._result(subject)
             for finding in result.findings:
-                outcome += self._violations(finding, lambda location: location)
+                outcome += self._violations(finding, lambda location: location, position=len(outcome))
             outcome += [Note(key, texts.joined(values)) for key, values in result.published.items()]
             outcome += [Skip(finding.policy, finding.message) for finding in result.ignored]
         if self._is_derived:
+            own = len(outcome)
             for pod, subjects in subject.pods:
-                outcome += self._derived(pod, subjects)
+                outcome += self._derived(pod, subjects, own)
         return outcome
 
     @property
@@ -93,24 +94,28 @@ class PolicyRule:
         """The policy as it is judged together with others."""
         return Member(self._bound, self._parameters, is_direct=not self._native, is_derived=self._is_derived)
 
-    def _derived(self, pod: DerivedPod, subjects: Sequence[Subject]) -> Iterator[Violation]:
-        """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in."""
+    def _derived(self, pod: DerivedPod, subjects: Sequence[Subject], position: int) -> Iterator[Violation]:
+        """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in.
+
+        position: where those of templates begin. The places of a validation in several templates stay together.
+        """
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
         results = (self._evaluated(subject, bound) for subject in subjects if (bound := self._matching(subject)))
         for finding in next(results, NOTHING_FOUND).findings:
-            yield from self._violations(finding, pod.place, unless)
+            yield from self._violations(finding, pod.place, unless, position=position + finding.index)
 
     def _violations(
-        self, finding: Finding, place: Callable[[Location], Location], unless: str = ""
+        self, finding: Finding, place: Callable[[Location], Location], unless: str = "", *, position: int
     ) -> Iterator[Violation]:
         """A finding as violations, one for each part of the expression that decided.
 
         unless: fields that may still be filled in so that there is no violation; if there are any, nothing is refused.
+        position: of the finding among those of the policy.
         """
         verdict: Verdict = "deny" if finding.denies else "warn" if "Warn" in finding.actions else "audit"
         if unless and verdict == "deny":
             verdict = "warn"
-        # A warning has only 120 characters, too few for the API server's names of policy and binding.
+        # A warning has few characters, and the API server's names of policy and binding are long.
         summary = finding.native if verdict == "deny" else f"{finding.policy}: {finding.message}"
         for path, detail in self._places(finding, place):
             yield Violation(
@@ -121,7 +126,8 @@ class PolicyRule:
                 summary=summary,
                 remedy="",
                 verdict=verdict,
-                status=finding.reason,
+                status=finding.status,
+                position=position,
             )
 
     def _places(self, finding: Finding, place: Callable[[Location], Location]) -> list[tuple[str, str]]:
@@ -136,7 +142,7 @@ class PolicyRule:
         return self._evaluated(subject, bindings) if bindings else NOTHING_FOUND
 
     def _matching(self, subject: Subject) -> Sequence[Binding]:
-        return self._bound.matching(subject.request, subject.namespace_labels, subject.key)
+        return self._bound.matching(subject.request, subject.selects, subject.key)
 
     def _evaluated(self, subject: Subject, bindings: Sequence[Binding]) -> Result:
         if self._bound.policy.name in subject.facts.skipped:

@@ -6,7 +6,7 @@ and of one binding at run time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
@@ -41,16 +41,20 @@ def exceeded(compiled: CompiledPolicy, row: Workload, params: Json | None) -> It
         spent = list(costs(compiled, _inputs(row, largest(row, _SHARE), update=update), params))
         if sum(cost for _, cost in spent) * _SHARE**2 <= EXPRESSION_LIMIT:
             continue  # even if two macros over containers are nested
-        spent = list(costs(compiled, _inputs(row, largest(row), update=update), params))
-        for path, cost in spent:
-            if not 0 <= cost <= EXPRESSION_LIMIT:
-                yield f"{path} costs {cost:,} for {what}; an expression may cost {EXPRESSION_LIMIT:,}"
-        conditions = sum(cost for path, cost in spent if "matchConditions" in path)
-        if conditions > MATCH_CONDITIONS_LIMIT:
-            yield f"its match conditions cost {conditions:,} for {what}; they may cost {MATCH_CONDITIONS_LIMIT:,}"
-        total = sum(cost for _, cost in spent) - conditions
-        if total > POLICY_LIMIT:
-            yield f"it costs {total:,} for {what}; with one binding it may cost {POLICY_LIMIT:,}"
+        yield from over(list(costs(compiled, _inputs(row, largest(row), update=update), params)), what)
+
+
+def over(spent: Sequence[Cost], what: str) -> Iterator[str]:
+    """A line for each limit that what a policy spends exceeds. what: for which it was spent."""
+    for path, cost in spent:
+        if not 0 <= cost <= EXPRESSION_LIMIT:
+            yield f"{path} costs {cost:,} for {what}; an expression may cost {EXPRESSION_LIMIT:,}"
+    conditions = sum(cost for path, cost in spent if "matchConditions" in path)
+    if conditions > MATCH_CONDITIONS_LIMIT:
+        yield f"its match conditions cost {conditions:,} for {what}; they may cost {MATCH_CONDITIONS_LIMIT:,}"
+    total = sum(cost for _, cost in spent) - conditions
+    if total > POLICY_LIMIT:
+        yield f"it costs {total:,} for {what}; with one binding it may cost {POLICY_LIMIT:,}"
 
 
 def costs(compiled: CompiledPolicy, inputs: Inputs, params: Json | None) -> Iterator[Cost]:

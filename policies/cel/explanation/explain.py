@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import Final
 
 from policies.cel.checking.validation import children, walk
 from policies.cel.errors import BudgetError, CelError
@@ -35,6 +36,8 @@ _LONGEST_TEXT = 160
 _KEPT = 64
 _QUANTIFIERS = {"all": False, "exists": True}
 _COUNTING = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
+UNKNOWN: Final = object()
+"""An outcome that is still to be found out."""
 _NOUNS = {"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
 
 
@@ -61,19 +64,25 @@ class Reason:
 
 
 def explain(
-    source: Source, composition: Composition, names: Names, *, limit: int, expired: Expired | None = None
+    source: Source,
+    composition: Composition,
+    names: Names,
+    *,
+    limit: int,
+    expired: Expired | None = None,
+    outcome: Outcome = UNKNOWN,
 ) -> tuple[Reason, ...]:
     """The reasons for the outcome of an expression that was evaluated with these names, in the order of its parts.
 
     `names`: from `composition.bind`. `limit`: the most that the explanation may cost; at the limit it returns the
-    reasons found so far.
+    reasons found so far. `outcome`: that of the expression, if the caller has it.
     """
     reasons: list[Reason] = []
     try:
         explainer = _Explainer(source, composition, Run(names, limit, expired))
         if isinstance(explainer.tree, Literal):  # `false is false` helps nobody
             return ()
-        deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING), REASONS)))
+        deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING, outcome), REASONS)))
     except (BudgetError, RecursionError):
         pass
     return tuple(dict.fromkeys(reasons))
@@ -123,9 +132,10 @@ class _Explainer:
         self._run.scopes = [dict(scope.values)]
         return known[1].evaluate(self._run)
 
-    def reasons(self, node: Node, scope: Scope) -> Iterator[Reason]:
-        """The reasons for the outcome of a node."""
-        outcome = self.evaluate(node, scope)
+    def reasons(self, node: Node, scope: Scope, outcome: Outcome = UNKNOWN) -> Iterator[Reason]:
+        """The reasons for the outcome of a node, which is found out if it is unknown."""
+        if outcome is UNKNOWN:
+            outcome = self.evaluate(node, scope)
         match node:
             case Call(function="_&&_" | "_||_"):
                 yield from self._of_logic(node, outcome, scope)
@@ -147,11 +157,16 @@ class _Explainer:
     def _of_logic(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons of the side that decided, or of both if neither decided alone."""
         decisive = node.function == "_||_"
-        sides = [(side, self.evaluate(side, scope)) for side in node.args]
-        deciding = [side for side, value in sides if value is decisive][:1] if outcome is decisive else []
-        deciding = deciding or [side for side, value in sides if failed(value) is failed(outcome)]
-        for side in deciding:
-            yield from self.reasons(side, scope)
+        sides: list[tuple[Node, Outcome]] = []
+        for side in node.args:
+            value = self.evaluate(side, scope)
+            if outcome is decisive and value is decisive:
+                yield from self.reasons(side, scope, value)
+                return
+            sides.append((side, value))
+        for side, value in sides:
+            if failed(value) is failed(outcome):
+                yield from self.reasons(side, scope, value)
 
     def _of_choice(self, node: Call, scope: Scope) -> Iterator[Reason]:
         condition = self.evaluate(node.args[0], scope)
@@ -196,7 +211,7 @@ class _Explainer:
         for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
             if self.evaluate(node.body[0], inner) is True:
                 outside, self._element = self._element, element or self._element
-                yield from self.reasons(node.body[0], inner)
+                yield from self.reasons(node.body[0], inner, outcome=True)
                 self._element = outside
 
     def _of_quantifier(self, node: Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
@@ -214,7 +229,7 @@ class _Explainer:
             if (outcome is decisive and value is not decisive) or failed(outcome) is not failed(value):
                 continue
             outside, self._element = self._element, element or self._element
-            yield from self.reasons(node.body[0], inner)
+            yield from self.reasons(node.body[0], inner, value)
             self._element = outside
             if outcome is decisive:
                 return
@@ -235,7 +250,7 @@ class _Explainer:
         for child in (node.range,) if isinstance(node, Comprehension) else children(node):
             value = self.evaluate(child, scope) if _is_expression(child) else None
             if isinstance(value, CelError) and value.message == outcome.message:
-                yield from self.reasons(child, scope)
+                yield from self.reasons(child, scope, value)
                 return
         yield self._reason(node, outcome, scope)
 

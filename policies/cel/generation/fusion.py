@@ -4,7 +4,8 @@ Like the function of one expression it handles only evaluations in which nothing
 statement of its own. A policy of which something is false or fails, or whose cost may be over a limit, is added to
 `asked`, and judged by itself; so the function need not be exact, it only must never leave out a policy that has
 something to say. What several policies read alike is computed once: fields of an object in one policy, variables and
-conditions with the same text in all of them.
+conditions with the same text in all of them. What depends on parameters alone is computed once for each of these, and
+kept for the next request, for which they are nearly always the same object.
 
 The costs of all policies are added up, and kept below the limit for one expression. That is the lowest of the limits,
 so no policy exceeds any of them.
@@ -19,18 +20,25 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from policies.cel.checking.validation import walk
+from policies.cel.activation import QUICK
+from policies.cel.checking.validation import children, walk
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generator
 from policies.cel.generation.compiled import loaded
 from policies.cel.generation.emitter import Path, TooDeepError, UnsupportedError
 from policies.cel.generation.shape import written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
-from policies.cel.syntax.ast import Ident, Node, Select
-from policies.cel.values import Value
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select
+from policies.cel.values import ABSENT, Value
 from policies.engine.timelimit import Expired, TimeLimitError
 
 _ONCE = ("object", "oldObject")
+_PARAMS = "params"
+_RARE = "namespaceObject"
+"""What takes so long to make that it is made where it is read, not at the beginning of the policy."""
+_READING = frozenset(
+    {"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "of", "none", "dyn", "size"}
+)
 _LONGEST = 2_000
 """A policy with more lines is left out: a variable is written at each place where it may be read first."""
 
@@ -104,6 +112,7 @@ class _Fusion(Generator):
         self._part: Part
         self._here: set[str] = set()  # names that the current policy reads
         self._own: list[str] = []  # variables that only the current policy has
+        self._lasting: frozenset[int] = frozenset()  # ids of nodes of the current policy
         self._common = {text: self.temporary() for text in _repeated(parts)}
         self._costs = {text: self.temporary() for text in self._common}
 
@@ -126,8 +135,26 @@ class _Fusion(Generator):
         if not any(name in scope for scope in self.scopes):
             if name == "variables":
                 raise UnsupportedError
+            if name == _RARE:
+                return f"names[{name!r}]"
             self._here.add(name)
         return super().name(name)
+
+    def value(self, node: Node) -> str:
+        """An expression for a node's value. That of a lasting one is computed if it is not known from before."""
+        if id(node) not in self._lasting:
+            return super().value(node)
+        memory, known, params = self.bound([(ABSENT, None, 0)]), self.temporary(), self.name(_PARAMS)
+        lasting, self._lasting = self._lasting, frozenset()  # what is below it is kept with it
+        self.line(f"{known} = {memory}[0]")
+        with self.block(f"if {known}[0] is not {params}:"):
+            before = self.atom("cost + 0")
+            result = super().value(node)
+            self.settle()
+            self.line(f"{known} = {memory}[0] = ({params}, {result}, cost - {before})")
+        self.line(f"else: cost += {known}[2]")
+        self._lasting = lasting
+        return f"{known}[1]"
 
     def path(self, node: Node) -> Path | None:
         """The path of a node; that of a variable is the name of its value."""
@@ -137,10 +164,14 @@ class _Fusion(Generator):
     def attribute(self, node: Node) -> str:
         """A chain of selections."""
         name = self._variable_of(node)
-        if name is None:
+        if name is not None:
+            self.charge(1)
+            return self._variable(name)
+        field = ".".join(written_path(node) or ())
+        if field not in QUICK or any("request" in scope for scope in self.scopes):
             return super().attribute(node)
-        self.charge(1)
-        return self._variable(name)
+        self.charge(field.count("."))
+        return self.name(field)
 
     # Policies
 
@@ -197,23 +228,20 @@ class _Fusion(Generator):
     def _write_part(self, position: int, part: Part, validate: Callable[[Part], None]) -> None:
         self._part, self._here, self._own = part, set(), []
         self._uses = Counter(path for node in _nodes(part) if (path := written_path(node)))
-        start = len(self.lines)
+        self._lasting = _lasting(part)
         if part.is_repeated:
-            with self.block(f"for {super().name('params')} in parameters({position}):"):
-                inner, depth = len(self.lines), self._depth
-                self._judge(part, validate)
-                self._insert(inner, depth, self._own)
-            self._insert(start, self._depth, [])
+            with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
+                self._judge_here(part, validate)
         else:
-            self._judge(part, validate)
-            self._insert(start, self._depth, self._own)
+            self._judge_here(part, validate)
 
-    def _insert(self, at: int, depth: int, variables: list[str]) -> None:
-        """Write before a line what the policy reads, or that its variables are not evaluated yet."""
-        read = sorted(self._here.difference(_ONCE, ("params",)))
-        lines = [f"{' ' * depth}{self.roots[name]} = names[{name!r}]" for name in read]
-        lines += [f"{' ' * depth}{variable} = ABSENT" for variable in variables]
-        self.lines[at:at] = lines
+    def _judge_here(self, part: Part, validate: Callable[[Part], None]) -> None:
+        """Write the policy, and before it what it reads, and that its variables are not evaluated yet."""
+        start, indent = len(self.lines), " " * self._depth
+        self._judge(part, validate)
+        read = sorted(self._here.difference(_ONCE, (_PARAMS,)))
+        lines = [f"{indent}{self.roots[name]} = names[{name!r}]" for name in read]
+        self.lines[start:start] = [*lines, *(f"{indent}{variable} = ABSENT" for variable in self._own)]
 
     def _judge(self, part: Part, validate: Callable[[Part], None]) -> None:
         conditions = [self._truth_of(condition) for condition in part.conditions]
@@ -287,13 +315,44 @@ class _Fusion(Generator):
             self.line(f"else: cost += {cost}")
 
 
+def _lasting(part: Part) -> frozenset[int]:
+    """The ids of the nodes whose values depend on parameters alone, and take longer to compute than to look up."""
+    lasting: set[int] = set()
+    for expression in _expressions(part):
+        _inputs(expression.tree, lasting)
+    return frozenset(lasting)
+
+
+def _inputs(node: Node, lasting: set[int]) -> tuple[frozenset[str], bool]:
+    """The variables that a node reads, and whether it takes long. Adds the ids of the lasting nodes from it on down."""
+    below = [_inputs(child, lasting) for child in children(node)]
+    names = frozenset().union(*(read for read, _ in below))
+    if isinstance(node, Ident):
+        names = frozenset() if node.constant is not None else frozenset({node.name})
+    elif isinstance(node, Comprehension):
+        names -= {node.variable, node.variable2, node.accumulator}
+    takes_long = any(long for _, long in below) or isinstance(node, Comprehension) or _is_library_call(node)
+    if takes_long and names == {_PARAMS}:
+        lasting.add(id(node))
+    return names, takes_long
+
+
+def _is_library_call(node: Node) -> bool:
+    """Whether a node calls a function, not an operator or what reads a field."""
+    return isinstance(node, Call) and "_" not in node.function and node.function not in _READING
+
+
 def _place(name: str) -> Path:
     """The place of a variable among the known values."""
     return "variables", name
 
 
+def _expressions(part: Part) -> tuple[Expression, ...]:
+    return (*part.conditions, *part.validations, *part.variables.values())
+
+
 def _nodes(part: Part) -> Iterator[Node]:
-    for expression in (*part.conditions, *part.validations, *part.variables.values()):
+    for expression in _expressions(part):
         yield from walk(expression.tree)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from support.policies import nativeanswers
 
@@ -27,7 +27,10 @@ from policies.engine.request import GroupVersionKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from policies.admissionpolicy.documents.reader import Loaded
     from policies.admissionpolicy.evaluation.result import Finding
+
+T = TypeVar("T")
 
 SCOPES: Mapping[ParamKind, KindScope] = {
     ParamKind(api_version="v1", kind="ConfigMap"): "Namespaced",
@@ -49,6 +52,11 @@ class Outcome:
     warnings: tuple[str, ...] = ()
     annotations: Json = field(default_factory=dict)
 
+    @property
+    def refusal(self) -> tuple[int, str] | None:
+        """Code and reason of a refusal."""
+        return None if self.status is None else (self.status["code"], self.status["reason"])
+
 
 @dataclass
 class World:
@@ -61,12 +69,21 @@ class World:
     rounds: int = 0
     """How often an evaluation had to be repeated with an answer."""
 
+    def answered(self, evaluate: Callable[[], T]) -> T:
+        """The result of an evaluation; the answers of the authorizer are looked up one after the other."""
+        while True:
+            try:
+                return evaluate()
+            except Missing as question:
+                self.rounds += 1
+                self.answers[question.key] = answer_of(self.review(subject_access_review(question.key)))
 
-def compiled(case: Case) -> tuple[CompiledPolicy, tuple[Binding, ...]]:
-    """The policy of a case, read as from a file."""
-    read = reader.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
-    assert read.errors == ()
-    return compile_policy(read.policies[0]), read.bindings
+
+def read(case: Case) -> Loaded:
+    """The documents of a case, read as from a file."""
+    loaded = reader.read(Document(value=each, name=case.name, places=lambda _: (1, 1)) for each in case.documents)
+    assert loaded.errors == ()
+    return loaded
 
 
 def request(case: str, ask: Ask, generated: str = "") -> Json:
@@ -112,32 +129,27 @@ def _options(operation: str) -> Json | None:
 
 
 def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: World) -> Outcome:
-    """What this project says; the answers of the authorizer are looked up one after the other."""
-    policy, bindings = compiled(case)
+    """What this project's engine says."""
+    documents = read(case)
+    policy, bindings = compile_policy(documents.policies[0]), documents.bindings
     generated = "" if case.mutating else ((new or {}).get("metadata") or {}).get("name", "")
     parameters = StaticParameters(world.parameters, SCOPES)
-    while True:
-        inputs = Inputs(
-            request=request(case.name, ask, generated),
-            object=new,
-            old_object=old,
-            namespace=lambda: world.namespace,
-            decisions=Table(world.answers),
-        )
-        try:
-            if case.mutating:
-                return _mutated(policy, bindings, parameters, inputs)
-            return _validated(policy, bindings, parameters, inputs)
-        except Missing as question:
-            world.rounds += 1
-            world.answers[question.key] = answer_of(world.review(subject_access_review(question.key)))
+    inputs = Inputs(
+        request=request(case.name, ask, generated),
+        object=new,
+        old_object=old,
+        namespace=lambda: world.namespace,
+        decisions=Table(world.answers),
+    )
+    judge = _mutated if case.mutating else _validated
+    return world.answered(lambda: judge(policy, bindings, parameters, inputs))
 
 
 def _validated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
     result = validator.evaluate_policy(policy, bindings, parameters, inputs)
-    warnings = _delivered(nativeanswers.warnings(result))
+    warnings = delivered(nativeanswers.warnings(result))
     status = None if result.denial is None else _status(result.denial, [result.denial], inputs)
     return Outcome(status, None, warnings, nativeanswers.audit_annotations(result))
 
@@ -161,7 +173,7 @@ def _status(denial: Finding, causes: Sequence[Finding], inputs: Inputs) -> Json:
     message = denial.native
     if denial.policy_kind == "ValidatingAdmissionPolicy":
         message = nativeanswers.forbidden(resource["group"], resource["resource"], name, message)
-    status = {"code": nativeanswers.code(denial), "reason": denial.reason, "message": message}
+    status = {"code": denial.status.code, "reason": denial.reason, "message": message}
     if denial.kind == "internal":
         return status
     group = {"group": resource["group"]} if resource["group"] else {}
@@ -177,7 +189,7 @@ def stable(obj: Json | None) -> Json | None:
     return {**obj, "metadata": metadata}
 
 
-def _delivered(warnings: Iterable[str]) -> tuple[str, ...]:
+def delivered(warnings: Iterable[str]) -> tuple[str, ...]:
     """What of an answer's warnings reaches kubectl: each text once, none with control characters.
 
     Once all together pass 4096 characters, each is cut to 256 and what does not fit is left out.

@@ -104,7 +104,7 @@ PATHS: dict[str, tuple[str, set[str], set[str]]] = {
         {"spec.containers[*].tty"},
         set(),
     ),
-    "two variables over an unknown": ("object.spec.a.all(k, v, v.x == 1)", {"spec.a"}, set()),
+    "two variables over an unknown": ("object.spec.a.all(k, v, v.x == 1)", {"spec.a[*].x"}, set()),
     "two variables over a list": (
         "[object.spec.a, object.spec.b].all(i, v, v.x == 1)",
         {"spec.a.x", "spec.b.x"},

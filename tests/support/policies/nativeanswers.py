@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from policies.admissionpolicy.evaluation import texts
 from policies.golang.strconv import quote
 from policies.kubernetes.encoding import to_json
-from policies.kubernetes.status import CODES
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.evaluation.result import Finding, Result
@@ -29,17 +28,9 @@ def forbidden(group: str, resource: str, name: str, message: str) -> str:
     return f"{what} {quote(name)} is forbidden: {message}"
 
 
-def code(finding: Finding) -> int:
-    """The HTTP status. A mutating policy always gives 403, whatever the reason (policy_dispatcher.go)."""
-    if finding.policy_kind == "MutatingAdmissionPolicy" and finding.kind != "internal":
-        return CODES["Forbidden"]
-    return CODES[finding.reason]
-
-
 def warning(finding: Finding) -> str:
     """The warning of a validation that failed under the action Warn."""
-    whose = f"ValidatingAdmissionPolicy '{finding.policy}' with binding '{finding.binding}'"
-    return f"Validation failed for {whose}: {finding.message}"
+    return texts.warning(finding.policy, finding.binding, finding.message)
 
 
 def warnings(result: Result) -> tuple[str, ...]:

@@ -14,12 +14,14 @@ from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
 from policies.admissionpolicy.evaluation.inputs import Inputs
 from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
+from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.pods.derivation import derive
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.admissionpolicy.templates.assembly import exported as templates
+from policies.admissionpolicy.templates.budget import Cost, costs
 from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation, Suite
 from policies.suite import read as read_suite
@@ -95,6 +97,17 @@ def exported(name: str) -> tuple[tuple[Json, ...], SuiteRun]:
 def alone(policy: PackPolicy, case: Case) -> Expectation:
     """The answer to a case by kube-apiserver alone, if it has what is exported for templates."""
     return exported(policy.name)[1].outcome(replace(case, derived=False))
+
+
+def spent(policy: PackPolicy, case: Case) -> dict[str, list[Cost]]:
+    """What each of the policies that kube-apiserver alone asks about a case costs, by name."""
+    request = suiterun.request_of(case)
+    params = next(iter(parameters(policy, case)), None)
+    return {
+        compiled.policy.name: list(costs(compiled, inputs_of(case), params))
+        for compiled in exported(policy.name)[1].compiled
+        if Matcher(compiled.policy.match_constraints).covers(request)
+    }
 
 
 def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:

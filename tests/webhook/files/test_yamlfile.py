@@ -48,6 +48,14 @@ def _values(text: str) -> list[Any]:
         pytest.param('{\n\t"a": 1,\n\t"b":\t2\n}\n', [{"a": 1, "b": 2}], id="json-with-tabs"),
         pytest.param('{"a": "b\\/c"}', [{"a": "b/c"}], id="json-with-an-escaped-slash"),
         pytest.param('{"a": "\\ud83d\\ude00"}', [{"a": "\N{GRINNING FACE}"}], id="json-with-an-escaped-emoji"),
+        pytest.param('{"a": "\\ud800"}', [{"a": "\ufffd"}], id="half-a-surrogate-pair-in-json"),
+        pytest.param('{"a": "\\\\ud800", "b": "x\\udc00y"}', [{"a": "\\ud800", "b": "x\ufffdy"}], id="no-escape"),
+        pytest.param('{"a": "b\u0085c"}', [{"a": "b\u0085c"}], id="json-with-a-line-break-of-unicode"),
+        pytest.param('{"a": 1}{"b": 2}\n{"c": 3}', [{"a": 1}, {"b": 2}, {"c": 3}], id="json-objects"),
+        pytest.param('# c\n---\n{\t"a": 1}\n--- # d\n{"b": 2}', [{"a": 1}, {"b": 2}], id="json-documents"),
+        pytest.param('{\t"a": 1}---\nb: 2\n---\n{c: 3}', [{"a": 1}, {"b": 2}, {"c": 3}], id="json-then-yaml"),
+        pytest.param('"a": 1\n', [{"a": 1}], id="a-quoted-key"),
+        pytest.param('{"a": NaN}', [{"a": "NaN"}], id="a-word"),
         pytest.param("x: &a {b: 1}\ny: *a\n", [{"x": {"b": 1}, "y": {"b": 1}}], id="alias"),
         pytest.param(
             "x: &a {b: 1, c: 1}\ny: {<<: *a, c: 2}\n", [{"x": {"b": 1, "c": 1}, "y": {"b": 1, "c": 2}}], id="merge"
@@ -92,6 +100,38 @@ def test_a_later_document_has_its_line() -> None:
     _, second = load("a.yaml", _TEXT)
 
     assert (second.name, second.value, second.line(), second.line(("kind",))) == ("a.yaml", {"kind": "second"}, 14, 14)
+
+
+_JSON_TEXT = """\
+{"kind": "first", "say": "\\ud83d\\ude00!", "list": [1,
+  {"a": "b"}]}
+{
+\t"kind": "second"
+}
+---
+kind: third
+list:
+- 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "line"),
+    [
+        (0, (), 1),
+        (0, ("say",), 1),
+        (0, ("list", 0), 1),
+        (0, ("list", 1, "a"), 2),
+        (0, ("list", 2), 1),
+        (1, (), 3),
+        (1, ("kind",), 4),
+        (2, (), 7),
+        (2, ("list", 0), 9),
+    ],
+)
+def test_a_place_in_json_has_its_line(document: int, path: tuple[str | int, ...], line: int) -> None:
+    """Values of JSON know their lines, also beside escapes and tabs, and so does YAML after them."""
+    assert load("a.yaml", _JSON_TEXT)[document].line(path) == line
 
 
 _NUL = 'unacceptable character #x0000: control characters are not allowed in "<unicode string>", position 3'
@@ -141,7 +181,6 @@ def test_what_is_no_yaml_is_refused_with_its_place(text: str, error: str) -> Non
         pytest.param("a: " + "1" * 5000 + "\n", id="an-int-without-end"),
         pytest.param("a: &a [*a]\n", id="a-list-of-itself"),
         pytest.param("a: \ud800\n", id="half-a-surrogate-pair"),
-        pytest.param('{"a": "\\ud800"}', id="half-a-surrogate-pair-in-json"),
         pytest.param("[" * 2000 + "]" * 2000, id="too-deep"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from webhook.files import yamlfile
 from webhook.files.yamlscalar import inside, place
 
 TEXTS = {
@@ -20,13 +21,14 @@ TEXTS = {
     "folded block": "expression: >-\n  object.x &&\n  true\n\n  || false\n",
     "folded block with deeper lines": "expression: >\n  object.x &&\n    true ||\n  false\n",
     "in a list": "- x: 1\n  expression: |\n    a\n    b\n",
+    "escapes of JSON": '{"expression": "\\ud83d\\ude00\\t😀 \\u00e9\\ud83d x"}\n',
     "Windows line ends": "expression: |\r\n  a &&\r\n  b\r\n",
 }
 
 
 def scalar(text: str) -> yaml.ScalarNode:
     """The last text of a file."""
-    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    node: Any = yamlfile.load("a.yaml", text)[-1].node
     while not isinstance(node, yaml.ScalarNode):
         node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
     return node

@@ -13,11 +13,13 @@ from support.service.reviews import CPU_TOLERATION, UID, answer_of, violation
 
 from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure
 from policies.engine.exception import PolicyException
+from policies.kubernetes.status import Status
 from webhook.http.review import encode
 
 _ADD = {"op": "add", "path": "/spec/tolerations", "value": [CPU_TOLERATION]}
 _TIDY = 'Tidiness is required.\n  metadata.name: "x" is untidy\nTidy up.'
 _MOVING = PolicyException("moving", ("tidy",), "new\nhouse", TODAY)
+_INVALID, _UNAUTHORIZED = Status("Invalid", 422), Status("Unauthorized", 401)
 _ENDED = 'The exception "moving" from tidy ended on 2026-03-01 (new house).'
 _CAUSE = 'Tidiness is required.\nmetadata.name: "x" is untidy\nTidy up.'
 _LOST = FileNotFoundError("no map")
@@ -107,7 +109,7 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
             id="refused-since-an-exception-ended",
         ),
         pytest.param(
-            Answer((Decision("tidy", "deny", (replace(violation(), status="Invalid"),), exception=_MOVING),)),
+            Answer((Decision("tidy", "deny", (replace(violation(), status=_INVALID),), exception=_MOVING),)),
             {
                 "allowed": False,
                 "status": _refusal(f"{_TIDY}\n{_ENDED}", 422, "Invalid")
@@ -115,6 +117,22 @@ def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
                 "auditAnnotations": {"tidy": "deny: metadata.name"},
             },
             id="kubectl-shows-only-causes",
+        ),
+        pytest.param(
+            Answer(
+                (
+                    Decision("tidy", "deny", (replace(violation(path="a"), status=_INVALID, position=1),)),
+                    Decision("tidy", "deny", (replace(violation(path="b"), status=_UNAUTHORIZED),)),
+                )
+            ),
+            {
+                "allowed": False,
+                "status": _refusal(
+                    'Tidiness is required.\n  b: "x" is untidy\n  a: "x" is untidy\nTidy up.', 401, "Unauthorized"
+                ),
+                "auditAnnotations": {"tidy": "deny: a; deny: b"},
+            },
+            id="refused-as-the-first-validation-says",
         ),
         pytest.param(
             Answer((Decision("lost", "error", failure=RuleFailure(_LOST, "Fail")),)),

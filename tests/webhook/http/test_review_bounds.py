@@ -14,6 +14,7 @@ from policies.engine.requester import Exemptions
 from policies.engine.rule import Hook, Note, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
+from policies.kubernetes.status import FORBIDDEN, Status
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
 from webhook.http.review import encode
 
@@ -78,9 +79,9 @@ def test_a_refusal_is_short_whatever_the_object_holds(obj: Json) -> None:
     assert len(reply) < _LARGEST
 
 
-@pytest.mark.parametrize("status", ["", "Invalid"])
+@pytest.mark.parametrize("status", [FORBIDDEN, Status("Invalid", 422)], ids=lambda status: status.reason)
 @pytest.mark.parametrize("verdict", ["deny", "warn", "audit", "excepted"])
-def test_answers_of_many_rules_are_bounded_together(verdict: Any, status: str) -> None:
+def test_answers_of_many_rules_are_bounded_together(verdict: Any, status: Status) -> None:
     """Eighty rules with long messages answer in as little as one."""
 
     def found(rule: str) -> tuple[Violation, ...]:
@@ -96,7 +97,7 @@ def test_answers_of_many_rules_are_bounded_together(verdict: Any, status: str) -
     annotations = sum(map(len, answer_of(reply).get("auditAnnotations", {}).values()))
     assert len(reply) - annotations < _LARGEST
     assert annotations <= 80 * 1024
-    if (verdict, status) == ("deny", "Invalid"):
+    if (verdict, status.reason) == ("deny", "Invalid"):
         causes = answer_of(reply)["status"]["details"]["causes"]
         assert causes[-1] == {"message": f"and {80 * 1020 - (len(causes) - 1)} more"}
 

@@ -97,12 +97,20 @@ def test_the_paths_that_are_decoded_are_those_that_were_asked_for(paths: list[st
     assert decoded.object == decoded.old_object == {"metadata": {"name": "trainer"}, **kept}
 
 
+@pytest.mark.parametrize("value", [None, {}, {"a": "b", "c": {"resources": [1]}}])
+def test_what_stands_for_a_list_is_kept(value: Any) -> None:
+    """Null or a map where a path has a list is decoded whole: an expression may mean either."""
+    decoder = Decoder(["spec.containers[*].resources"])
+    sent = {"metadata": {"name": "a", "managedFields": []}, "spec": {"containers": value, "volumes": []}, "status": 1}
+
+    assert decoder.decode(body(sent)).object == {"metadata": {"name": "a"}, "spec": {"containers": value}}
+
+
 @pytest.mark.parametrize(
     "odd",
     [
         pytest.param({"spec": None}, id="a-parent-that-is-null"),
-        pytest.param({"spec": {"containers": None}}, id="a-list-that-is-null"),
-        pytest.param({"spec": {"containers": {"a": "b"}}}, id="a-list-that-is-a-map"),
+        pytest.param({"spec": {"containers": "x"}}, id="a-list-that-is-a-text"),
         pytest.param({"spec": {"containers": [{"resources": {}}, None, "x"]}}, id="items-of-other-types"),
         pytest.param({"spec": {"roles": []}}, id="a-map-that-is-a-list"),
         pytest.param({"spec": {"roles": {"a": None, "b": 1}}}, id="values-of-other-types"),

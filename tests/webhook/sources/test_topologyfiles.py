@@ -172,7 +172,7 @@ _EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io was expected, found"
         ),
         pytest.param(
             '{\n  "name": "\\ud83e\\udde0",\n  "levels": ["the hall"]\n}\n',
-            [f'1: levels[0]: {_KEY} "the hall"'],
+            [f'3: levels[0]: {_KEY} "the hall"'],
             id="bad-level-in-json-that-is-no-yaml",
         ),
         pytest.param(

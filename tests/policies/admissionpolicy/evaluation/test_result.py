@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from support.policies.nativeanswers import FAILURE_ANNOTATION, annotation, audit_annotations, code, forbidden, warning
+from support.policies.nativeanswers import FAILURE_ANNOTATION, annotation, audit_annotations, forbidden, warning
 
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result, combined, result_of
 
@@ -46,11 +46,11 @@ def test_the_status_of_a_finding_follows_from_its_reason() -> None:
         message="Internal error occurred: x",
         reason="InternalError",
     )
-    assert [(code(each), each.native) for each in (DENIED, AUDITED, refused, unfit)] == [
-        (403, "ValidatingAdmissionPolicy 'p' with binding 'c' denied request: never"),
-        (422, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
-        (403, "policy 'p' with binding 'b' denied request: no"),
-        (500, "Internal error occurred: x"),
+    assert [((each.status.code, each.status.reason), each.native) for each in (DENIED, AUDITED, refused, unfit)] == [
+        ((403, "Forbidden"), "ValidatingAdmissionPolicy 'p' with binding 'c' denied request: never"),
+        ((422, "Invalid"), "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
+        ((403, "Invalid"), "policy 'p' with binding 'b' denied request: no"),
+        ((500, "InternalError"), "Internal error occurred: x"),
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.policies import nativeanswers
 from support.policies.admissionpolicies import OBJECT, binding, config_map, inputs, mutating, parameters
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
@@ -61,7 +60,7 @@ def test_what_fails_is_left_out_and_the_rest_is_applied() -> None:
     fails = applied(mutating(ERROR, add("c")))
     ignores = applied(mutating(ERROR, add("c"), failure_policy="Ignore"))
     assert fails.denial is not None
-    assert (fails.denial.native, nativeanswers.code(fails.denial), fails.denial.reason, fails.denial.index) == (
+    assert (fails.denial.native, fails.denial.status.code, fails.denial.reason, fails.denial.index) == (
         f"policy 'p' with binding 'b' denied request: {WORDS}",
         403,
         "Invalid",
@@ -86,7 +85,7 @@ def test_a_result_that_is_no_such_object_ends_everything() -> None:
     """An internal error, whatever the failurePolicy; it hides what was found before."""
     mutated = applied(mutating(ERROR, UNKNOWN, add("c"), failure_policy="Ignore"), mutating(add("d")))
     assert mutated.denial is not None
-    assert (mutated.denial.native, nativeanswers.code(mutated.denial), mutated.denial.reason, data(mutated)) == (
+    assert (mutated.denial.native, mutated.denial.status.code, mutated.denial.reason, data(mutated)) == (
         'Internal error occurred: strict decoding error: unknown field "nothing"',
         500,
         "InternalError",
@@ -121,7 +120,7 @@ def test_parameters_are_collected_before_the_first_mutation() -> None:
     assert data(mutate(lambda _: [(compiled, [every])], known, inputs(), SCHEMA)) == {"a": "1", "p": "5", "q": "6"}
     missing = mutate(lambda _: [(compiled, [every])], parameters(), inputs(), SCHEMA)
     assert missing.denial is not None
-    assert (missing.denial.native, missing.denial.reason, nativeanswers.code(missing.denial)) == (
+    assert (missing.denial.native, missing.denial.reason, missing.denial.status.code) == (
         (
             "policy 'p' with binding 'b' denied request: failed to configure binding: "
             "no params found for policy binding with `Deny` parameterNotFoundAction"

@@ -22,6 +22,7 @@ from policies.admissionpolicy.model import Binding
 from policies.admissionpolicy.mutation.dispatcher import Mutated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies
+from policies.admissionpolicy.rules.subject import Subject
 from policies.cel.cost import POLICY_LIMIT
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest
@@ -81,8 +82,9 @@ class Policies:
 
 
 def _matching(policies: Iterable[BoundPolicy], request: AdmissionRequest, facts: StaticFacts) -> Iterator[_Matching]:
+    selects = Subject(request, facts, {}).selects
     for policy in policies:
-        if bindings := policy.matching(request, facts.namespace_labels):
+        if bindings := policy.matching(request, selects):
             yield policy.compiled, bindings
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.lostdomains import LostDomains
 from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
-from webhook.cluster.survey.survey import NodeSurvey
+from webhook.cluster.survey.survey import NodeSurvey, Surroundings
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
@@ -25,9 +25,10 @@ def looks(
 ) -> dict[str, Coroutine[None, None, NoReturn]]:
     """What is to run until it is cancelled. settings, judgement: the current ones, the latter with the facts."""
     lost = LostDomains(api, settings, lambda: judgement()[1], leading, measures.placing)
+    around = Surroundings(settings, lambda: judgement()[1], leading)
     return {
         "waiting Pods": WaitingPods(api, judgement, leading).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
         "lost domains": lost.run(),
-        "Nodes": NodeSurvey(api, settings, lambda: judgement()[1], leading, measures.placing).run(),
+        "Nodes": NodeSurvey(api, around, measures.placing).run(),
     }

@@ -38,22 +38,20 @@ class _Findings(NamedTuple):
     data: dict[str, str]
 
 
-class NodeSurvey:
-    """Looks while this process leads and placements are judged. settings, facts: the current ones."""
+class Surroundings(NamedTuple):
+    """What a look depends on, as it is now: the settings, the facts of the cluster, whether this process leads."""
 
-    def __init__(
-        self,
-        api: Connection,
-        settings: Callable[[], Settings],
-        facts: Callable[[], Facts],
-        leading: Callable[[], bool],
-        measures: Placing,
-        clock: Clock | None = None,
-    ) -> None:
+    settings: Callable[[], Settings]
+    facts: Callable[[], Facts]
+    leading: Callable[[], bool]
+
+
+class NodeSurvey:
+    """Looks while this process leads and placements are judged."""
+
+    def __init__(self, api: Connection, around: Surroundings, measures: Placing, clock: Clock | None = None) -> None:
         self._api = api
-        self._settings = settings
-        self._facts = facts
-        self._leading = leading
+        self._around = around
         self._measures = measures
         self._clock = clock or Clock()
         self._patrol = Patrol(self.look, self._is_due, "Nodes not looked at", self._clock, self._forget)
@@ -75,9 +73,9 @@ class NodeSurvey:
 
     async def look(self) -> None:
         """Count flaws, and publish what has changed. Raises ClusterError and SettingsError."""
-        settings = self._settings()
+        settings = self._around.settings()
         machines = await self._followed(settings.tolerations.accelerators.resources)
-        topologies = self._facts().topologies()
+        topologies = self._around.facts().topologies()
         last = self._findings
         if last is None or (last.machines, last.settings, last.topologies) != (machines, settings, topologies):
             # 10,000 Nodes take a second, so the event loop does not wait for them.
@@ -101,7 +99,7 @@ class NodeSurvey:
         return self._machines.known
 
     def _is_due(self) -> bool:
-        return self._leading() and rules.follows_topologies(self._settings())
+        return self._around.leading() and rules.follows_topologies(self._around.settings())
 
     def _forget(self) -> None:
         self._end()

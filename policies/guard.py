@@ -23,7 +23,7 @@ NAMESPACE, NODE = ("", "Namespace"), ("", "Node")
 TAINTS = (CPU_TAINT, GPU.key, RESERVED_TAINT, LOCK_TAINT)
 """The keys of the taints that must stay."""
 
-READS = frozenset({"spec"})
+READS = frozenset({"spec.finalizers", "spec.taints"})
 BELONGS = "Namespaces of the control plane must be left as they are."
 STAYS = "Taints that keep Pods off Nodes must stay."
 _ASK = "Ask the provider of the cluster, or have an administrator add you to guard.exempt."

@@ -181,7 +181,7 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "certificate",
             "problem",
             "ValidatingWebhookConfiguration labels.cks-admission.dev",
-            "it has no caBundle, so the API server trusts only its own root CAs (and 5 more entries)",
+            "it has no caBundle, so the API server trusts only its own root CAs (and 6 more entries)",
             'the running service writes it; if it does not, look for "not registered" in its log',
         ),
     ),

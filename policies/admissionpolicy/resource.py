@@ -1,6 +1,6 @@
 """The built-in resources of an API server: their kinds, scopes and subresources.
 
-The table is `resources.json` beside this module, which tests/cluster/mergeschemas.py writes from the API server's
+The table is `resources.json` beside this module, which tests/cluster/servedresources.py writes from the API server's
 discovery documents. It does not contain APIs that are off by default.
 """
 

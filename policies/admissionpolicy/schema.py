@@ -1,28 +1,23 @@
 """The structure of kinds for merging: scalars, maps whose entries merge, lists that are replaced as a whole, and so on.
 
 OpenAPI v3 schemas are converted as the API server does for server-side apply (kube-openapi's pkg/schemaconv). The
-schemas of built-in kinds are in `schemas.json` beside this module, which tests/cluster/mergeschemas.py writes; that of
-a custom resource is the openAPIV3Schema of its CRD. Schemas contain cycles, so they are converted on demand.
+schemas of built-in kinds are those of `builtin/table.py`; that of a custom resource is the openAPIV3Schema of its CRD.
+Schemas contain cycles, so they are converted on demand.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any, Literal
 
+from policies.admissionpolicy.builtin.table import OBJECT_META, QUANTITY, RAW_EXTENSION, OpenApi, types_of
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import NEWEST, Release
 
 Relation = Literal["atomic", "set", "map"]
 ScalarType = Literal["string", "boolean", "numeric", "untyped"]
-OpenApi = Mapping[str, Any]
-
-OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,13 +32,17 @@ class Scalar:
 class MapType:
     """A map with named fields; `element` is for all other keys, if allowed. An atomic map is replaced as a whole.
 
-    defaults: of the fields that have one. A key field of a list's item may be omitted if it has a default.
+    defaults: of the fields that have one. A key field of a list's item may be omitted if it has a default. omissions:
+    of the fields of a Go type, when its encoding leaves them out (`omit` in builtin/table.py); None for other maps.
+    written: those of them that it never leaves out.
     """
 
     fields: Mapping[str, SchemaNode]
     element: SchemaNode | None
     atomic: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    omissions: Mapping[str, str] | None = None
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +79,16 @@ class SchemaNode:
         """The forms that a value here may have."""
         return self._convert()
 
+    @cached_property
+    def is_text(self) -> bool:
+        """Whether only a string may stand here, of any form."""
+        atom = self.atom
+        return (
+            (atom.map, atom.list) == (None, None)
+            and atom.scalar is not None
+            and (atom.scalar.type, atom.scalar.form) == ("string", "")
+        )
+
     def child(self, key: str) -> SchemaNode | None:
         """The place at a key of the map here; None if the schema has no such key."""
         if self.atom.map is None:
@@ -102,12 +111,14 @@ DEDUCED: SchemaNode = SchemaNode(lambda: Atom(_ANY, ListType(_UNTYPED), MapType(
 class Schema:
     """The schema of a kind.
 
-    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields.
+    typed: whether the API server decodes it into a Go type, which drops null and refuses unknown fields. release: the
+    one that the schema of a built-in kind is of.
     """
 
     root: SchemaNode
     kind: GroupVersionKind
     typed: bool
+    release: Release = NEWEST
 
     def place(self, path: Iterable[str | int]) -> SchemaNode | None:
         """The place at a path of keys and indexes; None if the schema has none."""
@@ -120,10 +131,11 @@ class Schema:
 
 
 class Definitions:
-    """The schemas of an OpenAPI v3 document (`components.schemas`) by name."""
+    """The schemas of an OpenAPI v3 document (`components.schemas`) by name. of_go: those of Go types, with `omit`."""
 
-    def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
+    def __init__(self, schemas: Mapping[str, OpenApi], *, of_go: bool = False) -> None:
         self._schemas = schemas
+        self._of_go = of_go
         self._cache: dict[str, SchemaNode] = {}
 
     def node(self, name: str) -> SchemaNode:
@@ -147,7 +159,13 @@ class Definitions:
         schema = self._schemas[name]
         if name == QUANTITY:
             return Atom(Scalar("untyped", "quantity"), name=name)
-        return replace(_UNTYPED.atom if name == RAW_EXTENSION else self._convert(schema, preserve=False), name=name)
+        atom = replace(_UNTYPED.atom if name == RAW_EXTENSION else self._convert(schema, preserve=False), name=name)
+        properties = schema.get("properties") or {}
+        if atom.map is None or not (self._of_go and properties):
+            return atom
+        omissions = {field: below.get("omit", "") for field, below in properties.items()}
+        written = tuple(name for name, omission in omissions.items() if omission in {"", "written-null"})
+        return replace(atom, map=replace(atom.map, omissions=omissions, written=written))
 
     def _convert(self, schema: OpenApi, *, preserve: bool) -> Atom:
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
@@ -186,23 +204,26 @@ class Definitions:
         return ListType(element, *_relation(schema))
 
 
-def built_in(kind: GroupVersionKind) -> Schema | None:
+def built_in(kind: GroupVersionKind, release: Release = NEWEST) -> Schema | None:
     """The schema of a built-in kind; None for another, such as a custom resource."""
-    table = _table()
-    name = table["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
-    return None if name is None else Schema(_built_in_definitions().node(name), kind, typed=True)
+    name = types_of(release).kinds.get(f"{kind.group}/{kind.version}/{kind.kind}")
+    return None if name is None else Schema(_definitions(release).node(name), kind, typed=True, release=release)
 
 
-def open_api(kind: GroupVersionKind) -> OpenApi | None:
+def known(kind: GroupVersionKind, release: Release = NEWEST) -> Schema:
+    """The schema of a built-in kind, or a generic one."""
+    return built_in(kind, release) or unknown(kind)
+
+
+def open_api(kind: GroupVersionKind, release: Release = NEWEST) -> OpenApi | None:
     """The OpenAPI schema of a built-in kind, with references by name (see `definition`); None for other kinds."""
-    name = _table()["kinds"].get(f"{kind.group}/{kind.version}/{kind.kind}")
+    name = types_of(release).kinds.get(f"{kind.group}/{kind.version}/{kind.kind}")
     return None if name is None else {"$ref": name}
 
 
-def definition(name: str) -> OpenApi:
+def definition(name: str, release: Release = NEWEST) -> OpenApi:
     """The OpenAPI schema that a reference of the built-in kinds names. Raises KeyError."""
-    schema: OpenApi = _table()["types"][name]
-    return schema
+    return types_of(release).types[name]
 
 
 def open_api_of_custom_resource(schema: OpenApi) -> OpenApi:
@@ -215,7 +236,7 @@ def of_custom_resource(kind: GroupVersionKind, schema: OpenApi | None) -> Schema
     """The schema of a custom resource, from the openAPIV3Schema of its version in the CRD; None if it has none."""
     if schema is None:
         return unknown(kind)
-    return Schema(_built_in_definitions().inline(open_api_of_custom_resource(schema)), kind, typed=False)
+    return Schema(_definitions(NEWEST).inline(open_api_of_custom_resource(schema)), kind, typed=False)
 
 
 def unknown(kind: GroupVersionKind) -> Schema:
@@ -268,12 +289,5 @@ def _with_embedded(schema: OpenApi) -> dict[str, Any]:
 
 
 @cache
-def _table() -> Mapping[str, Any]:
-    text = resources.files("policies.admissionpolicy").joinpath("schemas.json").read_text(encoding="utf-8")
-    table: Mapping[str, Any] = json.loads(text)
-    return table
-
-
-@cache
-def _built_in_definitions() -> Definitions:
-    return Definitions(_table()["types"])
+def _definitions(release: Release) -> Definitions:
+    return Definitions(types_of(release).types, of_go=True)

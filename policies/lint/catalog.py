@@ -8,8 +8,8 @@ from typing import Any
 
 from policies.admissionpolicy import resource as resources
 from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin.table import OpenApi
 from policies.admissionpolicy.resource import ApiResource
-from policies.admissionpolicy.schema import OpenApi
 from policies.engine.request import GroupVersionKind
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.admissionpolicy import schema as schemas
-from policies.admissionpolicy.schema import OpenApi
+from policies.admissionpolicy.builtin.table import OpenApi
 from policies.cel import types
 from policies.cel.syntax.parser import RESERVED
 from policies.cel.types import Type

@@ -13,6 +13,7 @@ from policies.admissionpolicy.model import LINT_IGNORE, Expression
 IDS: Mapping[str, str] = {
     "type-error": "An expression does not match the schema of a kind that the policy applies to",
     "missing-has": "A field that may be absent is read without a test; if it is absent, the expression fails",
+    "quantity-comparison": "A quantity, which is a text, is compared with a number, or as a text",
     "null-object": "`object` is read on DELETE, or `oldObject` on CREATE, where it is null",
     "unreachable-validation": "A validation can never fail",
     "never-matches": "A rule, selector or binding that no request can match",

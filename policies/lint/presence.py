@@ -1,8 +1,8 @@
 """The fields that every object has, because they are required, always written, or filled in by defaults.
 
-For a built-in kind, OpenAPI tells what is required and what is always written. It does not tell what the API server
-fills in before it evaluates policies, nor what its validation requires; the tables here do. A field that is filled in
-conditionally counts as always present.
+For a built-in kind, OpenAPI tells what is required and what is always written, and builtin/defaults.py what has a
+default of its own. What depends on other fields, on the cluster or on validation is in the tables here. A field that is
+filled in conditionally counts as always present.
 Sources: SetDefaults_* in kubernetes' pkg/apis/{core,apps,batch,networking,rbac}/v1/defaults.go, and for metadata
 BeforeCreate in k8s.io/apiserver's pkg/registry/rest/create.go.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from policies.admissionpolicy.builtin.defaults import of_type
 from policies.lint.declared import DeclaredType
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -19,7 +20,7 @@ _CORE, _APPS, _BATCH = (f"io.k8s.api.{group}.v1" for group in ("core", "apps", "
 _KNOWN = (_CORE, _APPS, _BATCH, "io.k8s.api.networking.v1", "io.k8s.api.rbac.v1", "io.k8s.apimachinery.pkg.apis.meta")
 _ROLLING = "type rollingUpdate"
 _HISTORY = "replicas revisionHistoryLimit"
-_CONTAINER = "image imagePullPolicy terminationMessagePath terminationMessagePolicy"
+_CONTAINER = "image imagePullPolicy"
 
 _FILLED: Mapping[str, str] = {
     _META: "name namespace uid creationTimestamp generation managedFields resourceVersion",
@@ -38,40 +39,22 @@ _FILLED: Mapping[str, str] = {
         "completions parallelism backoffLimit completionMode suspend podReplacementPolicy manualSelector selector"
     ),
     f"{_BATCH}.CronJobSpec": "concurrencyPolicy suspend successfulJobsHistoryLimit failedJobsHistoryLimit",
-    f"{_BATCH}.PodFailurePolicyOnPodConditionsPattern": "status",
     f"{_CORE}.ReplicationControllerSpec": "replicas selector template",
     f"{_CORE}.PodTemplateSpec": "spec metadata",
-    f"{_CORE}.PodSpec": (
-        "dnsPolicy restartPolicy securityContext terminationGracePeriodSeconds schedulerName enableServiceLinks"
-        " serviceAccountName serviceAccount tolerations priority preemptionPolicy"
-    ),
+    f"{_CORE}.PodSpec": ("enableServiceLinks serviceAccountName serviceAccount tolerations priority preemptionPolicy"),
     f"{_CORE}.Container": _CONTAINER,
     f"{_CORE}.EphemeralContainer": _CONTAINER,
-    f"{_CORE}.ContainerPort": "protocol",
-    f"{_CORE}.Probe": "timeoutSeconds periodSeconds successThreshold failureThreshold",
-    f"{_CORE}.HTTPGetAction": "path scheme",
-    f"{_CORE}.ObjectFieldSelector": "apiVersion",
-    f"{_CORE}.SecretVolumeSource": "defaultMode",
-    f"{_CORE}.ConfigMapVolumeSource": "defaultMode",
-    f"{_CORE}.DownwardAPIVolumeSource": "defaultMode",
-    f"{_CORE}.ProjectedVolumeSource": "defaultMode",
-    f"{_CORE}.ServiceAccountTokenProjection": "expirationSeconds",
-    f"{_CORE}.HostPathVolumeSource": "type",
     f"{_CORE}.ImageVolumeSource": "pullPolicy",
     f"{_CORE}.ServiceSpec": (
         "sessionAffinity type ports clusterIP clusterIPs ipFamilies ipFamilyPolicy internalTrafficPolicy"
         " externalTrafficPolicy allocateLoadBalancerNodePorts"
     ),
-    f"{_CORE}.ServicePort": "protocol targetPort",
-    f"{_CORE}.Secret": "type",
+    f"{_CORE}.ServicePort": "targetPort",
     f"{_CORE}.PersistentVolumeSpec": "persistentVolumeReclaimPolicy volumeMode",
-    f"{_CORE}.PersistentVolumeClaimSpec": "volumeMode",
     f"{_CORE}.PersistentVolumeClaimStatus": "phase",
     f"{_CORE}.PodStatus": "phase qosClass",
-    f"{_CORE}.NamespaceStatus": "phase",
     f"{_CORE}.NamespaceSpec": "finalizers",
     "io.k8s.api.networking.v1.NetworkPolicySpec": "policyTypes podSelector",
-    "io.k8s.api.networking.v1.NetworkPolicyPort": "protocol",
     "io.k8s.api.rbac.v1.Subject": "apiGroup",
 }
 # Metadata that all objects of a kind have: from conversion, from admission, from the template.
@@ -114,5 +97,11 @@ def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
     definition = declared.definitions.get(struct, "")
     if definition and not definition.startswith(_KNOWN):
         return False
-    there = declared.present[struct] | set(_FILLED.get(definition, "").split())
+    there = declared.present[struct] | set(_FILLED.get(definition, "").split()) | _defaulted(definition)
     return field.strip("_") not in there
+
+
+def _defaulted(definition: str) -> set[str]:
+    """The fields of a built-in type that have a default of their own."""
+    constants = of_type(definition).constants if definition else ()
+    return {default.path[0] for default in constants if len(default.path) == 1}

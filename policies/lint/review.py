@@ -15,7 +15,7 @@ from policies.cel.syntax.ast import Call, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.engine.request import GroupVersionKind
-from policies.lint import expressions, matching
+from policies.lint import expressions, matching, quantities
 from policies.lint.catalog import ResourceCatalog, catalog
 from policies.lint.finding import IDS, LintFinding, LintSubject
 from policies.lint.typecheck import TypedPolicy, checked_kinds
@@ -72,6 +72,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     typed = [TypedPolicy(policy, kind, known) for kind in checked_kinds(policy, known)]
     untyped = TypedPolicy(policy, None, known)
     yield from _type_errors(policy, subject, typed)
+    yield from quantities.compared(policy, subject, known, typed)
     yield from unguarded(policy, subject, known, typed or [untyped])
     yield from expressions.unreachable(policy, subject)
     yield from matching.of_policy(policy, subject, known)

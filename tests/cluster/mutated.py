@@ -15,6 +15,7 @@ import yaml
 from cluster.manifests import Manifest
 from cluster.mutations import CASES, CRD, GROUP, OBJECTS, SCHEMA, Mutation
 from cluster.polling import NotYet
+from cluster.programs import release
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.mutation import application
 from policies.cel import types
@@ -22,6 +23,7 @@ from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import compile_expression
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,7 +142,7 @@ def remove(control_plane: ControlPlane) -> None:
 def ours(case: Mutation, given: Manifest) -> Manifest:
     """The object after the mutations of a case, by our engine. Raises MutationError."""
     kind = _kind(given)
-    found = schema.of_custom_resource(kind, SCHEMA) if kind.group == GROUP else schema.built_in(kind)
+    found = schema.of_custom_resource(kind, SCHEMA) if kind.group == GROUP else schema.built_in(kind, named(release()))
     assert found is not None
     obj = given
     for expression in case.expressions:

@@ -48,6 +48,11 @@ def kubernetes_version(of: str) -> str:
     return _pinned(_MODULES[of], "k8s.io/kubernetes")
 
 
+def module_of(release_name: str) -> str:
+    """Return the folder of the module that pins a release."""
+    return _MODULES[release_name]
+
+
 def _pinned(module: str, path: str) -> str:
     """Return the version of `path` that a tools module requires, without the v: the one place where it is written."""
     text = (SOURCES / module / "go.mod").read_text(encoding="utf-8")

@@ -10,9 +10,10 @@ import pytest
 
 from cluster import workloads
 from cluster.polling import NotYet
-from policies.admissionpolicy.pods.defaults import defaulted
-from policies.admissionpolicy.pods.derivation import derive
+from cluster.programs import release
+from policies.admissionpolicy.pods.derivation import defaulted, derive
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.kubernetes.release import named
 from policies.objects.fieldpath import Wildcard, parse
 from policies.objects.workload import BUILT_IN, table
 
@@ -366,7 +367,7 @@ def created(control_plane: ControlPlane) -> dict[str, Manifest]:
 @pytest.mark.parametrize("case", SPECS)
 def test_defaults_are_the_api_servers(case: str, created: dict[str, Manifest]) -> None:
     """What we fill in is, in the whole object, what the API server fills in before and after admission."""
-    ours = defaulted(_pods("default")[case])
+    ours = defaulted(_pods("default")[case], named(release()))
 
     assert _without_admission(created[case], ours) == ours
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -120,8 +120,10 @@ def command(
     options.refuse_one_stdin(files, nodes)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, datetime.now(UTC).date(), drafts=True)
-        before = {_identity(m.object, namespace): m.object for m in (manifest.read([old]) if old else ())}
+        olds = list(manifest.read([old])) if old else []
     manifests = read_objects(files)
+    olds, manifests = (_received(each, written, [*olds, *manifests]) for each in (olds, manifests))
+    before = {_identity(m.object, namespace): m.object for m in olds}
     today = datetime.now(UTC).date()
     facts = _with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
     labels = options.labels(namespace_labels)
@@ -139,6 +141,18 @@ def command(
     else:
         write([_json(outcome) for outcome in outcomes], output)
     sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+
+
+def _received(manifests: Iterable[Manifest], written: PolicyFiles | None, others: Iterable[Manifest]) -> list[Manifest]:
+    """The objects as the API server reads them. others: objects among which there may be CRDs."""
+    from policies.admissionpolicy import schema  # noqa: PLC0415 - only objects to be judged need the tables
+    from policies.admissionpolicy.builtin.intake import kind_of, received  # noqa: PLC0415
+    from webhook.sources.policyfiles import custom  # noqa: PLC0415
+
+    definitions = [m.object.get("spec") or {} for m in others if m.object["kind"] == "CustomResourceDefinition"]
+    known = {**(written.custom if written else {}), **custom(definitions)}
+    kinds = ((m, kind_of(m.object)) for m in manifests)
+    return [m._replace(object=received(m.object, known.get(kind) or schema.known(kind))) for m, kind in kinds]
 
 
 def _tell_idle(
@@ -225,7 +239,7 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
 def _diff(outcome: ObjectOutcome) -> Iterator[str]:
     before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
     colours = {"+": "green", "-": "red"}
-    for line in difflib.unified_diff(before, after, "as written", "as admitted", lineterm=""):
+    for line in difflib.unified_diff(before, after, "as received", "as admitted", lineterm=""):
         yield "  " + click.style(line, fg=colours.get(line[0]))
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
 from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
@@ -152,7 +154,8 @@ def _object(path: str | None) -> Any:
     objects = [value for value in _documents(path) if value is not None]
     if len(objects) != 1 or not isinstance(objects[0], dict):
         raise InputError(f"{path}: holds {len(objects)} documents; one object is needed")
-    return objects[0]
+    (obj,) = objects
+    return received(obj, known(kind_of(obj)))
 
 
 def _documents(path: str) -> list[Any]:

@@ -153,7 +153,8 @@ def _run(file: Path, today: date) -> _Report:
     policies = _policies(file, suite, today)
     run = SuiteRun(policies.loaded, policies.parameters, _target, schemas=policies.schema, decisions=policies.rights)
     lines = (document.line(("cases", index)) for index in range(len(suite.cases)))
-    verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in zip(suite.cases, lines, strict=True)]
+    cases = zip(map(run.received, suite.cases), lines, strict=True)
+    verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in cases]
     return _Report(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
 
 

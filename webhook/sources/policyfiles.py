@@ -12,6 +12,7 @@ import yaml
 
 from policies import rbac
 from policies.admissionpolicy import resource, schema
+from policies.admissionpolicy.builtin.intake import kind_of, received
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document, Place
 from policies.admissionpolicy.documents.document import Path as FieldPath
@@ -88,7 +89,7 @@ def read(files: Iterable[tuple[str, str]], today: date | None = None, *, drafts:
     """The contents of files, given by names and texts. Raises PolicyFilesError.
 
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
-    warning; else it is an error.
+    warning; else it is an error. Other objects are then read as the API server reads them, for no API server does.
     """
     try:
         documents = [document for name, text in files for document in parse(text, name)]
@@ -103,9 +104,22 @@ def of_documents(documents: Iterable[Document], today: date | None = None, *, dr
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)
     try:
-        return of(_bound(loaded) if drafts else loaded)._replace(rights=rbac.read(loaded.context))
+        contents = _received(of(_bound(loaded))) if drafts else of(loaded)
+        return contents._replace(rights=rbac.read(loaded.context))
     except RbacError as error:
         raise PolicyFilesError(str(error)) from None
+
+
+def _received(files: PolicyFiles) -> PolicyFiles:
+    """The same with parameters and Namespaces as the API server reads them."""
+
+    def read_(obj: Mapping[str, Any]) -> JsonObject:
+        known = files.schema(kind_of(obj))
+        return dict(obj) if known is None else received(dict(obj), known)
+
+    parameters = StaticParameters([read_(obj) for obj in files.parameters.objects], files.parameters.scopes)
+    namespaces = {name: read_(namespace) for name, namespace in files.namespaces.items()}
+    return files._replace(parameters=parameters, namespaces=namespaces)
 
 
 def _bound(loaded: Loaded) -> Loaded:
@@ -134,7 +148,7 @@ def of(loaded: Loaded) -> PolicyFiles:
     objects = tuple(document.value for document in loaded.context if _is_object(document.value))
     definitions = [value.get("spec") or {} for value in objects if value["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
-    return PolicyFiles(loaded, parameters, _namespaces(objects), _custom(definitions))
+    return PolicyFiles(loaded, parameters, _namespaces(objects), custom(definitions))
 
 
 def parse(content: bytes | str, name: str) -> list[Document]:
@@ -223,7 +237,8 @@ def _scopes(
     return scopes
 
 
-def _custom(definitions: Iterable[Mapping[str, Any]]) -> Mapping[GroupVersionKind, Schema]:
+def custom(definitions: Iterable[Mapping[str, Any]]) -> Mapping[GroupVersionKind, Schema]:
+    """The schemas of custom resources, from the specs of their CustomResourceDefinitions."""
     return {
         kind: schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
         for spec in definitions

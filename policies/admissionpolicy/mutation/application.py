@@ -1,8 +1,8 @@
 """Applying the result of a mutation to an object, as kube-apiserver's MutatingAdmissionPolicy does.
 
 Source: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/patch (smd.go, json_patch.go) and dispatcher.go. The
-argument is not changed; the result shares with it what the mutation does not change. The API server fills in defaults
-afterwards; that is not done here.
+result is what the next mutation is given: read into the type of its kind, so that an empty map is gone, and with the
+API server's defaults. The argument is not changed; the result shares with it what does not change.
 
 MutationError        fails the mutation; the policy's failurePolicy decides
 └─ InternalError     a bare error 500 there, whatever the failurePolicy says
@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from policies.admissionpolicy.builtin.intake import filled
+from policies.admissionpolicy.builtin.reader import DecodingError, Reader
 from policies.admissionpolicy.mutation import conversion, jsonpatch, merge
-from policies.admissionpolicy.mutation.decoder import DecodingError, Reader
 from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Value
@@ -90,7 +91,7 @@ def decoded(obj: JsonObject, patched: Any, schema: Schema) -> JsonObject:
     if reader.unknown:
         words = ", ".join(f"unknown field {quote(path)}" for path in reader.unknown)
         raise InternalError(f"Internal error occurred: strict decoding error: {words}")
-    return _whole(result)
+    return filled(_whole(result), schema)
 
 
 def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonObject:
@@ -109,7 +110,7 @@ def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonO
     if not schema.typed:
         return _whole(merged)
     try:
-        return _whole(Reader(as_json=False).read(obj, merged, schema.root))
+        return filled(_whole(Reader(as_json=False).read(obj, merged, schema.root)), schema)
     except DecodingError as error:
         kind = f"{schema.kind.group}/{schema.kind.version}, Kind={schema.kind.kind}"
         raise MutationError(f"unable to convert unstructured object to {kind}: {error}") from error

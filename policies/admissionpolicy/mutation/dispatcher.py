@@ -1,7 +1,6 @@
 """Applies MutatingAdmissionPolicies with their bindings and parameters to one request, as kube-apiserver does.
 
-Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go and generic/policy_dispatcher.go. The API
-server fills in defaults between two mutations; that is not done here.
+Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go and generic/policy_dispatcher.go.
 """
 
 from __future__ import annotations

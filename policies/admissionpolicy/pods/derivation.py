@@ -12,11 +12,13 @@ GetPodFromTemplate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.admissionpolicy.builtin.intake import received
 from policies.admissionpolicy.model import DERIVE, Policy
 from policies.admissionpolicy.pods.controller import (
     CONTROLLERS,
@@ -27,7 +29,7 @@ from policies.admissionpolicy.pods.controller import (
     labels_of,
     owners_of,
 )
-from policies.admissionpolicy.pods.defaults import defaulted
+from policies.admissionpolicy.schema import Schema, built_in
 from policies.cel.reads import Reads
 from policies.engine.request import (
     AdmissionRequest,
@@ -37,6 +39,7 @@ from policies.engine.request import (
     is_being_deleted,
     mapping,
 )
+from policies.kubernetes.release import NEWEST, Release
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import Workload
 
@@ -252,6 +255,21 @@ def _pod(
     if row.group_kind not in OWNERLESS:
         metadata["ownerReferences"] = owners_of(controller, request.kind, workload or {}, location)
     return defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")})
+
+
+def defaulted(pod: JsonObject, release: Release = NEWEST) -> JsonObject:
+    """A copy of a Pod as the API server hands it to admission, without a status."""
+    whole = received(pod, _schema(release))
+    del whole["status"]
+    return whole
+
+
+@cache
+def _schema(release: Release) -> Schema:
+    schema = built_in(POD, release)
+    if schema is None:
+        raise LookupError("the table of built-in kinds has no Pod")
+    return schema
 
 
 def _metadata(request: AdmissionRequest, workload: JsonObject | None, metadata: JsonObject) -> JsonObject:

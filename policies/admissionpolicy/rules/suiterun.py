@@ -1,10 +1,11 @@
 """Runs policies on the cases of a suite, each as the request that kube-apiserver would make of it.
 
-Objects are used as written, without the API server's defaults.
+Objects are read as the API server reads them: quantities are texts, and defaults are set.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from itertools import chain
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
+from policies.admissionpolicy.builtin.intake import kind_of, received
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
@@ -25,7 +27,7 @@ from policies.admissionpolicy.rules.boundpolicy import BoundPolicy
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
 from policies.admissionpolicy.rules.subject import Subject, SubjectCache
 from policies.admissionpolicy.rules.validatingrule import PolicyRule
-from policies.admissionpolicy.schema import unknown
+from policies.admissionpolicy.schema import known
 from policies.cel.library.kubernetes.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
@@ -73,8 +75,8 @@ def plain(group: str, kind: str) -> KindTarget:  # noqa: ARG001
 class SuiteRun:
     """Policies with their bindings and parameters, compiled once for all cases.
 
-    targets: the resource names and scopes of kinds. schemas: how objects merge. decisions: answers to authorization
-    checks; if None, checks fail.
+    targets: the resource names and scopes of kinds. schemas: how objects are read and merge. decisions: answers to
+    authorization checks; if None, checks fail.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class SuiteRun:
         parameters: StaticParameters,
         targets: Targets = plain,
         *,
-        schemas: Schemas = unknown,
+        schemas: Schemas = known,
         decisions: Decisions | None = None,
     ) -> None:
         self._policies = [
@@ -100,6 +102,19 @@ class SuiteRun:
     def compiled(self) -> tuple[CompiledPolicy, ...]:
         """The policies, in the order of their documents."""
         return tuple(policy.compiled for policy in self._policies)
+
+    def received(self, case: Case) -> Case:
+        """A case with its objects, and the object that it expects, as the API server reads them."""
+        obj, old = self._received(case.object), self._received(case.old_object)
+        patched = self._received(case.expect.patched)
+        expect = dataclasses.replace(case.expect, patched=None if patched == obj else patched)
+        return dataclasses.replace(case, object=obj, old_object=old, expect=expect)
+
+    def _received(self, obj: Mapping[str, Any] | None) -> JsonObject | None:
+        if obj is None:
+            return None
+        schema = self._schemas(kind_of(obj))
+        return dict(obj) if schema is None else received(dict(obj), schema)
 
     def outcome(self, case: Case) -> Expectation:
         """The outcome of a case, in which validating policies judge the object after the mutating policies."""
@@ -124,7 +139,7 @@ class SuiteRun:
 
     def _reviewed(self, case: Case) -> _CaseReview:
         """A case after the mutating policies."""
-        request = request_of(case, self._targets)
+        request = request_of(self.received(case), self._targets)
         facts = facts_of(case, request, self._decisions)
         given = StaticParameters(with_data(self._objects, case.params), self._scopes)
         policies = self._of("MutatingAdmissionPolicy") if is_seen(request) else ()

@@ -1,16 +1,15 @@
 """The fields of a Pod that a template need not have: the API server fills them in, or the derived Pod has others.
 
-A place is a pattern in the Pod. What pods/defaults.py does to values is here done to the expressions that read them.
+A place is a pattern in the Pod. What builtin/ does to values is here done to the expressions that read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
-from policies.admissionpolicy.pods.defaults import DEFAULTS
-from policies.admissionpolicy.pods.fields import TYPES
+from policies.admissionpolicy.builtin import places
 from policies.admissionpolicy.templates.trees import filled, literal, optional
 from policies.cel.syntax import unparse
 from policies.cel.syntax.ast import Node
@@ -19,6 +18,7 @@ from policies.objects.fieldpath import Pattern, Wildcard, parse, render
 Fallback = Callable[[Node, Callable[[], Node]], Node]
 """The optional value of a field that is absent, from the map that it would be in and from the template."""
 
+_POD: Final = "io.k8s.api.core.v1.Pod"
 METADATA: Final = ("metadata",)
 LABELS: Final = ("metadata", "labels")
 ANNOTATIONS: Final = ("metadata", "annotations")
@@ -80,30 +80,10 @@ def _other(field: str) -> Fallback:
     return lambda holder, _: optional(holder, field)
 
 
-def _always_maps(type_: str, place: Pattern) -> Iterator[Pattern]:
-    """The maps below a place that the encoding of a type always has."""
-    known = TYPES.get(type_)
-    if known is None:
-        return
-    for name, value in known.always.items():
-        if value == {} and name in _OPTIONAL_MAPS:
-            yield (*place, name)
-    for name, below in known.types.items():
-        if below.startswith("["):
-            yield from _always_maps(below[1:], (*place, name, Wildcard.ITEMS))
-        else:
-            yield from _always_maps(below, (*place, name))
-
-
 @cache
 def fallbacks() -> Mapping[Pattern, Fallback]:
     """What stands for the fields that are absent in a template, by place; not for maps that would be empty."""
-    constant = {
-        ("spec", *pattern, name): _constant(unparse.literal(value))
-        for pattern, fields in DEFAULTS
-        for name, value in fields.items()
-        if value != {}
-    }
+    constant = {place: _constant(unparse.literal(value)) for place, value in places.defaults(_POD) if value != {}}
     containers = [("spec", group, Wildcard.ITEMS) for group in _CONTAINERS]
     of_image = _pull_policy("image")
     return {
@@ -120,8 +100,8 @@ def fallbacks() -> Mapping[Pattern, Fallback]:
 @cache
 def empty_maps() -> frozenset[Pattern]:
     """The places of maps that a Pod always has, and that are empty if the template has none."""
-    defaults = {("spec", *p, name) for p, fields in DEFAULTS for name, value in fields.items() if value == {}}
-    return frozenset(defaults.union(_always_maps("Pod", ())))
+    defaults = {place for place, value in places.defaults(_POD) if value == {}}
+    return frozenset(defaults.union(place for place in places.written(_POD) if place[-1] in _OPTIONAL_MAPS))
 
 
 @cache
@@ -133,19 +113,7 @@ def differing() -> frozenset[Pattern]:
 @cache
 def quantities() -> frozenset[Pattern]:
     """The places of quantities, and of the maps of quantities with `.*` behind them."""
-    return frozenset(_quantities("Pod", ()))
-
-
-def _quantities(type_: str, place: Pattern) -> Iterator[Pattern]:
-    known = TYPES.get(type_)
-    for name, below in (known.types if known else {}).items():
-        if below == "Quantity":
-            yield (*place, name)
-        elif below.startswith("{"):
-            yield (*place, name, Wildcard.VALUES)
-        else:
-            more = (*place, name, Wildcard.ITEMS) if below.startswith("[") else (*place, name)
-            yield from _quantities(below.removeprefix("["), more)
+    return frozenset(places.quantities(_POD))
 
 
 def shown(place: Pattern) -> str:

@@ -11,6 +11,7 @@ from support.policies import nativeanswers
 
 from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
 from cluster.policycases.native import object_name
+from cluster.programs import release
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation import validator
@@ -23,6 +24,7 @@ from policies.admissionpolicy.schema import built_in
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, answer_of, subject_access_review
 from policies.engine.lookup import Missing
 from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +160,7 @@ def _mutated(
     policy: CompiledPolicy, bindings: Sequence[Binding], parameters: StaticParameters, inputs: Inputs
 ) -> Outcome:
     kind = inputs.request["kind"]
-    schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]))
+    schema = built_in(GroupVersionKind(kind["group"], kind["version"], kind["kind"]), named(release()))
     mutated = dispatcher.mutate(lambda _: [(policy, bindings)], parameters, inputs, schema)
     if mutated.denial is None:  # of what CONNECT carries, nobody ever sees what became of it
         return Outcome(None, None if inputs.request["operation"] == "CONNECT" else stable(mutated.object))

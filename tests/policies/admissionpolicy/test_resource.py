@@ -1,6 +1,6 @@
 """The table of the resources that an API server serves by itself."""
 
-from cluster.mergeschemas import compact_resources
+from cluster.servedresources import compact_resources
 
 from policies.admissionpolicy import resource
 from policies.admissionpolicy.resource import ApiResource

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from importlib import resources
+import zlib
+from typing import Any
 
 import pytest
-from cluster.mergeschemas import compact_schemas
+from cluster.builtintypes import compact, differences, kinds, reduced
 
 from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin.table import FOLDER, OBJECT_META, types_of
+from policies.admissionpolicy.resource import built_in
 from policies.admissionpolicy.schema import DEDUCED, Schema, SchemaNode
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.group import SERVED_VERSIONS
+from policies.kubernetes.release import RELEASES, Release
 
 _POD = GroupVersionKind("", "v1", "Pod")
 _WIDGET = GroupVersionKind("example.test", "v1", "Widget")
@@ -92,11 +95,11 @@ def test_built_in_kinds(kind: GroupVersionKind) -> None:
     assert (found.kind, found.typed, _described(found.place(["metadata", "labels"]))) == (kind, True, "map")
 
 
-def test_every_definition_can_be_read() -> None:
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_every_definition_can_be_read(release: Release) -> None:
     """No definition of the table refers to one that is not there."""
-    text = resources.files("policies.admissionpolicy").joinpath("schemas.json").read_text(encoding="utf-8")
-    types = json.loads(text)["types"]
-    definitions = schema.Definitions(types)
+    types = types_of(release).types
+    definitions = schema.Definitions(types, of_go=True)
     waiting, seen = [definitions.node(name) for name in types], set()
     while waiting:
         node = waiting.pop()
@@ -109,7 +112,13 @@ def test_every_definition_can_be_read() -> None:
         waiting += [inner for inner in (node.item, rest) if inner is not None]
 
     assert len(seen) > len(types)
-    assert len(text) < 300_000
+
+
+def test_the_tables_are_small() -> None:
+    """All tables together take at most a tenth of a megabyte in a wheel."""
+    compressed = sum(len(zlib.compress(file.read_bytes())) for file in FOLDER.glob("*.json"))
+
+    assert compressed < 100_000
 
 
 @pytest.mark.parametrize("kind", ["Widget", "PodList", "DeleteOptions", "WatchEvent"])
@@ -243,12 +252,14 @@ def test_compact_table_keeps_what_merging_and_typing_need() -> None:
     item = {"type": "object", "properties": {"k": {"type": "string", "default": "x", "enum": ["x"]}}}
     meta = {"type": "object"}
 
-    table = compact_schemas([{"a.Thing": thing, "a.Item": item, "a.Unused": item, schema.OBJECT_META: meta}])
+    document: dict[str, Any] = {"a.Thing": thing, "a.Item": item, "a.Unused": item, OBJECT_META: meta}
+
+    table = compact(kinds([document]), {name: reduced(each) for name, each in document.items()})
 
     assert table == {
         "kinds": {"/v1/Thing": "a.Thing"},
         "types": {
-            "a.Item": {"type": "object", "properties": {"k": {"type": "string", "default": "x"}}},
+            "a.Item": {"type": "object", "properties": {"k": {"type": "string", "default": "x", "enum": ["x"]}}},
             "a.Thing": {
                 "type": "object",
                 "required": ["list"],
@@ -257,21 +268,37 @@ def test_compact_table_keeps_what_merging_and_typing_need() -> None:
                         "type": "array",
                         "x-kubernetes-list-map-keys": ["k"],
                         "x-kubernetes-list-type": "map",
-                        "items": {"default": {}, "$ref": "a.Item"},
+                        "items": {"$ref": "a.Item"},
                     }
                 },
             },
-            schema.OBJECT_META: {"type": "object"},
+            OBJECT_META: {"type": "object"},
         },
     }
 
 
+def test_an_older_release_is_what_differs() -> None:
+    """The table of an older release has its own definitions, and null for what came later."""
+    older: dict[str, Any] = {"kinds": {"a": "A"}, "types": {"A": {"x": 1}, "S": {}}}
+    newer: dict[str, Any] = {"kinds": {"a": "A", "b": "B"}, "types": {"A": {"x": 2}, "B": {}, "S": {}}}
+
+    assert differences(older, newer) == {"kinds": {"b": None}, "types": {"A": {"x": 1}, "B": None}}
+
+
+@pytest.mark.parametrize(("release", "known"), [(RELEASES[0], False), (RELEASES[1], True)], ids=str)
+def test_releases_have_their_own_kinds_and_fields(release: Release, known: bool) -> None:  # noqa: FBT001 - a case
+    """A field that came with a release is unknown to the one before it."""
+    job = schema.built_in(GroupVersionKind("batch", "v1", "Job"), release)
+    group = schema.built_in(GroupVersionKind("scheduling.k8s.io", "v1beta1", "PodGroup"), release)
+
+    assert job is not None
+    assert (job.release, job.place(["spec", "scheduling"]) is not None, group is not None) == (release, known, known)
+
+
 def test_versions_of_built_in_groups() -> None:
-    """The versions that reading a policy goes by, without the table, are those of the table."""
-    text = resources.files("policies.admissionpolicy").joinpath("schemas.json").read_text(encoding="utf-8")
+    """The versions that reading a policy goes by, without the table, are those that are served by default."""
     found: dict[str, set[str]] = {}
-    for kind in json.loads(text)["kinds"]:
-        group, version, _ = kind.split("/")
-        found.setdefault(group, set()).add(version)
+    for known in built_in():
+        found.setdefault(known.kind.group, set()).add(known.kind.version)
 
     assert {group: set(versions) for group, versions in SERVED_VERSIONS.items()} == found

@@ -103,15 +103,18 @@ train.yaml:1: Deployment team/train: refused
 train.yaml:15: Pod default/job-…: admitted, changed by 1 patch operation
 """
 _TRAIN_DIFF = """\
-  --- as written
+  --- as received
   +++ as admitted
-  @@ -9,3 +9,6 @@
+  @@ -13,6 +13,9 @@
      tolerations:
      - key: a
        operator: Exists
   +  - key: is_cpu_compute
   +    operator: Exists
   +    effect: NoSchedule
+     enableServiceLinks: true
+     restartPolicy: Always
+     terminationGracePeriodSeconds: 30
 """
 _NODE = f"""\
 node.json:1: Node n: refused

@@ -297,9 +297,9 @@ _NO_KEY = (
             "-f pod.yaml --policies mutate --namespace-labels team=ml --diff",
             """\
             pod.yaml:1: Pod team/train: admitted, changed by 2 patch operations
-              --- as written
+              --- as received
               +++ as admitted
-              @@ -3,9 +3,13 @@
+              @@ -3,6 +3,8 @@
                metadata:
                  name: train
                  namespace: team
@@ -308,11 +308,15 @@ _NO_KEY = (
                spec:
                  containers:
                  - name: main
-                   image: example.org/train
+              @@ -11,6 +13,8 @@
+                   imagePullPolicy: Always
+                   terminationMessagePath: /dev/termination-log
+                   terminationMessagePolicy: File
               +    command:
               +    - run
                  tolerations:
                  - operator: Exists
+                 enableServiceLinks: true
             """,
             0,
             id="mutate",
@@ -552,3 +556,57 @@ def test_parameters_that_are_not_beside_the_policy(action: str, said: str) -> No
     result = run("check", "-f", "pod.yaml", "--policies", "limited.yaml")
 
     assert result.stdout == f"pod.yaml:1: Pod team/train: {said}\n"
+
+
+_RECEIVED = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: size}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps, example.org], apiVersions: [v1], operations: [CREATE], resources: [deployments, widgets]}
+  validations:
+  - {expression: object.spec.replicas <= 5, message: "Ask for at most 5."}
+"""
+_SENT = """\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties: {spec: {type: object, properties: {replicas: {type: integer, default: 9}}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec: {template: {spec: {containers: []}}}
+---
+apiVersion: example.org/v1
+kind: Widget
+metadata: {name: web}
+spec: {}
+"""
+
+
+def test_objects_are_judged_with_their_defaults(tmp_path: Path) -> None:
+    """A Deployment without replicas has one, and a custom resource what its definition among the objects says."""
+    (tmp_path / "size.yaml").write_text(_RECEIVED)
+    (tmp_path / "sent.yaml").write_text(_SENT)
+
+    result = run("check", "-f", str(tmp_path / "sent.yaml"), "--policies", str(tmp_path / "size.yaml"), "-o", "json")
+
+    assert {each["kind"]: (each["allowed"], "at most 5" in each["message"]) for each in json.loads(result.stdout)} == {
+        "CustomResourceDefinition": (True, False),
+        "Deployment": (True, False),
+        "Widget": (False, True),
+    }

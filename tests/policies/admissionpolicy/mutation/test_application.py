@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin.intake import received
 from policies.admissionpolicy.mutation.application import (
     InternalError,
     MutationError,
@@ -21,18 +22,6 @@ from policies.cel.types import STRING
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint, Value
 from policies.engine.request import GroupVersionKind, JsonObject
 
-_POD: JsonObject = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "main", "labels": {"app": "main"}},
-    "spec": {
-        "restartPolicy": "Always",
-        "containers": [
-            {"name": "a", "image": "a:1", "command": ["x"]},
-            {"name": "b", "image": "b:1", "resources": {"limits": {"cpu": "1"}}},
-        ],
-    },
-}
 _WIDGET = schema.unknown(GroupVersionKind("example.test", "v1", "Widget"))
 
 
@@ -43,6 +32,21 @@ def _schema(group: str, kind: str) -> Schema:
 
 
 _PODS = _schema("", "Pod")
+_POD: JsonObject = received(
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "main", "labels": {"app": "main"}},
+        "spec": {
+            "restartPolicy": "Always",
+            "containers": [
+                {"name": "a", "image": "a:1", "command": ["x"]},
+                {"name": "b", "image": "b:1", "resources": {"limits": {"cpu": "1"}}},
+            ],
+        },
+    },
+    _PODS,
+)
 
 
 def _object(path: str = "", /, **fields: Value) -> ObjectValue:
@@ -93,7 +97,9 @@ _FIRST, _SECOND = _POD["spec"]["containers"]
                     _container(name="b", resources=_object(".spec.containers.resources", limits={"cpu": "2000m"}))
                 ]
             ),
-            _with(spec__containers=[_FIRST, {**_SECOND, "resources": {"limits": {"cpu": "2"}}}]),
+            _with(
+                spec__containers=[_FIRST, {**_SECOND, "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}}]
+            ),
             id="a-quantity-is-written-in-one-way",
         ),
         pytest.param(_spec(restartPolicy=NONE), _with(spec={"containers": _POD["spec"]["containers"]}), id="none"),
@@ -106,10 +112,10 @@ _FIRST, _SECOND = _POD["spec"]["containers"]
     ],
 )
 def test_configurations(value: ObjectValue, result: JsonObject) -> None:
-    """A configuration is merged into the object, which stays as it is."""
+    """A configuration is merged into the object, which stays as it is, and what is new gets defaults."""
     before = deepcopy(_POD)
 
-    assert apply_configuration(_POD, value, _PODS, ()) == result
+    assert apply_configuration(_POD, value, _PODS, ()) == received(result, _PODS)
     assert before == _POD
 
 
@@ -205,8 +211,11 @@ def test_maps_of_the_inputs_are_json_already() -> None:
     value = _object(
         metadata=_object(".metadata", labels=params["labels"]), spec=_object(".spec", containers=[params["container"]])
     )
-    result = _with(
-        metadata__labels={"app": "main", "a": ""}, spec__containers=[_FIRST, _SECOND, {"name": "c", "image": "c:1"}]
+    result = received(
+        _with(
+            metadata__labels={"app": "main", "a": ""}, spec__containers=[_FIRST, _SECOND, {"name": "c", "image": "c:1"}]
+        ),
+        _PODS,
     )
 
     assert apply_configuration(_POD, value, _PODS, [params]) == result
@@ -302,7 +311,7 @@ def test_json_patches(patch: list[JSONPatch], result: Any) -> None:
         with pytest.raises(InternalError):
             apply_json_patch(_POD, patch, _PODS)
     else:
-        assert apply_json_patch(_POD, patch, _PODS) == result
+        assert apply_json_patch(_POD, patch, _PODS) == (result and received(result, _PODS))
     assert before == _POD
 
 
@@ -413,7 +422,8 @@ def test_bytes_are_base64(data: str, place: int | None) -> None:
     maps = _schema("", "ConfigMap")
 
     if place is None:
-        assert apply_configuration(obj, value, maps) == {**obj, "binaryData": {"a": data}}
+        text = data.replace("\n", "")
+        assert apply_configuration(obj, value, maps) == {**obj, "metadata": {}, "binaryData": {"a": text}}
         return
     with pytest.raises(MutationError) as caught:
         apply_configuration(obj, value, maps)

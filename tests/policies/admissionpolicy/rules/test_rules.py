@@ -217,8 +217,8 @@ def _changed(text: str, exceptions: Sequence[PolicyException], namespace: str = 
     return engine.mutate(request(pod(), namespace=namespace), RuleSet(rules, exceptions), _IN_FORCE)
 
 
-def test_nothing_is_defaulted_between_two_mutations() -> None:
-    """A policy sees the object as the policy before it left it; kube-apiserver would have filled in its defaults."""
+def test_defaults_are_set_between_two_mutations() -> None:
+    """A policy sees what the policy before it added with the defaults that kube-apiserver fills in."""
     container = "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'sidecar', image: 'a'}]}}"
     there = "string(has(object.spec.containers[1].imagePullPolicy))"
     seen = f"Object{{metadata: Object.metadata{{annotations: {{'seen': {there}}}}}}}"
@@ -231,7 +231,7 @@ def test_nothing_is_defaulted_between_two_mutations() -> None:
     answer = engine.mutate(request(pod()), RuleSet([rule]), _IN_FORCE)
 
     assert [operation for operation in answer.operations if "annotations" in operation["path"]] == [
-        {"op": "add", "path": "/metadata/annotations", "value": {"seen": "false"}}
+        {"op": "add", "path": "/metadata/annotations", "value": {"seen": "true"}}
     ]
 
 

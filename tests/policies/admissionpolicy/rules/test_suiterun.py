@@ -51,7 +51,12 @@ metadata: {{name: b}}
 spec: {{policyName: p}}
 """
 _SPEC = {"containers": [{"name": "main", "image": "a"}]}
-_POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {}}, "spec": _SPEC}
+_POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "web", "labels": {"a": "b"}},
+    "spec": _SPEC,
+}
 _DEPLOYMENT = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -82,6 +87,12 @@ def _case(obj: Any, **fields: Any) -> Case:
     return Case(name="a case", operation="CREATE", object=obj, expect=Expectation(verdict="allowed"), **fields)
 
 
+def _expecting(obj: Any, labels: dict[str, str]) -> Case:
+    """A case in which the object gets other labels."""
+    patched = {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+    return replace(_case(obj), expect=Expectation(verdict="allowed", patched=patched))
+
+
 @pytest.mark.parametrize(
     ("action", "expected"),
     [
@@ -98,22 +109,34 @@ def test_a_template_is_judged_where_the_case_asks_for_it(action: str, expected: 
 
 
 def test_validating_policies_judge_what_mutating_ones_leave() -> None:
-    """A policy of either kind may have the same name; the object comes out as it was written, with the change."""
+    """A policy of either kind may have the same name; the object comes out as it was sent, with the change."""
     run = _run("object.metadata.labels.team == 'ml' && object.metadata.namespace == 'team-a'", more=_TEAM)
+    case = _expecting(_POD, {"a": "b", "team": "ml"})
 
-    assert run.outcome(_case(_POD)) == Expectation(
-        verdict="allowed", patched={**_POD, "metadata": {"name": "web", "labels": {"team": "ml"}}}
-    )
+    assert run.outcome(case) == run.received(case).expect
 
 
 def test_an_object_keeps_the_namespace_that_it_names() -> None:
     """The case's namespace is where the object is judged, and not a change of it."""
-    pod = {**_POD, "metadata": {"name": "web", "namespace": "other", "labels": {}}}
+    pod = {**_POD, "metadata": {"name": "web", "namespace": "other", "labels": {"a": "b"}}}
     run = _run("object.metadata.namespace == 'team-b'", more=_TEAM)
+    case = replace(_expecting(pod, {"a": "b", "team": "ml"}), namespace=CaseNamespace(name="team-b"))
 
-    assert run.outcome(_case(pod, namespace=CaseNamespace(name="team-b"))) == Expectation(
-        verdict="allowed", patched={**pod, "metadata": {**pod["metadata"], "labels": {"team": "ml"}}}
+    assert run.outcome(case) == run.received(case).expect
+
+
+def test_objects_are_read_as_the_api_server_reads_them() -> None:
+    """Quantities are texts, defaults are set, and what is empty is gone, in the object and in what it becomes."""
+    limits = {"cpu": 2, "memory": "1024Mi"}
+    containers = [{"name": "main", "image": "a:1", "resources": {"limits": limits}}]
+    pod = {**_POD, "metadata": {"name": "web", "labels": {}}, "spec": {"containers": containers}}
+    expressions = (
+        "object.spec.containers[0].resources.limits == {'cpu': '2', 'memory': '1Gi'}",
+        "object.spec.restartPolicy == 'Always'",
+        "!has(object.metadata.labels)",
     )
+
+    assert [_run(each).outcome(_case(pod)).verdict for each in expressions] == ["allowed"] * 3
 
 
 def test_what_is_refused_is_not_changed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.admissionpolicy.pods.imagename import tag_of
+from policies.admissionpolicy.builtin.imagename import tag_of
 
 DIGEST = "@sha256:" + "0a" * 32
 TAGS: dict[str, str] = {

@@ -1,101 +1,88 @@
-"""Fills in the fields of a Pod as the API server does, except those that depend on other objects of the cluster.
+"""Defaults of Pods and of their templates that depend on other fields, as in computed.py.
 
 Sources, all in k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go, zz_generated.defaults.go and conversion.go
 (fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
-AppArmor). tests/cluster/test_pod_defaults.py compares the result with a real API server's.
+AppArmor). tests/cluster/test_pod_defaults.py compares whole Pods with those of a real API server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
-from typing import Any
 
-from policies.admissionpolicy.pods.fields import quantity_of, written
-from policies.admissionpolicy.pods.imagename import tag_of
+from policies.admissionpolicy.builtin.imagename import tag_of
+from policies.admissionpolicy.builtin.quantities import quantity_of
 from policies.cel.library.kubernetes.amount import EXACT, Large, compare
 from policies.cel.library.kubernetes.quantity import Quantity
 from policies.engine.request import JsonObject, mapping
-from policies.objects.fieldpath import Pattern, locate, parse
+from policies.kubernetes.release import Release
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
-_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_HOOKS = ("postStart", "preStop")
-_MODE = 0o644
-_VERSION = {"apiVersion": "v1"}
-_HTTP = {"path": "/", "scheme": "HTTP"}
-
-_SPEC: Mapping[str, Any] = {
-    "restartPolicy": "Always",
-    "terminationGracePeriodSeconds": 30,
-    "dnsPolicy": "ClusterFirst",
-    "securityContext": {},
-    "schedulerName": "default-scheduler",
-    "enableServiceLinks": True,
-}
-_CONTAINER: Mapping[str, Mapping[str, Any]] = {
-    "": {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"},
-    ".ports[*]": {"protocol": "TCP"},
-    ".env[*].valueFrom.fieldRef": _VERSION,
-    ".env[*].valueFrom.fileKeyRef": {"optional": False},
-    **{
-        f".{probe}": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-        for probe in _PROBES
-    },
-    **{f".{probe}.httpGet": _HTTP for probe in _PROBES},
-    **{f".{probe}.grpc": {"service": ""} for probe in _PROBES},
-    **{f".lifecycle.{hook}.httpGet": _HTTP for hook in _HOOKS},
-}
-_VOLUME: Mapping[str, Mapping[str, Any]] = {
-    **{source: {"defaultMode": _MODE} for source in ("secret", "configMap", "downwardAPI", "projected")},
-    "hostPath": {"type": ""},
-    "iscsi": {"iscsiInterface": "default"},
-    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
-    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
-    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
-    "downwardAPI.items[*].fieldRef": _VERSION,
-    "projected.sources[*].downwardAPI.items[*].fieldRef": _VERSION,
-    "projected.sources[*].serviceAccountToken": {"expirationSeconds": 3600},
-    "ephemeral.volumeClaimTemplate.spec": {"volumeMode": "Filesystem"},
-}
-DEFAULTS: tuple[tuple[Pattern, Mapping[str, Any]], ...] = (
-    ((), _SPEC),
-    *((parse(f"{group}[*]{path}"), fields) for group in _GROUPS for path, fields in _CONTAINER.items()),
-    *((parse(f"volumes[*].{path}"), fields) for path, fields in _VOLUME.items()),
-)
-"""Fields below a Pod's `spec` that have a fixed default."""
-
 _OLD_ANNOTATIONS = tuple(
     f"pod.{stage}.kubernetes.io/init-container{what}" for stage in ("beta", "alpha") for what in ("s", "-statuses")
 )
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
+_OVERCOMMITTED = frozenset({"cpu", "memory"})
+_WHOLE_SINCE = (1, 37)
+"""The release since which PodLevelResourcesFixDefaulting is on."""
 
 
-def defaulted(pod: JsonObject) -> JsonObject:
-    """A copy of the Pod with the API server's defaults, as before admission.
-
-    Values of the wrong type are not changed, because they are refused elsewhere.
-    """
-    result: JsonObject = written(pod, "Pod")
-    spec = result["spec"]
+def _pod(pod: JsonObject, release: Release) -> None:
+    """What only a Pod gets, and no template."""
+    metadata, spec = pod.get("metadata"), pod.get("spec")
     if not isinstance(spec, dict):
-        return result
+        return
     _request_what_is_limited(spec)
-    _set_pod_resources(spec)
+    _set_pod_resources(spec, is_whole=(release.major, release.minor) >= _WHOLE_SINCE)
     if spec.get("hostNetwork") is True:
         _use_host_ports(spec)
-    for pattern, fields in DEFAULTS:
-        for _, place in locate(spec, pattern):
-            if isinstance(place, dict):
-                for name, value in fields.items():
-                    place.setdefault(name, deepcopy(value))
-    _set_pull_policies(spec)
-    _set_volume_sources(spec)
-    _convert(result["metadata"], spec)
-    _select_label_keys(mapping(result["metadata"], "labels"), spec)
-    _set_app_armor(mapping(result["metadata"], "annotations"), spec)
-    return result
+    period = spec.get("terminationGracePeriodSeconds")
+    if isinstance(period, int) and period < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    _without_old_annotations(metadata)
+    _select_label_keys(mapping(metadata, "labels"), spec)
+    _set_app_armor(mapping(metadata, "annotations"), spec)
+
+
+def _template(template: JsonObject, _: Release) -> None:
+    _without_old_annotations(template.get("metadata"))
+
+
+def _pod_spec(spec: JsonObject, _: Release) -> None:
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _container(container: JsonObject, _: Release) -> None:
+    container.setdefault("imagePullPolicy", _pull_policy(container.get("image")))
+
+
+def _volume(volume: JsonObject, _: Release) -> None:
+    """A volume without a source is an emptyDir."""
+    if volume.keys() <= {"name"}:
+        volume["emptyDir"] = {}
+
+
+def _image_volume(source: JsonObject, _: Release) -> None:
+    source.setdefault("pullPolicy", _pull_policy(source.get("reference")))
+
+
+def _pull_policy(image: object) -> str:
+    """Always for the tag `latest`, explicit or implied, otherwise IfNotPresent."""
+    return "Always" if tag_of(image if isinstance(image, str) else "") == "latest" else "IfNotPresent"
+
+
+COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
+    "core.v1.Container": _container,
+    "core.v1.EphemeralContainer": _container,
+    "core.v1.ImageVolumeSource": _image_volume,
+    "core.v1.Pod": _pod,
+    "core.v1.PodSpec": _pod_spec,
+    "core.v1.PodTemplateSpec": _template,
+    "core.v1.Volume": _volume,
+}
+"""By short name of the type, as in computed.py."""
 
 
 def _maps(value: object, key: str) -> list[JsonObject]:
@@ -127,37 +114,17 @@ def _use_host_ports(spec: JsonObject) -> None:
                 port.setdefault("hostPort", port["containerPort"])
 
 
-def _set_pull_policies(spec: JsonObject) -> None:
-    """Set missing pull policies: Always for the tag `latest`, explicit or implied, otherwise IfNotPresent."""
-    images = [(container, "imagePullPolicy", container.get("image")) for container in _containers(spec)]
-    for volume in _maps(spec, "volumes"):
-        source = volume.get("image")
-        if isinstance(source, dict):
-            images.append((source, "pullPolicy", source.get("reference")))
-    for holder, field, image in images:
-        tag = tag_of(image if isinstance(image, str) else "")
-        holder.setdefault(field, "Always" if tag == "latest" else "IfNotPresent")
-
-
-def _set_volume_sources(spec: JsonObject) -> None:
-    """Make each volume without a source an emptyDir."""
-    for volume in _maps(spec, "volumes"):
-        if volume.keys() <= {"name"}:
-            volume["emptyDir"] = {}
-
-
-def _convert(metadata: JsonObject, spec: JsonObject) -> None:
-    """Change what the API server changes when it converts a Pod to its internal version and back (conversion.go)."""
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
-    period = spec.get("terminationGracePeriodSeconds")
-    if isinstance(period, int) and period < 0:
-        spec["terminationGracePeriodSeconds"] = 1
-    annotations = mapping(metadata, "annotations")
-    if any(name in annotations for name in _OLD_ANNOTATIONS):
-        metadata["annotations"] = {name: text for name, text in annotations.items() if name not in _OLD_ANNOTATIONS}
-        if not metadata["annotations"]:
+def _without_old_annotations(metadata: object) -> None:
+    """Remove annotations that the API server drops when it converts a Pod or a template (conversion.go)."""
+    annotations = mapping({"": metadata}, "").get("annotations")
+    if (
+        isinstance(metadata, dict)
+        and isinstance(annotations, dict)
+        and any(map(annotations.__contains__, _OLD_ANNOTATIONS))
+    ):
+        kept = {name: text for name, text in annotations.items() if name not in _OLD_ANNOTATIONS}
+        metadata["annotations"] = kept
+        if not kept:
             del metadata["annotations"]
 
 
@@ -211,8 +178,11 @@ def _app_armor_profile(annotation: object) -> JsonObject | None:
             return None
 
 
-def _set_pod_resources(spec: JsonObject) -> None:
-    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837)."""
+def _set_pod_resources(spec: JsonObject, *, is_whole: bool) -> None:
+    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837).
+
+    is_whole: whether requests alone are completed as well, and limits from requests (PodLevelResourcesFixDefaulting).
+    """
     resources = spec.get("resources")
     limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
     if not isinstance(resources, dict) or not (limits or requests):
@@ -220,16 +190,34 @@ def _set_pod_resources(spec: JsonObject) -> None:
     for name, amount in _aggregate(spec, "limits").items():
         if name.startswith(_HUGE_PAGES) and name not in requests:
             limits.setdefault(name, str(amount))
-    if limits:
-        resources["limits"] = limits
+    if limits or is_whole:
         for name, amount in _aggregate(spec, "requests").items():
-            if name in {"cpu", "memory"}:
+            if name in _OVERCOMMITTED:
                 requests.setdefault(name, str(amount))
         for name, text in limits.items():
-            if name in {"cpu", "memory"} or name.startswith(_HUGE_PAGES):
+            if _is_of_a_pod(name):
                 requests.setdefault(name, text)
-    if requests:
-        resources["requests"] = requests
+    if is_whole:
+        limits = {**_limits_of(spec, limits, requests), **limits}
+    resources |= {kind: amounts for kind, amounts in (("limits", limits), ("requests", requests)) if amounts}
+
+
+def _limits_of(spec: JsonObject, limits: JsonObject, requests: JsonObject) -> dict[str, str]:
+    """The limits that all containers have and the Pod has not, if it requests them; at least what it requests."""
+    containers = [mapping(container.get("resources"), "limits") for container in _containers(spec)]
+    together = _aggregate(spec, "limits")
+    found = {}
+    for name, text in requests.items():
+        request = quantity_of(text)
+        if name in limits or request is None or not _is_of_a_pod(name) or name not in together:
+            continue
+        if all(name in own for own in containers):
+            found[name] = str(_larger(together[name], request))
+    return found
+
+
+def _is_of_a_pod(name: str) -> bool:
+    return name in _OVERCOMMITTED or name.startswith(_HUGE_PAGES)
 
 
 _Amounts = dict[str, Quantity]

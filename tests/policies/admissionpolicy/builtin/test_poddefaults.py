@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from itertools import chain
 
 import pytest
 from support.builders import Json, pod
 
-from policies.admissionpolicy.pods.defaults import defaulted
-from policies.admissionpolicy.pods.fields import TYPES, canonical
-
-
-def test_the_table_of_types_is_complete() -> None:
-    """Every type that a field has is a row of the table."""
-    named = set(chain.from_iterable(fields.types.values() for fields in TYPES.values()))
-
-    assert {type_.lstrip("[{") for type_ in named} <= {*TYPES, "Quantity"}
+from policies.admissionpolicy.builtin.quantities import canonical
+from policies.admissionpolicy.pods.derivation import defaulted
 
 
 def test_the_input_is_not_changed() -> None:

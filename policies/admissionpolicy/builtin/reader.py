@@ -1,0 +1,277 @@
+"""Reads an object into the Go type of its kind and writes it again, as the API server does.
+
+Nulls and empty fields that are omitted disappear, fields that are always written appear, numbers have a size,
+quantities, times and base64 become canonical, and after a JSON Patch unknown fields are refused. What an object shares
+with an earlier one that the API server sent is accepted as it is, because its version may be newer than the table.
+
+Source of the messages: sigs.k8s.io/json, and FromUnstructured in k8s.io/apimachinery's pkg/runtime/converter.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from policies.admissionpolicy.builtin.table import MICRO_TIME, QUANTITY, TIME
+from policies.admissionpolicy.schema import Atom, ListType, MapType, Scalar, SchemaNode
+from policies.cel.errors import CelError
+from policies.cel.library.kubernetes import quantity
+from policies.cel.values import ABSENT
+from policies.golang.strconv import general
+from policies.golang.time import SECOND, format_timestamp, parse_timestamp
+from policies.kubernetes.encoding import json_name
+
+_IF_EMPTY = ("empty", "zero")
+_BITS = {"int32": 32, "int64": 64, "integer": 64}
+_NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}
+_INT32 = Atom(Scalar("numeric", "int32"))
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+class DecodingError(Exception):
+    """A value does not have the type of its place."""
+
+
+class Reader:
+    """Reads one object.
+
+    as_json: whether the object is the JSON result of a JSON Patch, where numbers must fit their type; in a merged
+    object Go converts them. lenient: whether a value of another type than its place is left as it is. `unknown`: the
+    paths of unknown fields, which are left as they are.
+    """
+
+    def __init__(self, *, as_json: bool, lenient: bool = False) -> None:
+        self._as_json = as_json
+        self._lenient = lenient
+        self.unknown: list[str] = []
+
+    def read(self, before: Any, after: Any, node: SchemaNode) -> Any:
+        """The value as its type encodes it. before: an earlier value, or ABSENT. Raises DecodingError."""
+        return self._read(before, after, node, None)
+
+    def _read(self, before: Any, after: Any, node: SchemaNode, context: _Context | None) -> Any:
+        if after is before:
+            return after
+        try:
+            return self._value(before, after, node.atom, context)
+        except DecodingError:
+            if not self._lenient:
+                raise
+            return after
+
+    def _value(self, before: Any, after: Any, atom: Atom, context: _Context | None) -> Any:
+        if atom.scalar is not None and atom.scalar.form == "int-or-string":
+            return self._int_or_string(after, context)
+        if (atom.map, atom.list, atom.scalar).count(None) < 2:  # any JSON is allowed
+            return after
+        if atom.map is not None:
+            if not isinstance(after, dict):
+                raise _mismatch(context, after, atom)
+            return self._map(before if isinstance(before, dict) else {}, after, atom, atom.map, context)
+        if atom.list is not None:
+            if not isinstance(after, list):
+                raise _mismatch(context, after, atom)
+            return self._list(before if isinstance(before, list) else [], after, atom.list, context)
+        return after if atom.scalar is None else self._scalar(after, atom, atom.scalar, context)
+
+    def _map(
+        self, before: Mapping[str, Any], after: dict[str, Any], atom: Atom, kind: MapType, context: _Context | None
+    ) -> dict[str, Any]:
+        read: dict[str, Any] = {}
+        # The order of keys in the JSON that the API server decodes is that of its errors.
+        for key in after if self._lenient else sorted(after):
+            value = after[key]
+            child = kind.fields.get(key, kind.element)
+            if child is None and key not in before:
+                self.unknown.append(_Context(context, key).path)
+            if child is None or (value is before.get(key, ABSENT) and value is not None):
+                read[key] = value
+            elif value is None:
+                if key not in kind.fields:
+                    read[key] = self._zero(child.atom)
+            elif value.__class__ is str and child.is_text:
+                read[key] = value
+            else:
+                inner = _Context(context, key, atom if key in kind.fields else None)
+                read[key] = self._read(before.get(key, ABSENT), value, child, inner)
+        result = {key: read[key] for key in after if key in read}
+        if kind.omissions is not None:
+            result = self._encoded(result, kind, kind.omissions)
+        same = len(result) == len(after) and all(result.get(key, ABSENT) is after[key] for key in after)
+        return after if same else result
+
+    def _encoded(self, fields: dict[str, Any], kind: MapType, omissions: Mapping[str, str]) -> dict[str, Any]:
+        """The fields of a struct without those that its encoding omits, and with those that it always writes."""
+        result = {name: value for name, value in fields.items() if value or omissions.get(name) not in _IF_EMPTY}
+        for name in kind.written:
+            if name not in result:
+                result[name] = None if omissions[name] else self._zero(kind.fields[name].atom)
+        return result
+
+    def _zero(self, atom: Atom) -> Any:
+        """The encoding of the zero value of a Go type."""
+        if atom.map is not None and atom.map.omissions is not None:
+            return self._encoded({}, atom.map, atom.map.omissions)
+        if atom.scalar is None or atom.name in {TIME, MICRO_TIME} or atom.list is not None:
+            return None
+        if atom.name == QUANTITY:
+            return "0"
+        if atom.scalar.form == "int-or-string":
+            return 0
+        return {"string": "", "boolean": False, "numeric": 0}.get(atom.scalar.type)
+
+    def _list(self, before: list[Any], after: list[Any], kind: ListType, context: _Context | None) -> list[Any]:
+        if not before and None not in after:
+            return [self._read(ABSENT, item, kind.element, _Context(context, at)) for at, item in enumerate(after)]
+        kept = set(map(id, before))
+        known = None
+        read = []
+        for index, item in enumerate(after):
+            if id(item) in kept and item is not None:
+                read.append(item)
+                continue
+            if item is None:
+                read.append(self._zero(kind.element.atom))
+                continue
+            if known is None:
+                known = {name: item for item in before if (name := _name(item, kind)) is not None}
+            twin = known.get(_name(item, kind), before[index] if len(before) == len(after) else ABSENT)
+            read.append(self._read(twin, item, kind.element, _Context(context, index)))
+        return after if all(new is old for new, old in zip(read, after, strict=True)) else read
+
+    def _scalar(self, value: Any, atom: Atom, kind: Scalar, context: _Context | None) -> Any:
+        if kind.form == "quantity" or atom.name == QUANTITY:
+            return _quantity(value)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if kind.type == "numeric" and number:
+            return self._number(value, atom, kind, context)
+        if kind.form == "byte" and isinstance(value, str):
+            if (place := _no_base64(value)) is not None:
+                start = "" if self._as_json else "error decoding from json: "
+                raise DecodingError(f"{start}illegal base64 data at input byte {place}")
+            return value.replace("\r", "").replace("\n", "")
+        if atom.name in {TIME, MICRO_TIME} and isinstance(value, str):
+            return _time(value, "." if atom.name == MICRO_TIME else "")
+        expected = {"string": str, "boolean": bool}.get(kind.type)
+        if kind.type == "numeric" or (expected is not None and not isinstance(value, expected)):
+            raise _mismatch(context, value, atom)
+        return value
+
+    def _int_or_string(self, value: Any, context: _Context | None) -> Any:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31:
+            return value
+        raise _mismatch(context if self._as_json else None, value, _INT32)
+
+    def _number(self, value: float, atom: Atom, kind: Scalar, context: _Context | None) -> float:
+        bits = _BITS.get(kind.form)
+        if bits is None:
+            return value
+        half: int = 2 ** (bits - 1)
+        if isinstance(value, float):
+            if self._as_json and not (self._lenient and value.is_integer()):
+                raise _mismatch(context, value, atom)
+            if not value.is_integer():
+                raise DecodingError(f"cannot convert float64 to {_NUMBERS[kind.form]}")
+            value = int(value)
+        if -half <= value < half:
+            return value
+        if self._as_json:
+            raise _mismatch(context, value, atom)
+        return (value + half) % (2 * half) - half  # as Go converts a number to a smaller type
+
+
+class _Context(NamedTuple):
+    """The reader's position for messages: a step below another one, and the type that has it if it is a field."""
+
+    above: _Context | None
+    step: str | int
+    owner: Atom | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of this position."""
+        above = "" if self.above is None else self.above.path
+        if isinstance(self.step, int):
+            return f"{above}[{self.step}]"
+        return f"{above}.{self.step}" if above else self.step
+
+    @property
+    def fields(self) -> Iterator[tuple[str, Atom]]:
+        """The fields on the way to this position, each with the type that has it."""
+        if self.above is not None:
+            yield from self.above.fields
+        if self.owner is not None:
+            yield str(self.step), self.owner
+
+
+def _mismatch(context: _Context | None, value: Any, atom: Atom) -> DecodingError:
+    """The error for a value of the wrong type."""
+    fields = list(context.fields) if context is not None else []
+    owner = fields[-1][1].name.rpartition(".")[2] if fields else ""
+    place = f"struct field {owner}.{'.'.join(name for name, _ in fields)}" if fields else "value"
+    return DecodingError(f"json: cannot unmarshal {_described(value, atom)} into Go {place} of type {_type(atom)}")
+
+
+def _described(value: Any, atom: Atom) -> str:
+    name = json_name(value)
+    if name != "number" or atom.scalar is None or atom.scalar.type != "numeric":
+        return name
+    return f"number {general(value) if isinstance(value, float) else value}"
+
+
+def _type(atom: Atom) -> str:
+    """The Go type of a place, as far as the OpenAPI schema tells."""
+    if atom.map is not None:
+        if atom.name:
+            return ".".join(atom.name.split(".")[-2:])
+        return "map[string]interface {}" if atom.map.element is None else f"map[string]{_type(atom.map.element.atom)}"
+    if atom.list is not None:
+        return f"[]{_type(atom.list.element.atom)}"
+    if atom.scalar is None or atom.scalar.type == "untyped":
+        return "interface {}"
+    if atom.scalar.form == "byte":
+        return "[]uint8"
+    return {"string": "string", "boolean": "bool"}.get(atom.scalar.type) or _NUMBERS.get(atom.scalar.form, "float64")
+
+
+def _name(item: Any, kind: ListType) -> Any:
+    if kind.relation != "map" or not isinstance(item, dict):
+        return None
+    return tuple(str(item.get(key)) for key in kind.keys)
+
+
+def _quantity(value: Any) -> str:
+    """A quantity in its canonical form."""
+    if isinstance(value, list | dict | bool):
+        raise DecodingError(_BAD_QUANTITY)
+    text = general(value) if isinstance(value, float) else str(value)
+    try:
+        return str(quantity.parse(text))
+    except CelError as error:
+        raise DecodingError(str(error)) from error
+
+
+def _time(text: str, point: str) -> str:
+    """A time in UTC, in whole seconds or, with a point, in microseconds; unchanged if it is none."""
+    try:
+        moment = parse_timestamp(text)
+    except OverflowError:
+        return text
+    if moment is None:
+        return text
+    seconds, rest = divmod(moment[0], SECOND)
+    fraction = f"{point}{rest // 1000:06d}" if point else ""
+    return f"{format_timestamp(seconds * SECOND).removesuffix('Z')}{fraction}Z"
+
+
+def _no_base64(text: str) -> int | None:
+    """The offset where Go's base64 decoder fails: the first invalid character or an incomplete group; else None."""
+    bare = text.rstrip("=") if len(text) - len(text.rstrip("=")) <= 2 else text
+    for index, character in enumerate(bare):
+        if character not in _BASE64 and character not in "\r\n":
+            return index
+    size = len(text.replace("\r", "").replace("\n", ""))
+    return None if size % 4 == 0 else len(bare) - len(bare) % 4

@@ -1,0 +1,61 @@
+"""The types of the built-in kinds, by release: OpenAPI definitions by name, and what Go's encoding omits.
+
+`types-*.json` beside this module has the newest release in full and, of each older one, what differs from the next: its
+own definition, or null. tests/cluster/builtintypes.py writes the files from the modules of Kubernetes.
+
+A definition is an OpenAPI schema, reduced to what is asked of it: types, formats, required fields, enumerations,
+defaults, references by name (`$ref`), list and map types. A field of a Go type may have `omit`, which says when Go
+leaves it out of an object:
+
+null           when it has no value (a pointer with omitempty)
+empty          when it is empty, 0, false or "" (omitempty)
+zero           when it has its zero value (omitzero)
+written-null   never; without a value it is null
+(none)         never; without a value it has the zero value of its type, such as 0, "" or {}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, json
+
+from policies.kubernetes.release import NEWEST, RELEASES, Release
+
+OpenApi = Mapping[str, Any]
+
+FOLDER = Path(__file__).parent
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+
+
+class TypeTable(Struct, frozen=True):
+    """kinds: the names of definitions by `group/version/kind`. types: the definitions by name."""
+
+    kinds: Mapping[str, str]
+    types: Mapping[str, OpenApi]
+
+
+class _Differences(Struct, frozen=True):
+    kinds: Mapping[str, str | None]
+    types: Mapping[str, OpenApi | None]
+
+
+@cache
+def types_of(release: Release = NEWEST) -> TypeTable:
+    """The table of a release. It is read on first use."""
+    text = resources.files("policies.admissionpolicy.builtin").joinpath(f"types-{release.name}.json").read_bytes()
+    if release == RELEASES[-1]:
+        return json.decode(text, type=TypeTable)
+    newer = types_of(RELEASES[RELEASES.index(release) + 1])
+    older = json.decode(text, type=_Differences)
+    kinds = {name: own for name, own in {**newer.kinds, **older.kinds}.items() if own is not None}
+    types = {name: own for name, own in {**newer.types, **older.types}.items() if own is not None}
+    return TypeTable(kinds, types)

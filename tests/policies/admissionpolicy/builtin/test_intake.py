@@ -1,0 +1,115 @@
+"""An object in a file, as the API server reads it. tests/cluster/test_defaults.py compares with a real one."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.engine.request import GroupVersionKind
+from policies.kubernetes.release import RELEASES, Release
+
+Json = dict[str, Any]
+_OLDER, _NEWER = RELEASES
+
+
+def _read(api_version: str, kind: str, release: Release = _NEWER, **fields: Any) -> Json:
+    """An object as it is read, without its kind and its metadata."""
+    obj = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, **fields}
+    before = deepcopy(obj)
+    result = received(obj, schema.known(kind_of(obj), release))
+    assert obj == before
+    return {key: value for key, value in result.items() if key not in {"apiVersion", "kind", "metadata"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({"cpu": 2}, {"cpu": "2"}),
+        ({"cpu": 0.5, "memory": "1024Mi"}, {"cpu": "500m", "memory": "1Gi"}),
+        ({"cpu": "0.0001"}, {"cpu": "1m"}),
+        ({"cpu": None}, {"cpu": "0"}),
+        ({"cpu": "many", "memory": [1]}, {"cpu": "many", "memory": [1]}),
+    ],
+    ids=["a number", "other spellings", "too small", "null", "no quantity"],
+)
+def test_quantities_have_one_spelling(written: Json, read: Json) -> None:
+    """A quantity is a text as Kubernetes writes it; what is none stays."""
+    assert _read("v1", "ResourceQuota", spec={"hard": written}) == {"spec": {"hard": read}, "status": {}}
+
+
+def test_what_go_omits_is_gone_and_what_it_writes_is_there() -> None:
+    """Null, empty and zero values of optional fields disappear; structs and required fields appear."""
+    spec = {"template": {"spec": {"hostNetwork": False, "nodeSelector": {}, "volumes": None, "containers": [{}]}}}
+
+    read = _read("apps/v1", "Deployment", spec=spec)
+
+    pod = read["spec"]["template"]["spec"]
+    assert read["status"] == {}
+    assert {"hostNetwork", "nodeSelector", "volumes"}.isdisjoint(pod)
+    assert (pod["containers"][0]["name"], pod["containers"][0]["resources"]) == ("", {})
+    assert (read["spec"]["selector"], read["spec"]["template"]["metadata"]) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "written", "read"),
+    [
+        ("Lease", "renewTime", "2026-01-01T10:00:00.123456+02:00", "2026-01-01T08:00:00.123456Z"),
+        ("Lease", "renewTime", "soon", "soon"),
+        ("Lease", "leaseTransitions", 3.0, 3),
+        ("Lease", "leaseTransitions", 1.5, 1.5),
+        ("Lease", "unknown", {"a": None}, {"a": None}),
+    ],
+)
+def test_other_values(kind: str, field: str, written: Any, read: Any) -> None:
+    """Times are in UTC and whole numbers whole; values of a wrong type and unknown fields are left alone."""
+    assert _read("coordination.k8s.io/v1", kind, spec={field: written}) == {"spec": {field: read}}
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+def test_defaults_follow_the_release(release: Release) -> None:
+    """A default that came with a release is not set for the one before it."""
+    strategy = _read("apps/v1", "StatefulSet", release, spec={})["spec"]["updateStrategy"]
+
+    since = {"maxUnavailable": 1} if release == _NEWER else {}
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, **since}}
+
+
+_WIDGET = GroupVersionKind("example.test", "v1", "Widget")
+_CRD: Json = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "default": {},
+            "properties": {
+                "size": {"type": "integer", "default": 3},
+                "parts": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": {"mode": {"type": "string", "default": "on"}}},
+                },
+                "cpu": {"x-kubernetes-int-or-string": True},
+            },
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ({}, {"spec": {"size": 3}}),
+        ({"spec": {"size": 4, "cpu": 2, "empty": {}}}, {"spec": {"size": 4, "cpu": 2, "empty": {}}}),
+        ({"spec": {"size": None, "parts": [{}, "x"]}}, {"spec": {"size": 3, "parts": [{"mode": "on"}, "x"]}}),
+    ],
+    ids=["missing", "given", "null and in a list"],
+)
+def test_custom_resources_have_the_defaults_of_their_definition(written: Json, read: Json) -> None:
+    """Where the definition is known its defaults are set; all else stays as it is written."""
+    obj = {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "a", "labels": {}}}
+
+    assert received({**obj, **written}, schema.of_custom_resource(_WIDGET, _CRD)) == {**obj, **read}
+    assert received({**obj, **written}, schema.unknown(_WIDGET)) == {**obj, **written}

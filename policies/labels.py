@@ -25,12 +25,18 @@ _SUBDOMAINS = tuple(f".{domain}" for domain in RESERVED_DOMAINS)
 RULE = "labels"
 SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 USE_OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+OWN_ORGANIZATION = f"Only {{}} may stand at {CONTROL_PLANE_LABEL}: the id of the organization whose cluster this is."
+SET_ORGANIZATION = (
+    "If this is the id of your organization, have an administrator set organization.id of cks-admission to it: "
+    f"then Namespaces may carry {CONTROL_PLANE_LABEL} with it."
+)
 KEEP = "Leave these labels in place: the cluster's own controllers work by them."
 MALFORMED = "Labels must be a map of strings to strings."
 WRITE_MAP = "Write labels as key: value pairs."
 
 # Where a removal is refused: the cloud's controllers read these labels on Nodes and Namespaces.
-KEPT_KINDS = frozenset({("", "Node"), ("", "Namespace")})
+NAMESPACE = ("", "Namespace")
+KEPT_KINDS = frozenset({("", "Node"), NAMESPACE})
 
 
 class Role(Enum):
@@ -73,7 +79,7 @@ GRACEFUL = LabelException("qos.coreweave.com/graceful-interruptible", frozenset(
 
 def organization(identifier: str) -> LabelException:
     """The exception that lets users mark Namespaces with their organization."""
-    return LabelException(CONTROL_PLANE_LABEL, frozenset({("", "Namespace")}), frozenset({identifier}))
+    return LabelException(CONTROL_PLANE_LABEL, frozenset({NAMESPACE}), frozenset({identifier}))
 
 
 def is_reserved(key: str) -> bool:
@@ -164,11 +170,18 @@ class LabelGuard:
         for key, value in added.items():
             exceptions = [exception for exception in self.exceptions if exception.allows(key, value)]
             if not exceptions:
-                yield _Offence(at.path, key, value, "", USE_OWN_PREFIX)
+                yield _Offence(at.path, key, value, "", self._remedy(kind, key))
             elif not any(_covers(exception, kind, at, key) for exception in exceptions):
                 offence = self._judge_copy(kind, at, (key, value), exceptions, templates)
                 if offence is not None:
                     yield offence
+
+    def _remedy(self, kind: tuple[str, str], key: str) -> str:
+        """What to do about a label that no exception allows."""
+        if key != CONTROL_PLANE_LABEL or kind != NAMESPACE:
+            return USE_OWN_PREFIX
+        own = [value for exception in self.exceptions if exception.key == key for value in sorted(exception.values)]
+        return OWN_ORGANIZATION.format(quote(own[0])) if own else SET_ORGANIZATION
 
     def _judge_copy(
         self,

@@ -96,6 +96,13 @@ class Placing:
             "Gangs that wait for a domain whose Nodes cannot hold them any more; in the process that leads.",
             registry=registry,
         )
+        self.flawed = Gauge(
+            "cks_admission_fabric_flawed_nodes",
+            "Nodes with a flaw of the network, by kind: slow, miswired, split, incomplete or mixed; in the process "
+            "that leads.",
+            ("kind",),
+            registry=registry,
+        )
         self._age = Gauge(
             "cks_admission_inventory_age_seconds",
             "Time since the Nodes and Pods from which domains are chosen were last proved to be up to date.",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING
 from policies.engine.request import AdmissionRequest, is_owned
-from policies.engine.violation import Violation, quote
+from policies.engine.violation import Violation, quote, shortened
 from policies.objects.fieldpath import render
 from policies.objects.workload import Workload
 from policies.topology.annotation import PREFERRED, REQUIRED, TOPOLOGY, Annotation, Schedulers, Template, strays
@@ -15,15 +15,20 @@ from policies.topology.catalog import Catalog
 from policies.topology.constraint import Constraint
 from policies.topology.gang.address import called, is_within
 from policies.topology.gang.evidence import binding
+from policies.topology.nodes.fabric import flaws
 from policies.topology.nodes.obstacle import obstacles
 from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
-from policies.topology.topology import Topology
+from policies.topology.topology import Topology, level
+from policies.vocabulary import keys
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
 # Domains times Nodes. Beyond it nothing is said about the domains, which would take a second.
 MOST_COMPARED = 1_000_000
+_LEAFGROUP = level(keys.LEAFGROUP)
+_FLAW = 80
+_OTHERS = 100
 _CHANGING = (
     "an NVL Domain is written as the cliques that there are now, which may change when a Node restarts: "
     "create the workload again then"
@@ -113,6 +118,11 @@ def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Nod
             yield as_warning(f"{kind} {problem}{_where(annotation)}")
             return
     yield from _about_both(constraint, topology, nodes)
+    for annotation, placement in constraint.placements:
+        if problem := _flawed(placement, topology, nodes):
+            kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
+            yield as_warning(f"{kind} {problem}{_where(annotation)}")
+            return
 
 
 def _about_both(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
@@ -176,6 +186,29 @@ def _around(places: Collection[tuple[str, ...]], names: Sequence[str]) -> set[st
         ",".join(f"{name}={value}" for name, value, tells in zip(names, place, differ, strict=True) if tells and value)
         for place in places
     } - {""}
+
+
+def _flawed(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
+    """What is said of named domains whose Nodes have flaws of the network; empty if they have none."""
+    named = [domain for domain in placement.domains if domain.values]
+    size = sum(len(domain.values) for domain in named)
+    if not named or named[-1].level.name in (keys.REGION, keys.ZONE) or size * len(nodes) > MOST_COMPARED:
+        return ""
+    inside = alternatives(placement.domains, topology.requirement)
+    there = [node for node in nodes if meets(node.labels, inside)]
+    groups = {_LEAFGROUP.value(node.labels) for node in there}
+    of_network = ((node, _LEAFGROUP.value(node.labels)) for node in nodes)
+    grouped = [(node, group) for node, group in of_network if group is not None]
+    # Those of the same leafgroups tell where else these are, some others which labels there are.
+    peers = [node for node, group in grouped if group in groups]
+    flawed = flaws({node.name: node for node in (*there, *peers, *(node for node, _ in grouped[:_OTHERS]))}.values())
+    names = [node.name for node in there if node.name in flawed]
+    if not names:
+        return ""
+    first, *others = names
+    more = f" and {len(others)} more" if others else ""
+    problem = f"{quote(placement.called(topology))}: the network has flaws at {len(names)} of {len(there)} Nodes"
+    return f"{problem}: {first} ({shortened(flawed[first][0].text, _FLAW)}){more}; topology doctor lists them"
 
 
 def _listed(texts: Iterable[str], between: str) -> str:

@@ -71,7 +71,11 @@ ROLE: Manifest = {
             "verbs": ["list"],
         },
         {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["get", "list"]},
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch", "patch"]},
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "verbs": ["create", "get", "list", "patch", "update", "watch"],
+        },
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
         {"apiGroups": ["kai.scheduler", "kueue.x-k8s.io"], "resources": ["topologies"], "verbs": ["list", "watch"]},
         {

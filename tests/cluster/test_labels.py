@@ -22,6 +22,9 @@ pytestmark = pytest.mark.usefixtures("service")
 RESERVED = "foo.coreweave.cloud/bar"
 SENTENCE = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 USE_OWN = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+ONLY_OWN = (
+    f'Only "{ORGANIZATION}" may stand at ns.coreweave.cloud/org: the id of the organization whose cluster this is.'
+)
 NODE = "labels-1"
 INTERRUPTABLE = {"qos.coreweave.cloud/interruptable": "true"}
 
@@ -238,7 +241,7 @@ class TestPromotion:
 
         answer = control_plane.apply(manifest)
 
-        expected = denied("cluster-labels", self.LINE)
+        expected = denied("cluster-labels", self.LINE, remedy=ONLY_OWN)
         assert answer.stderr == f'Error from server (Forbidden): error when creating "STDIN": {expected}'
         assert control_plane.kubectl("get", "namespace", "promoted").returncode == 1
 
@@ -250,7 +253,7 @@ class TestPromotion:
 
         answer = control_plane.kubectl("patch", "namespace", namespace, "-p", patch, *extra)
 
-        assert answer.stderr == "Error from server (Forbidden): " + denied("cluster-labels", self.LINE)
+        assert answer.stderr == "Error from server (Forbidden): " + denied("cluster-labels", self.LINE, remedy=ONLY_OWN)
 
     def test_on_finalize(self, control_plane: ControlPlane, namespace: str) -> None:
         """Neither does /finalize let it in."""
@@ -260,7 +263,7 @@ class TestPromotion:
 
         answer = control_plane.kubectl("replace", "--raw", path, "-f", "-", input=json.dumps(manifest))
 
-        assert denied("cluster-labels", self.LINE).rstrip("\n") in answer.stderr
+        assert denied("cluster-labels", self.LINE, remedy=ONLY_OWN).rstrip("\n") in answer.stderr
         assert "ns.coreweave.cloud/org" not in control_plane.get("namespace", namespace)["metadata"]["labels"]
 
     def test_own_organization_is_allowed(self, control_plane: ControlPlane, namespace: str, service: Service) -> None:
@@ -269,5 +272,5 @@ class TestPromotion:
         own = control_plane.kubectl("label", "namespace", namespace, f"ns.coreweave.cloud/org={ORGANIZATION}")
         other = control_plane.kubectl("label", "--overwrite", "namespace", namespace, "ns.coreweave.cloud/org=other")
 
-        expected = denied("cluster-labels", 'metadata.labels: ns.coreweave.cloud/org="other"')
+        expected = denied("cluster-labels", 'metadata.labels: ns.coreweave.cloud/org="other"', remedy=ONLY_OWN)
         assert (own.returncode, own.stderr, other.stderr) == (0, "", f"Error from server (Forbidden): {expected}")

@@ -179,7 +179,9 @@ def test_the_organization_of_a_namespace(
     old = None if before is None else resource("v1", "Namespace", labels=before)
     found = _judge(resource("v1", "Namespace", labels={_ORG: after}), old, sub_resource=sub_resource)
 
-    assert found == (() if refused is None else (_refused("metadata.labels", f'{_ORG}="{refused}"'),))
+    told = "Only {} may stand at ns.coreweave.cloud/org: the id of the organization whose cluster this is."
+    remedy = (told.format('"a1b2c3"'),) if refused != "a1b2c3" else ()
+    assert found == (() if refused is None else (_refused("metadata.labels", f'{_ORG}="{refused}"', "", *remedy),))
 
 
 def test_the_organization_elsewhere() -> None:

@@ -34,10 +34,12 @@ EXPECTED = {
     "interruptable-qos/interruptable-drain",
     "interruptable-qos/interruptable-training",
     "interruptable-qos/interruptable-value",
+    "scheduling-safety/gpu-names",
     "scheduling-safety/keyless-toleration",
     "scheduling-safety/node-selector",
     "scheduling-safety/reserved-toleration",
     "sunk/lock-toleration",
+    "sunk/prolog-grace",
 }
 _REMEDY = re.compile(
     r"(?:^|\. )(?:Remove|Write|Set|Use|Name|Lower|Raise|Make sure)\b",

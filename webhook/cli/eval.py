@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from policies.cel.kubernetes import admission
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
+from policies.cel.types import DYN
 from policies.cel.values import type_of
+from policies.conditions.celtext import is_identifier
 from policies.engine.lookup import Missing
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options
@@ -53,6 +56,13 @@ class _Same:
 @click.option("--namespace-object", metavar="FILE", help="The object's Namespace: namespaceObject.")
 @click.option("--request", metavar="FILE", help="The AdmissionRequest, without its objects: request.")
 @click.option(
+    "--var",
+    "given",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="A further variable: the object of a file, of type dyn; repeatable.",
+)
+@click.option(
     "--variable", "variables", multiple=True, metavar="NAME=EXPRESSION", help="A variable; repeatable, in their order."
 )
 @click.option(
@@ -67,8 +77,8 @@ class _Same:
 @options.output
 def command(
     expression: str | None, file: str | None, old: str | None, params: str | None, namespace_object: str | None,
-    request: str | None, variables: tuple[str, ...], result: str, authorizer: str | None, case_file: str | None,
-    policies__kubernetes: str | None, output: str, *, generated: bool, why: bool, new: bool,
+    request: str | None, given: tuple[str, ...], variables: tuple[str, ...], result: str, authorizer: str | None,
+    case_file: str | None, policies__kubernetes: str | None, output: str, *, generated: bool, why: bool, new: bool,
 ) -> None:  # fmt: skip
     """Evaluate a CEL expression as kube-apiserver would: value, type and cost.
 
@@ -81,6 +91,7 @@ def command(
       cks-admission eval 'object.spec.containers.all(c, has(c.resources.limits))' -f pod.yaml --why
       cks-admission eval 'variables.names' --variable names='object.spec.containers.map(c, c.name)' -f pod.yaml
       cks-admission eval 'object.spec.containers.includes(1)' -f pod.yaml --kubernetes 1.36
+      cks-admission eval 'event.isFatal && node.metadata.labels.pool == "a"' --var event=event.yaml --var node=node.yaml
       cks-admission eval --cases cases.yaml
     """
     dialect = Dialect(options.release(policies__kubernetes), stored=not new)
@@ -88,7 +99,8 @@ def command(
         sys.exit(_run_cases(case_file, dialect))
     if expression is None:
         raise InputError("an EXPRESSION or --cases FILE is needed")
-    composition, program = _compile(expression, variables, result, dialect)
+    own = _own(given, dialect)
+    composition, program = _compile(expression, variables, result, own, dialect)
     paths = {
         "object": file,
         "oldObject": old,
@@ -97,7 +109,7 @@ def command(
         "request": request,
     }
     inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
-    names = composition.bind(_activation(inputs, authorizer))
+    names = composition.bind(_activation(inputs, authorizer) | own)
     try:
         evaluation = program.evaluate(names)
     except Missing as missing:
@@ -108,8 +120,25 @@ def command(
     sys.exit(exits.OK if evaluation.error is None else exits.REFUSED)
 
 
-def _compile(expression: str, variables: Iterable[str], result: str, dialect: Dialect) -> tuple[Composition, Program]:
-    composition = Composition(admission(dialect=dialect))
+def _own(given: Iterable[str], dialect: Dialect) -> dict[str, Any]:
+    """The variables that no policy has, such as those of another tool's rules. Raises InputError."""
+    values: dict[str, Any] = {}
+    for option in given:
+        name, equals, path = option.partition("=")
+        if not equals or not is_identifier(name):
+            raise InputError(f"--var {option}: must be NAME=FILE")
+        if admission(dialect=dialect).lookup(name) is not None or name in values:
+            raise InputError(f"--var {option}: there is a variable {name} already")
+        values[name] = _object(path, dialect.release)
+    return values
+
+
+def _compile(
+    expression: str, variables: Iterable[str], result: str, own: Iterable[str], dialect: Dialect
+) -> tuple[Composition, Program]:
+    environment = admission(dialect=dialect)
+    environment = replace(environment, variables={**environment.variables, **dict.fromkeys(own, DYN)})
+    composition = Composition(environment)
     for given in variables:
         name, equals, text = given.partition("=")
         if not equals or not name.isidentifier():

@@ -139,6 +139,11 @@ class TopologySettings(_Model):
         ge=180,
         description="No domain is chosen if the Nodes or Pods are not known to be up to date for so long.",
     )
+    facts: str = Field(
+        "",
+        description="ConfigMap in cluster.namespace that is kept up to date with the domains, Nodes and GPUs of each "
+        "topology, for policies to read as params; empty for none.",
+    )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)
     files: Strings = Field(

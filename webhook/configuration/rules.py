@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from policies import labels, sunk, tolerations
+from policies import guard, labels, sunk, tolerations
 from policies.conditions import matchcondition
 from policies.engine.exception import PolicyException
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.requester import Exemptions
 from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule, Scope
 from policies.engine.ruleset import RuleSet
 from policies.objects.accelerator import Accelerators
@@ -28,10 +27,10 @@ from policies.topology.scheduling import podgroup
 from policies.topology.schemes import fields
 from policies.topology.topology import shortened
 from policies.topology.way.permission import Permission
-from webhook.configuration import safety, selectors
+from webhook.configuration import guards, safety, selectors
 from webhook.configuration.placement import check_default
 from webhook.configuration.selector import Selector
-from webhook.configuration.settings import LabelExceptionSettings, Settings, SettingsError
+from webhook.configuration.settings import LabelExceptionSettings, Requesters, Settings, SettingsError
 from webhook.sources import packfiles, topologyfiles
 
 if TYPE_CHECKING:
@@ -41,7 +40,15 @@ if TYPE_CHECKING:
     from webhook.sources.natives import Native
     from webhook.sources.policyfiles import PolicyFiles
 
-BUILT_IN_RULES = (labels.RULE, topology_rule.RULE, objects.RULE, tolerations.RULE, sunk.RULE, selectors_rule.RULE)
+BUILT_IN_RULES = (
+    labels.RULE,
+    guard.RULE,
+    topology_rule.RULE,
+    objects.RULE,
+    tolerations.RULE,
+    sunk.RULE,
+    selectors_rule.RULE,
+)
 
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
@@ -80,6 +87,7 @@ def build(
     catalog = topologies(settings) if catalog is None else catalog
     rules = [
         _labels_rule(settings, workload_table(settings), control_plane_namespaces),
+        guards.rule(settings, control_plane_namespaces),
         # Before rules that change nearly every Pod: after a change, rules see a copy of the object.
         _topology_rule(settings, catalog),
         _topology_objects_rule(settings, catalog),
@@ -183,18 +191,8 @@ def _labels_rule(
     settings: Settings, workloads: Mapping[tuple[str, str], Workload], control_plane_namespaces: Iterable[str]
 ) -> Rule:
     exceptions = label_exceptions(settings)
-    more = settings.labels.exempt
-    built_in = Exemptions()
-    exempt = Exemptions(
-        users=(*built_in.users, *more.users),
-        groups=(*built_in.groups, *more.groups),
-        service_accounts=(*built_in.service_accounts, *more.service_accounts),
-    )
-    configured = tuple(f"{namespace}/*" for namespace in more.control_plane_namespaces)
-    with_configured = replace(exempt, service_accounts=(*exempt.service_accounts, *configured))
-    guard = labels.LabelGuard(workloads, exceptions, with_configured)
-    namespaces = sorted({*control_plane_namespaces, *more.control_plane_namespaces})
-    not_exempt = matchcondition.requester_is_not_exempt(exempt, namespaces)
+    exempt, not_exempt = guards.exempt(settings, Requesters(), control_plane_namespaces)
+    label_guard = labels.LabelGuard(workloads, exceptions, exempt)
     scopes: tuple[Scope, ...] = ("Namespaced", "Cluster")
     hooks = tuple(
         Hook(
@@ -217,9 +215,9 @@ def _labels_rule(
         labels.RULE,
         hooks,
         settings.labels.action,
-        guard.reads,
+        label_guard.reads,
         _selector(settings.labels.namespace_selector),
-        validate=guard.validate,
+        validate=label_guard.validate,
     )
 
 

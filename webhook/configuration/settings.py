@@ -20,6 +20,7 @@ from policies.objects.workload import SHIPPED, AffinityChange, Workload, workloa
 from webhook.configuration.fields import (
     TOLD,
     DaemonSets,
+    DenyWarnOff,
     FieldPaths,
     Globs,
     InnerPaths,
@@ -148,12 +149,17 @@ class LabelExceptionSettings(_Model):
     values: Strings = Field((), description="Values allowed; empty allows any.")
 
 
-class Exempt(_Model):
-    """Requesters to leave alone, beside the cluster's own components. Exact names, or globs with * and ?."""
+class Requesters(_Model):
+    """Requesters to leave alone, beside those of labels.exempt. Exact names, or globs with * and ?."""
 
     users: Globs = Field((), description="User names.")
     groups: Globs = Field((), description="Groups.")
     service_accounts: Globs = Field((), description="Service accounts, as namespace/name.")
+
+
+class Exempt(Requesters):
+    """Requesters to leave alone, beside the cluster's own components. Exact names, or globs with * and ?."""
+
     control_plane_namespaces: Strings = Field(
         (),
         description="Namespaces known to be the control plane's: their accounts pass even while the service is down.",
@@ -178,6 +184,20 @@ class LabelsSettings(_Model):
         description="Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
         "MutatingAdmissionPolicy/cks-*, CustomResourceDefinition/*.example.org.",
     )
+
+
+class GuardSettings(_Model):
+    """What only the cloud may take away. It fails open, whatever happens on a violation."""
+
+    namespaces: DenyWarnOff = Field(
+        "warn", description="Edits and deletions of Namespaces of the control plane: deny, warn or off."
+    )
+    taints: DenyWarnOff = Field(
+        "warn",
+        description="Removals of Nodes' taints node.coreweave.cloud/reserved, is_gpu, is_cpu_compute and "
+        "sunk.coreweave.com/lock: deny, warn or off.",
+    )
+    exempt: Requesters = Field(Requesters(), description="More requesters to leave alone, such as SUNK's accounts.")
 
 
 class AcceleratorSettings(_Model):
@@ -312,7 +332,8 @@ class ExceptionSettings(_Model):
     """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
 
     rules: Annotated[Strings, Field(min_length=1)] = Field(
-        description="Names of rules: labels, tolerations, sunk, topology, topology-objects, selectors, or of policies."
+        description="Names of rules: labels, guard, tolerations, sunk, topology, topology-objects, selectors, or of "
+        "policies."
     )
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
     until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
@@ -359,6 +380,7 @@ class Settings(_Model):
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)
+    guard: GuardSettings = Field(GuardSettings(), description=GuardSettings.__doc__)
     tolerations: TolerationsSettings = Field(TolerationsSettings(), description=TolerationsSettings.__doc__)
     sunk: SunkSettings = Field(SunkSettings(), description=SunkSettings.__doc__)
     topology: TopologySettings = Field(TopologySettings(), description=TopologySettings.__doc__)

@@ -10,7 +10,7 @@ import msgspec
 from policies.engine.request import JsonObject, mapping
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import best_topology, domain, present, suits
+from policies.topology.nodes.tree import best_topology, domain, present, suited
 from policies.topology.scheduling.support import ANNOTATION, Support
 from policies.topology.topology import Level, Topology
 from policies.vocabulary.keys import HOSTNAME
@@ -51,7 +51,7 @@ def check(
     for clash in known.clashes:
         yield Diagnosis(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")
     for topology in _used(settings, known, machines):
-        yield _labelled(topology, [machine for machine in machines if suits(topology, machine)])
+        yield _labelled(topology, suited(topology, machines))
 
 
 def check_scheduling(settings: Settings, own: Read[JsonObject | None]) -> Iterator[Diagnosis]:

@@ -60,7 +60,7 @@ def needed(settings: Settings) -> list[Right]:
         *(_followed_registration(chosen) if chosen.manage.apart else (*_reports(chosen), *_looks(chosen))),
         *_authorizer(chosen),
         *_registration(chosen),
-        *(() if chosen.manage.apart else _shared(chosen)),
+        *(() if chosen.manage.apart else (*_shared(chosen), *_published_facts(chosen))),
     ]
     granted: dict[tuple[str, ...], Right] = {}
     for right in rights:
@@ -83,6 +83,7 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *(_registration(chosen) if writes else _followed_registration(chosen)),
         *_shared(chosen),
         *_looks(chosen),
+        *_published_facts(chosen),
         *_probe(chosen),
         *(() if writes else _publication(chosen)),
     ]
@@ -217,7 +218,7 @@ def _shared(settings: Settings) -> Iterator[Right]:
     if secret and (leaf := settings.manage.secret):
         reason = "replicas mount this Secret with their certificate"
         yield from _rights((*_FOLLOW, "update"), "", ["secrets"], reason, name=leaf, namespace=namespace)
-    if secret or settings.manage.apart or settings.registration.apply or settings.registration.ca_only:
+    if _leads(settings):
         group, lease = "coordination.k8s.io", settings.cluster.lease
         reason = "the replicas agree by this Lease who of them writes"
         yield Right("create", group, "leases", namespace=namespace, reason=reason)
@@ -234,6 +235,30 @@ def _looked(settings: Settings) -> Iterator[Right]:
     yield from _label_writers(settings)
     yield from _waiting(settings)
     yield from _lost(settings)
+    yield from _survey(settings)
+
+
+def _survey(settings: Settings) -> Iterator[Right]:
+    """The rights to follow the Nodes."""
+    if rules.follows_topologies(settings) and _leads(settings):
+        reason = "Nodes with flaws of the network are counted, and what topologies have is published for policies"
+        for right in _rights(_FOLLOW, "", ["nodes"], reason):
+            yield replace(right, vital=bool(settings.topology.facts))
+
+
+def _published_facts(settings: Settings) -> Iterator[Right]:
+    """The rights to write the ConfigMap with facts for policies."""
+    name, namespace = settings.topology.facts, settings.cluster.namespace
+    if name and rules.follows_topologies(settings):
+        reason = "what topologies have is published in this ConfigMap for policies"
+        yield Right("create", "", "configmaps", namespace=namespace, reason=reason)
+        yield from _rights(("get", "update"), "", ["configmaps"], reason, name=name, namespace=namespace)
+
+
+def _leads(settings: Settings) -> bool:
+    """Whether the processes agree who leads."""
+    chosen = settings.registration
+    return bool(settings.tls.secret or settings.manage.apart or chosen.apply or chosen.ca_only)
 
 
 def _label_writers(settings: Settings) -> Iterator[Right]:

@@ -39,6 +39,7 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_watch_age_seconds": max,
     "cks_admission_api_server_silence_seconds": max,
     "cks_admission_gangs_without_domain": max,
+    "cks_admission_fabric_flawed_nodes": max,
     "cks_admission_inventory_age_seconds": max,
     "cks_admission_inventory_objects": max,
     "cks_admission_workers": sum,

@@ -146,6 +146,9 @@
 - apiGroups: [grove.io]
   resources: [clustertopologybindings, clustertopologies]
   verbs: [list, watch]
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
 {{- end }}
 {{- if and (or $all.tls.secret $all.registration.apply $all.registration.caOnly) (or $tolerations $topology) }}
 - apiGroups: [""]
@@ -158,9 +161,6 @@
 {{- if or $all.tls.secret $all.registration.apply $all.registration.caOnly }}
 {{- include "cks-admission.labelWriterRules" $all }}
 {{- if include "cks-admission.inventory" . }}
-- apiGroups: [""]
-  resources: [nodes]
-  verbs: [list]
 {{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list")) }}
 {{- end }}
 {{- end }}
@@ -206,6 +206,15 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- end }}
+{{- if and (dig "topology" "facts" "" $all) (include "cks-admission.on" (dig "topology" "action" "deny" $all)) }}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ $all.topology.facts | quote }}]
+  verbs: [get, update]
 {{- end }}
 {{- with $all.tls.secret }}
 - apiGroups: [""]

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.engine.facts import Node
 from policies.glob import matches
 from policies.topology.gang.gang import Amounts
+from policies.topology.nodes.fabric import Flaw, flaws
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.obstacle import Obstacle, obstacles
 from policies.topology.nodes.requests import allocatable, requests
@@ -22,13 +24,17 @@ _SECOND_NAMES = "sunk.coreweave.com/"
 
 
 class Machine(Struct, frozen=True):
-    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known."""
+    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known.
+
+    flaws: what is wrong with its place in the network.
+    """
 
     node: Node
     total: int = 0
     used: int | None = None
     cordoned: bool = False
     ready: bool = True
+    flaws: tuple[Flaw, ...] = ()
 
     @property
     def obstacles(self) -> tuple[Obstacle, ...]:
@@ -61,23 +67,23 @@ def machines(
         for pod in pods:
             if pod.holds:
                 used[pod.spec.node_name] += held(pod, accelerators)
-    built = (_machine(node, accelerators, used) for node in nodes)
-    return tuple(sorted(built, key=lambda machine: machine.node.name))
+    known = sorted(nodes, key=lambda node: node.metadata.name)
+    flawed = flaws(node.node for node in known)
+    built = ((node.metadata.name, machine(node, accelerators)) for node in known)
+    return tuple(
+        replace(one, used=None if used is None else used[name], flaws=flawed.get(name, ())) for name, one in built
+    )
+
+
+def machine(node: NodeManifest, accelerators: Sequence[str]) -> Machine:
+    """A Node by itself: its Pods are not known. Raises ValueError for a malformed amount."""
+    total = _devices(allocatable(node.status.allocatable), accelerators)
+    return Machine(node.node, total, cordoned=node.spec.unschedulable, ready=node.ready)
 
 
 def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
     """The accelerators that a Pod holds: see `requests`. Raises ValueError for a malformed amount."""
     return _devices(requests(pod), accelerators)
-
-
-def _machine(node: NodeManifest, accelerators: Sequence[str], used: Counter[str] | None) -> Machine:
-    return Machine(
-        node.node,
-        _devices(allocatable(node.status.allocatable), accelerators),
-        None if used is None else used[node.metadata.name],
-        node.spec.unschedulable,
-        node.ready,
-    )
 
 
 def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ from policies.topology.topology import Level, Topology
 from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
-_COMMON = frozenset({REGION, ZONE, HOSTNAME})
+COMMON = frozenset({REGION, ZONE, HOSTNAME})
 _USUAL = "coreweave"
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -31,7 +31,7 @@ class Count(Struct, frozen=True):
     """The Nodes and accelerators in a domain. total, used, free: accelerators; the last two None if Pods are not known.
 
     closed: Nodes that accept no new Pods. obstacles: how many of them for which reason. promised: accelerators that are
-    free, but promised to gangs that are placed in it.
+    free, but promised to gangs that are placed in it. flaws: how many Nodes have which kind of flaw of the network.
     """
 
     nodes: int
@@ -41,6 +41,7 @@ class Count(Struct, frozen=True):
     free: int | None
     obstacles: tuple[tuple[str, int], ...] = ()
     promised: int = 0
+    flaws: tuple[tuple[str, int], ...] = ()
 
     @property
     def unavailable(self) -> int:
@@ -113,6 +114,7 @@ def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ())
     counted = tuple(machines)
     known = all(machine.used is not None for machine in counted)
     closed = Counter(obstacles[0].reason for machine in counted if (obstacles := machine.obstacles))
+    flawed = Counter(kind for machine in counted for kind in dict.fromkeys(flaw.kind for flaw in machine.flaws))
     names = frozenset(machine.node.name for machine in counted) if reservations else frozenset()
     return Count(
         len(counted),
@@ -122,6 +124,7 @@ def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ())
         sum(machine.free or 0 for machine in counted) if known else None,
         tuple(sorted(closed.items(), key=lambda item: (-item[1], item[0]))),
         sum(reservation.accelerators for reservation in reservations if reservation.nodes <= names),
+        tuple(sorted(flawed.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
@@ -147,17 +150,19 @@ def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -
     Among equals it is the one with the fewest levels that no Node has, then the first one.
     """
     for topology in topologies:
-        own = [level for level in topology.levels if level.name not in _COMMON]
+        own = [level for level in topology.levels if level.name not in COMMON]
         if topology.name == _USUAL and any(domain(level, m.node.labels) is not None for m in machines for level in own):
             return topology
     return max(topologies, key=lambda topology: _fit(machines, topology))
 
 
-def suits(topology: Topology, machine: Machine) -> bool:
-    """Whether a Node is in a topology's pool and meets its requirement."""
-    labels = machine.node.labels
-    in_pool = topology.pool is None or topology.pool.matches(labels)
-    return in_pool and meets(labels, alternatives((), topology.requirement))
+def suited(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
+    """The Nodes that are in a topology's pool and meet its requirement."""
+    required, pool = alternatives((), topology.requirement), topology.pool
+    labelled = ((machine, machine.node.labels) for machine in machines)
+    return [
+        machine for machine, labels in labelled if (pool is None or pool.matches(labels)) and meets(labels, required)
+    ]
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:

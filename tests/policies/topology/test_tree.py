@@ -26,7 +26,7 @@ from policies.topology.nodes.tree import (
     path,
     present,
     reservations,
-    suits,
+    suited,
     tree,
 )
 from policies.topology.topology import Topology, level
@@ -337,7 +337,7 @@ def _requires(key: str, *values: str) -> LabelSelector:
 )
 def test_which_nodes_a_topology_is_for(topology: Topology, labels: dict[str, str], *, expected: bool) -> None:
     """A Node is in the pool and has what the topology requires, under the newer or the older names."""
-    assert suits(topology, Machine(Node("n", labels))) is expected
+    assert bool(suited(topology, [Machine(Node("n", labels))])) is expected
 
 
 def test_names_are_sorted_by_the_numbers_in_them() -> None:

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from support.service.commands import run
 
-_BUILT_IN = "labels, topology, topology-objects, tolerations, sunk, selectors"
+_BUILT_IN = "labels, guard, topology, topology-objects, tolerations, sunk, selectors"
 _PODS = """resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [pods]}]"""
 _LIMIT = """\
     apiVersion: admissionregistration.k8s.io/v1

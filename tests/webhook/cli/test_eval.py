@@ -264,3 +264,21 @@ def test_a_file_that_holds_no_cases_is_refused(tmp_path: Path) -> None:
     result = run("eval", "--cases", str(path))
 
     assert (result.stderr, result.exit_code) == (f"Error: {path}: cases: a list of cases is needed\n", 2)
+
+
+def test_variables_of_ones_own(tmp_path: Path) -> None:
+    """--var adds variables that no policy has; a taken name, a bad one and one that is unknown are named."""
+    event, node = tmp_path / "event.yaml", tmp_path / "node.yaml"
+    event.write_text("isFatal: true\nerrorCode: ['79']\n")
+    node.write_text("metadata: {labels: {pool: train}}\n")
+    own = ("--var", f"event={event}", "--var", f"node={node}")
+
+    both = run("eval", 'event.isFatal && node.metadata.labels["pool"] == "train"', *own)
+    wrong = [run("eval", "event", "--var", f"{name}={event}") for name in ("object", "an-event", "other")]
+
+    assert (both.stdout, both.exit_code) == ("value: true\ntype: bool\ncost: 7\n", 0)
+    assert [(result.stderr.splitlines()[0], result.exit_code) for result in wrong] == [
+        (f"Error: --var object={event}: there is a variable object already", 2),
+        (f"Error: --var an-event={event}: must be NAME=FILE", 2),
+        ("Error: the expression does not compile", 2),
+    ]

@@ -106,7 +106,7 @@ def test_clean_policies_are_exit_code_0() -> None:
     """Where nothing is found only the summary is printed."""
     result = run("lint", str(_SUNK))
 
-    assert (result.stdout, result.stderr, result.exit_code) == ("nothing found in 1 policy\n", "", 0)
+    assert (result.stdout, result.stderr, result.exit_code) == ("nothing found in 2 policies\n", "", 0)
 
 
 @pytest.mark.parametrize(

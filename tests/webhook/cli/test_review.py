@@ -125,7 +125,7 @@ def test_a_configuration_counts() -> None:
 
 _KNOWN = (
     "mutate, mutate/daemonsets, mutate/pods, mutate/policies, mutate/topology, validate, validate/daemonsets, "
-    "validate/labels, validate/pods, validate/policies, validate/policies-ignore, validate/topologies, "
+    "validate/guard, validate/labels, validate/pods, validate/policies, validate/policies-ignore, validate/topologies, "
     "validate/topology"
 )
 

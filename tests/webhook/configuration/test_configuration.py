@@ -90,6 +90,7 @@ async def test_a_change(tmp_path: Path) -> None:
     assert files.swapped == [current]
     assert [rule.name for rule in files.keeper.ruleset.rules] == [
         "labels",
+        "guard",
         "topology",
         "topology-objects",
         "tolerations",
@@ -118,7 +119,8 @@ async def test_nothing_new(tmp_path: Path) -> None:
 
 
 _UNKNOWN = (
-    "exceptions: there is no rule 'label'; known are labels, topology, topology-objects, tolerations, sunk, selectors"
+    "exceptions: there is no rule 'label'; known are labels, guard, topology, topology-objects, tolerations, sunk, "
+    "selectors"
 )
 
 

@@ -59,9 +59,9 @@ def test_a_mode_stands_for_its_pack(tmp_path: Path) -> None:
             + packs.OWN_RESERVATION
             + "?",
         ),
-        ("{sunk: {parameters: {x: y}}}", "packs.sunk: the pack has no parameter 'x'; it has none"),
+        ("{sunk: {parameters: {x: y}}}", "packs.sunk: the pack has no parameter 'x'; it has maxPrologSeconds"),
     ],
-    ids=["pack", "mode", "policy", "parameter", "no-parameters"],
+    ids=["pack", "mode", "policy", "parameter", "another-parameter"],
 )
 def test_mistakes_are_told_with_what_there_is(tmp_path: Path, text: str, problem: str) -> None:
     """An unknown name is told with its line and with the name that may be meant."""

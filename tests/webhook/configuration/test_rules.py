@@ -81,8 +81,13 @@ _TOPOLOGIES = [
     (_ALL_WRITES, ("grove.io",), ("clustertopologybindings", "clustertopologies"), ("*",)),
     (("UPDATE", "DELETE"), ("kueue.x-k8s.io",), ("resourceflavors",), ("*",)),
 ]
-_ALL = ["labels", "topology", "topology-objects", "tolerations", "sunk", "selectors"]
+_ALL = ["labels", "guard", "topology", "topology-objects", "tolerations", "sunk", "selectors"]
 _MENTIONED, _SELECTING = ["topology-is-mentioned"], ["selectors-are-concerned"]
+_GUARDED: list[Any] = [
+    (("UPDATE", "DELETE"), ("",), ("namespaces", "namespaces/finalize"), ("v1",)),
+    (("UPDATE",), ("",), ("nodes",), ("v1",)),
+]
+_TAKING = ["takes-away", "requester-is-not-exempt"]
 
 
 def test_the_default_rules() -> None:
@@ -98,6 +103,7 @@ def test_the_default_rules() -> None:
                 ("validate", "labels", _EVERYTHING, "Fail", _GUARD, "Cluster"),
             ],
         ),
+        "guard": ("warn", [("validate", "guard", _GUARDED, "Ignore", _TAKING, "Cluster")]),
         "topology": (
             "deny",
             [
@@ -133,13 +139,16 @@ def test_the_default_rules() -> None:
     [
         pytest.param({}, set(), id="none"),
         pytest.param({"labels": {"action": "off"}}, {"labels"}, id="labels"),
+        pytest.param({"guard": {"namespaces": "off", "taints": False}}, {"guard"}, id="guard"),
+        pytest.param({"guard": {"taints": "off"}}, set(), id="a-part-of-the-guard"),
         pytest.param({"tolerations": {"action": "off"}}, {"tolerations"}, id="tolerations"),
         pytest.param({"sunk": {"action": "off"}}, {"sunk"}, id="sunk"),
         pytest.param({"sunk": {"daemonSets": "off"}}, {"sunk"}, id="sunk-by-its-mode"),
         pytest.param({"topology": {"action": "off"}}, {"topology", "topology-objects"}, id="topology-and-its-objects"),
         pytest.param({"topology": {"deletion": "off"}}, set(), id="deletion-of-topologies"),
         pytest.param(
-            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology", "selectors")},
+            {name: {"action": "off"} for name in ("labels", "tolerations", "sunk", "topology", "selectors")}
+            | {"guard": {"namespaces": "off", "taints": "off"}},
             {*_ALL},
             id="all",
         ),
@@ -155,6 +164,7 @@ def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
         group
         for group, owners in {
             "labels": {"labels"},
+            "guard": {"guard"},
             "topology": {"topology", "selectors"},
             "topologies": {"topology-objects"},
             "pods": {"tolerations", "selectors"},
@@ -369,7 +379,7 @@ def test_an_exception_from_a_rule_that_is_off_is_none_the_worse() -> None:
         {"sunk": {"action": "off"}, "topology": {"action": "off"}, "exceptions": [exception]}
     )
 
-    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "tolerations", "selectors"]
+    assert [rule.name for rule in rules.build(settings).rules] == ["labels", "guard", "tolerations", "selectors"]
     assert rules.unknown_names(settings) == []
 
 

@@ -320,7 +320,7 @@ def test_topology_objects_count_while_annotations_are_looked_at(action: str) -> 
         ({"deletion": "off", "action": action}, {"topology", "topology-objects"}),
     ):
         found = {rule.name for rule in rules.build(_settings(**settings)).rules}
-        assert found - {"labels", "tolerations", "sunk"} == names
+        assert found - {"labels", "guard", "tolerations", "sunk"} == names
 
 
 def test_a_namespace_selector_limits_the_rule() -> None:

@@ -111,6 +111,7 @@ def test_entries_of_the_default_rules() -> None:
         "/mutate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
         "/validate/labels labels": ("Fail 5", [_OWN, _CONTROL_PLANE], _JOINED),
         "/validate/labels cluster-labels": ("Fail 5", [], _JOINED),
+        "/validate/guard cluster-guard": ("Ignore 3", [], _JOINED),
         "/validate/topology topology": ("Ignore 3", [_OWN], _JOINED),
         "/validate/topologies cluster-topologies": ("Ignore 3", [], []),
         "/validate/pods pods": ("Ignore 3", [_OWN], _JOINED),

@@ -75,6 +75,11 @@ _DEFAULTS: Json = {
         "exempt": {"users": (), "groups": (), "serviceAccounts": (), "controlPlaneNamespaces": ()},
         "trusted": (),
     },
+    "guard": {
+        "namespaces": "warn",
+        "taints": "warn",
+        "exempt": {"users": (), "groups": (), "serviceAccounts": ()},
+    },
     "tolerations": {
         "action": "warn",
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
@@ -109,6 +114,7 @@ _DEFAULTS: Json = {
         "deletion": "warn",
         "inventory": "on",
         "staleSeconds": 300.0,
+        "facts": "",
         "default": {
             "topology": "",
             "preferred": "lowest",
@@ -179,6 +185,10 @@ labels:
   - {key: x.coreweave.cloud/y, kinds: [Node, NodePool.compute.coreweave.com], values: [a, b]}
   exempt: {users: [op-*], groups: [ops], serviceAccounts: [ns/*], controlPlaneNamespaces: [cloud]}
   trusted: [MutatingAdmissionPolicy/cks-*]
+guard:
+  namespaces: deny
+  taints: off
+  exempt: {users: [op-*], groups: [ops], serviceAccounts: ["*/slurm-syncer"]}
 tolerations:
   action: "off"
   namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: c, operator: DoesNotExist}]}
@@ -207,6 +217,7 @@ topology:
   deletion: off
   inventory: off
   staleSeconds: 600
+  facts: topologies
   default:
     topology: halls
     preferred: example.org/hall
@@ -327,6 +338,11 @@ _OTHER_READ: Json = {
         },
         "trusted": ("MutatingAdmissionPolicy/cks-*",),
     },
+    "guard": {
+        "namespaces": "deny",
+        "taints": "off",
+        "exempt": {"users": ("op-*",), "groups": ("ops",), "serviceAccounts": ("*/slurm-syncer",)},
+    },
     "tolerations": {
         "action": "off",
         "namespaceSelector": {
@@ -373,6 +389,7 @@ _OTHER_READ: Json = {
         "deletion": "off",
         "inventory": "off",
         "staleSeconds": 600.0,
+        "facts": "topologies",
         "default": {
             "topology": "halls",
             "preferred": "example.org/hall",

@@ -18,8 +18,8 @@ from webhook.version import VERSION
 
 _MIB = 1024 * 1024
 _GROUPS = (
-    "/validate/daemonsets, /validate/labels, /validate/pods, /validate/policies, /validate/policies-ignore, "
-    "/validate/topologies, /validate/topology"
+    "/validate/daemonsets, /validate/guard, /validate/labels, /validate/pods, /validate/policies, "
+    "/validate/policies-ignore, /validate/topologies, /validate/topology"
 )
 
 

@@ -229,6 +229,24 @@ def test_what_tells_a_kubelets_own_pod_is_decoded(node: str, *, allowed: bool) -
     assert validate(part, _RULES, _FACTS, "labels").allowed is allowed
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields", "labels"),
+    [
+        ("Node", {"taints": [{"key": "is_gpu", "effect": "PreferNoSchedule"}]}, {}),
+        ("Namespace", {"finalizers": ["kubernetes"]}, {"ns.coreweave.cloud/org": "control-plane"}),
+    ],
+)
+def test_what_the_guard_depends_on_is_decoded(kind: str, fields: Json, labels: dict[str, str]) -> None:
+    """Taints and finalizers are there, so that one that is taken away is seen."""
+    old = resource("v1", kind, {"spec": fields}, labels=labels)
+    part, whole = _decoded(resource("v1", kind, labels=labels), old=old)
+
+    answer = validate(part, _RULES, _FACTS, "guard")
+
+    assert [decision.verdict for decision in answer.decisions] == ["warn"]
+    assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "guard"))
+
+
 def test_every_path_that_rules_read_is_tried() -> None:
     """The tables above leave out no path that a rule says it reads, but for those which have tables of their own."""
     tried = {str(param.values[2]) for param in _PLACES}
@@ -236,4 +254,4 @@ def test_every_path_that_rules_read_is_tried() -> None:
     daemon_sets = {"spec.template.spec.affinity", "spec.template.spec.nodeSelector"}
 
     reads = frozenset().union(*(rule.reads for rule in _RULES.rules if rule.name not in ("topology", "selectors")))
-    assert reads <= tried | pods | daemon_sets | {"spec.nodeName"}
+    assert reads <= tried | pods | daemon_sets | {"spec.nodeName", "spec.finalizers", "spec.taints"}

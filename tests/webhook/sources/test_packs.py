@@ -77,7 +77,7 @@ def test_modes_of_single_policies() -> None:
 
     found = _actions(**{"scheduling-safety": {"mode": "audit", "policies": policies}, "interruptable-qos": "off"})
     assert found == {
-        **{name: ["Audit"] for name in everything if name.startswith("keyless-toleration")},
+        **{name: ["Audit"] for name in everything if name.startswith(("gpu-names", "keyless-toleration"))},
         "node-selector": ["Deny"],
         "reserved-toleration-unset": ["Deny"],
         **{name: ["Warn"] for name in packfiles.names("sunk").policies},

@@ -193,7 +193,7 @@ async def test_a_name_that_no_policy_has(tmp_path: Path) -> None:
     with capture_logs() as events:
         await kept.keeper.reconfigure(_loaded(exceptions=[exception]))
 
-    known = "labels, topology, topology-objects, tolerations, sunk"
+    known = "labels, guard, topology, topology-objects, tolerations, sunk"
     why = f"exceptions: there is no rule 'later'; known are {known}"
     assert events == [{"event": "policy is doubtful", "log_level": "warning", "reason": why}]
     assert [each.rules for each in kept.keeper.ruleset.exceptions] == [("later",)]

@@ -10,7 +10,7 @@ import click
 
 from policies.engine.match import EVERYTHING
 from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import domain, path, suits
+from policies.topology.nodes.tree import domain, path, suited
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.output import table, write
@@ -88,8 +88,8 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
     yield f"Node requirement: {', or '.join(requirement.node_requirement(topology.requirement)) or 'none'}"
     yield f"Node pool: {requirement.selector(topology.pool) if topology.pool is not None else 'none in particular'}"
     if machines is not None:
-        suited = sum(suits(topology, machine) for machine in machines)
-        yield f"Nodes: {len(machines)}{'' if suited == len(machines) else f', of which it is for {suited}'}"
+        fitting = len(suited(topology, machines))
+        yield f"Nodes: {len(machines)}{'' if fitting == len(machines) else f', of which it is for {fitting}'}"
 
 
 def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:

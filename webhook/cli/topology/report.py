@@ -13,7 +13,7 @@ from policies.topology.nodes.tree import Count, Path
 from policies.topology.topology import Level, Topology
 from webhook.cli.topology.explanation import Explanation, Landing
 from webhook.cli.topology.requirement import counted
-from webhook.cli.topology.treetext import closed
+from webhook.cli.topology.treetext import noted
 
 # A placement in a large cluster leaves some hundred racks.
 _SHOWN = 12
@@ -83,7 +83,7 @@ def _room(count: Count) -> str:
     gpus = counted(count.total, "GPU") if count.total else "no GPUs"
     free = gpus if count.free is None or not count.total else f"{count.free:,} of {gpus} free"
     promised = f"{count.promised:,} promised" if count.promised else ""
-    return ", ".join(part for part in (counted(count.nodes, "Node"), free, promised, closed(count)) if part)
+    return ", ".join(part for part in (counted(count.nodes, "Node"), free, promised, noted(count)) if part)
 
 
 def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topology) -> str:

@@ -14,7 +14,7 @@ from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
 from webhook.cli.topology.layout import Box, Cell, Layout, counts, heading, plan, shortened, text_width
 from webhook.cli.topology.requirement import counted
-from webhook.cli.topology.treetext import closed, state
+from webhook.cli.topology.treetext import noted, state
 
 _MARGIN = 24.0
 _TITLE, _SUBTITLE, _LEGEND = 22.0, 13.0, 12.0
@@ -28,6 +28,7 @@ text { font-family: Inter, "Segoe UI", "Helvetica Neue", Arial, "DejaVu Sans", s
 .box { stroke: #cbd2d9; stroke-width: 1; }
 .box.lacks { stroke-dasharray: 5 3; }
 .cell { fill: #ffffff; stroke: #cbd2d9; stroke-width: 1; }
+.cell.flawed { stroke: #cc79a7; stroke-width: 2; }
 .cell.closed { fill: #fff4e6; stroke: #d55e00; stroke-dasharray: 3 2; }
 .used { fill: #0072b2; stroke: #0072b2; }
 .free { fill: #ffffff; stroke: #009e73; }
@@ -44,6 +45,7 @@ _HATCH = (
 )
 _FILLS = ("#ffffff", "#f5f7fa", "#ffffff", "#eef2f6")
 _MEANINGS = (("used", "held by Pods"), ("free", "free"))
+_FLAWED = (("flawed", "Node with a flaw of its network"),)
 _CLOSED = (("unavailable", "not used, and not to be had"), ("closed", "Node that takes no Pods"))
 
 
@@ -87,8 +89,8 @@ def _summary(count: Count) -> str:
         parts.append(f"{count.free:,} of {counted(count.total, 'GPU')} free")
     else:
         parts.append(f"{counted(count.total, 'GPU')}, of which it is not known how many are free")
-    if count.closed:
-        parts.append(closed(count))
+    if notes := noted(count):
+        parts.append(notes)
     return " · ".join(parts)
 
 
@@ -98,6 +100,7 @@ def _legend(root: Branch, width: float) -> list[_Entry]:
     meanings = list(_MEANINGS) if known else [("unknown", "a GPU; free or not is not known")]
     if root.count.closed:
         meanings += _CLOSED if known else _CLOSED[1:]
+    meanings += _FLAWED if root.count.flaws else ()
     meanings.append(("", "numbers: free / all GPUs" if known else "numbers: all GPUs"))
     x, y = _MARGIN, _MARGIN + 74
     entries: list[_Entry] = []
@@ -112,7 +115,7 @@ def _legend(root: Branch, width: float) -> list[_Entry]:
 
 def _entry(entry: _Entry) -> Iterator[str]:
     if entry.kind:
-        kind = "cell closed" if entry.kind == "closed" else entry.kind
+        kind = f"cell {entry.kind}" if entry.kind in ("closed", "flawed") else entry.kind
         yield f'<rect class="{kind}" x="{_n(entry.x)}" y="{_n(entry.y - 10)}" width="12" height="12" rx="2"/>'
     left = entry.x + (20 if entry.kind else 0)
     yield _text(entry.text, left, entry.y, _LEGEND, math.inf, "quiet")
@@ -170,9 +173,9 @@ def _cell(cell: Cell, left: float, top: float, made: Layout) -> Iterator[str]:
     x, y = left + cell.x, top + cell.y
     yield '<g class="node">'
     yield f"<title>{_escaped(_told(machine))}</title>"
-    closed = "" if machine.is_open else " closed"
+    marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
     yield (
-        f'<rect class="cell{closed}" x="{_n(x)}" y="{_n(y)}" width="{_n(cell.width)}" height="{_n(cell.height)}" '
+        f'<rect class="cell{marks}" x="{_n(x)}" y="{_n(y)}" width="{_n(cell.width)}" height="{_n(cell.height)}" '
         f'rx="{_n(min(4, scale.pad))}"/>'
     )
     step = scale.square + scale.gap

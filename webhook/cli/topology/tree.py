@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.obstacle import reasons
-from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suits
+from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suited
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
@@ -87,9 +88,9 @@ def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None
     if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
         keys = " or ".join(lowest.keys)
         click.echo(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
-    suited = sum(suits(topology, machine) for machine in machines)
-    if suited < len(machines):
-        told = f"topology {topology.name} is for {suited} of {counted(len(machines), 'Node')}; all are shown"
+    fitting = len(suited(topology, machines))
+    if fitting < len(machines):
+        told = f"topology {topology.name} is for {fitting} of {counted(len(machines), 'Node')}; all are shown"
         click.echo(told, err=True)
 
 
@@ -118,6 +119,7 @@ def _count(count: Count) -> dict[str, Any]:
         "free": count.free,
         "promised": count.promised,
         "unavailable": None if count.free is None else count.unavailable,
+        **({"flaws": dict(count.flaws)} if count.flaws else {}),
     }
 
 
@@ -130,4 +132,5 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "ready": machine.ready,
         "cordoned": machine.cordoned,
         "obstacles": list(reasons(machine.obstacles)),
+        **({"flaws": [structs.asdict(flaw) for flaw in machine.flaws]} if machine.flaws else {}),
     }

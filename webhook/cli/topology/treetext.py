@@ -80,7 +80,7 @@ def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
                 drawing + joint,
                 ", ".join(title(domain, topology) for domain in chain),
                 child.count,
-                closed(child.count),
+                noted(child.count),
             )
             yield from _below(lowest, topology, drawing + under)
         else:
@@ -93,14 +93,21 @@ def title(branch: Branch, topology: Topology) -> str:
     return f"(no {name})" if branch.value is None else f"{name} {printable(branch.value)}"
 
 
+def noted(count: Count) -> str:
+    """How many Nodes take no Pods and why, and how many have a flaw of the network."""
+    flawed = ", ".join(f"{nodes} {kind}" for kind, nodes in count.flaws)
+    return ", ".join(part for part in (closed(count), flawed) if part)
+
+
 def closed(count: Count) -> str:
     """How many Nodes take no Pods, and why."""
     return ", ".join(f"{nodes} {reason}" for reason, nodes in count.obstacles)
 
 
 def state(machine: Machine) -> str:
-    """What keeps Pods from a Node."""
-    return ", ".join(reasons(machine.obstacles))
+    """What keeps Pods from a Node, and what is wrong with its network."""
+    told = (f"{flaw.kind}: {printable(flaw.text)}" for flaw in machine.flaws)
+    return "; ".join(filter(None, (", ".join(reasons(machine.obstacles)), *told)))
 
 
 def _groups(machines: Sequence[Machine]) -> list[tuple[Machine, ...]]:

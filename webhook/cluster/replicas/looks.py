@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, NoReturn
 from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.lostdomains import LostDomains
 from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
+from webhook.cluster.survey.survey import NodeSurvey, Surroundings
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    from webhook.cluster.api.client import Connection
 
 
 def looks(
-    api: ApiClient,
+    api: Connection,
     settings: Callable[[], Settings],
     judgement: Callable[[], Judgement],
     leading: Callable[[], bool],
@@ -24,8 +25,10 @@ def looks(
 ) -> dict[str, Coroutine[None, None, NoReturn]]:
     """What is to run until it is cancelled. settings, judgement: the current ones, the latter with the facts."""
     lost = LostDomains(api, settings, lambda: judgement()[1], leading, measures.placing)
+    around = Surroundings(settings, lambda: judgement()[1], leading)
     return {
         "waiting Pods": WaitingPods(api, judgement, leading).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
         "lost domains": lost.run(),
+        "Nodes": NodeSurvey(api, around, measures.placing).run(),
     }

@@ -138,7 +138,7 @@ def test_each_node_has_a_cell_with_a_square_for_each_gpu() -> None:
         "g1: 0 of 8 GPUs free": {"cell": 1, "used": 8},
         "g2: 8 of 8 GPUs free": {"cell": 1, "free": 8},
         "g10: 6 of 8 GPUs free": {"cell": 1, "used": 2, "free": 6},
-        "g11: 0 of 8 GPUs free, not ready": {"cell closed": 1, "unavailable": 8},
+        "g11: 0 of 8 GPUs free, not ready; incomplete: no superpod": {"cell closed flawed": 1, "unavailable": 8},
         "cpu: no GPUs": {"cell": 1},
     }
 
@@ -149,14 +149,16 @@ def test_without_pods_no_square_is_free_or_used() -> None:
 
     assert sum((_squares(cell) for cell in _groups(picture, "node")), Counter()) == {
         "cell": 4,
-        "cell closed": 2,
+        "cell closed": 1,
+        "cell closed flawed": 1,
         "unknown": 40,
     }
     assert [text.text for text in _own(picture, "text")] == [
         "Topology coreweave",
-        "6 Nodes · 40 GPUs, of which it is not known how many are free · 1 cordoned, 1 not ready",
+        "6 Nodes · 40 GPUs, of which it is not known how many are free · 1 cordoned, 1 not ready, 1 incomplete",
         "a GPU; free or not is not known",
         "Node that takes no Pods",
+        "Node with a flaw of its network",
         "numbers: all GPUs",
     ]
 

@@ -33,8 +33,8 @@ def test_nodes_stand_in_their_domains() -> None:
     assert _tree(*SMALL, *HELD) == [
         "                                 NODES  FREE  GPUS",
         "topology coreweave                   6    14    40  ███░░░xx",
-        "└─ region east, zone east-1          6    14    40  ███░░░xx  1 cordoned, 1 not ready",
-        "   ├─ fabric f1                      5    14    40  ███░░░xx  1 cordoned, 1 not ready",
+        "└─ region east, zone east-1          6    14    40  ███░░░xx  1 cordoned, 1 not ready, 1 incomplete",
+        "   ├─ fabric f1                      5    14    40  ███░░░xx  1 cordoned, 1 not ready, 1 incomplete",
         "   │  ├─ superpod 1                  3     8    24  ████░░xx  1 cordoned",
         "   │  │  ├─ rack 9                   1     0     8  ███xxxxx  1 cordoned",
         "   │  │  │  └─ g3                          0     8  ███xxxxx  cordoned",
@@ -43,8 +43,8 @@ def test_nodes_stand_in_their_domains() -> None:
         "   │  │     └─ g2                          8     8  ░░░░░░░░",
         "   │  ├─ superpod 2, rack 11         1     6     8  ██░░░░░░",
         "   │  │  └─ g10                            6     8  ██░░░░░░",
-        "   │  └─ (no superpod), rack 11      1     0     8  xxxxxxxx  1 not ready",
-        "   │     └─ g11                            0     8  xxxxxxxx  not ready",
+        "   │  └─ (no superpod), rack 11      1     0     8  xxxxxxxx  1 not ready, 1 incomplete",
+        "   │     └─ g11                            0     8  xxxxxxxx  not ready; incomplete: no superpod",
         "   └─ (no fabric)                    1     -     -",
         "      └─ cpu                               -     -",
         *_LEGEND,
@@ -56,11 +56,11 @@ def test_a_tree_ends_at_a_level() -> None:
     assert _tree(*SMALL, *HELD, arguments=("--level", "superpod")) == [
         "                             NODES  FREE  GPUS",
         "topology coreweave               6    14    40  ███░░░xx",
-        "└─ region east, zone east-1      6    14    40  ███░░░xx  1 cordoned, 1 not ready",
-        "   ├─ fabric f1                  5    14    40  ███░░░xx  1 cordoned, 1 not ready",
+        "└─ region east, zone east-1      6    14    40  ███░░░xx  1 cordoned, 1 not ready, 1 incomplete",
+        "   ├─ fabric f1                  5    14    40  ███░░░xx  1 cordoned, 1 not ready, 1 incomplete",
         "   │  ├─ superpod 1              3     8    24  ████░░xx  1 cordoned",
         "   │  ├─ superpod 2              1     6     8  ██░░░░░░",
-        "   │  └─ (no superpod)           1     0     8  xxxxxxxx  1 not ready",
+        "   │  └─ (no superpod)           1     0     8  xxxxxxxx  1 not ready, 1 incomplete",
         "   └─ (no fabric)                1     -     -",
         *_LEGEND,
     ]
@@ -103,6 +103,7 @@ def test_a_tree_as_data() -> None:
 
     closed = {"closedNodes": 2, "obstacles": {"cordoned": 1, "not ready": 1}}
     counts = {"nodes": 6, **closed, "gpus": 40, "used": 13, "free": 14, "promised": 0, "unavailable": 13}
+    counts |= {"flaws": {"incomplete": 1}}
     assert found == {"topology": "coreweave", **counts}
     assert zone == {"level": "zone", "name": "east-1", **counts}
     assert [(each["level"], each["name"], each["free"]) for each in fabric["domains"]] == [
@@ -110,6 +111,7 @@ def test_a_tree_as_data() -> None:
         ("superpod", "2", 6),
         ("superpod", None, 0),
     ]
+    assert fabric["domains"][2]["domains"][0]["members"][0]["flaws"] == [{"kind": "incomplete", "text": "no superpod"}]
     assert fabric["domains"][0]["domains"][0]["members"] == [
         {"name": "g3", "gpus": 8, "used": 3, "free": 0, "ready": True, "cordoned": True, "obstacles": ["cordoned"]}
     ]
@@ -148,7 +150,7 @@ def test_the_parts_of_a_node_list_need_no_kind() -> None:
 
     assert result.stdout.splitlines()[1:] == [
         "topology coreweave      6    40",
-        "└─ region east          6    40  1 cordoned, 1 not ready",
+        "└─ region east          6    40  1 cordoned, 1 not ready, 1 incomplete",
     ]
 
 

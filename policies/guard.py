@@ -1,0 +1,108 @@
+"""What only the cloud may take away: Namespaces of the control plane, and the taints that keep Pods off Nodes.
+
+RBAC cannot tell one Namespace or one taint from another: who may write some of them may write all. Source: CoreWeave's
+page "Workload Scheduling on CKS".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from policies.engine.facts import Facts
+from policies.engine.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions
+from policies.engine.violation import Violation, quote
+from policies.objects.fieldpath import lookup
+from policies.sunk import GPU, LOCK_TAINT, RESERVED_TAINT
+from policies.tolerations import CPU_TAINT
+
+RULE = "guard"
+Mode = Literal["deny", "warn", "off"]
+NAMESPACE, NODE = ("", "Namespace"), ("", "Node")
+TAINTS = (CPU_TAINT, GPU.key, RESERVED_TAINT, LOCK_TAINT)
+"""The keys of the taints that must stay."""
+
+READS = frozenset({"spec.finalizers", "spec.taints"})
+BELONGS = "Namespaces of the control plane must be left as they are."
+STAYS = "Taints that keep Pods off Nodes must stay."
+_ASK = "Ask the provider of the cluster, or have an administrator add you to guard.exempt."
+_KEEP = {
+    LOCK_TAINT: "SUNK removes it when the Slurm job ends: cancel the job, or have guard.exempt name SUNK's account.",
+    RESERVED_TAINT: "The cloud moves Nodes between reservations by it. Cordon the Node to keep Pods off it.",
+}
+_TOLERATE = "Let the Pods tolerate it that belong there."
+# What somebody edits. The rest, such as managedFields, is the API server's.
+_EDITED = ("labels", "annotations", "finalizers", "ownerReferences")
+
+
+class Guard:
+    """The rule. namespaces, taints: what happens when one is taken away."""
+
+    def __init__(self, namespaces: Mode, taints: Mode, exempt: Exemptions) -> None:
+        self.namespaces: Mode = namespaces
+        self.taints: Mode = taints
+        self.exempt = exempt
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """What the request takes away that its requester must leave. Raises Missing or FactUnavailable."""
+        match request.kind.group_kind:
+            case kind if kind == NAMESPACE and self.namespaces != "off":
+                violations = _of_namespace(request, self.namespaces)
+            case kind if kind == NODE and self.taints != "off" and request.operation == "UPDATE":
+                violations = _of_node(request, self.taints)
+            case _:
+                return ()
+        made = list(violations)
+        return made if made and not self.exempt.cover(request, facts) else ()
+
+
+def _of_namespace(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
+    """The violation of a write to a Namespace that was the control plane's before it."""
+    old, new = request.old_object, request.object
+    if old is None or lookup(old, ("metadata", "labels", CONTROL_PLANE_LABEL)) != CONTROL_PLANE:
+        return
+    name = request.name
+    if request.operation == "DELETE":
+        yield _told(mode, "", f"Namespace {quote(name)} belongs to the control plane, and must not be deleted.", _ASK)
+    elif new is not None:
+        for path in _edits(old, new):
+            problem = f"must not change: Namespace {quote(name)} belongs to the control plane."
+            yield _told(mode, path, problem, _ASK)
+
+
+def _edits(old: JsonObject, new: JsonObject) -> Iterator[str]:
+    """The fields that somebody has edited."""
+    before, after = mapping(old, "metadata"), mapping(new, "metadata")
+    yield from (f"metadata.{field}" for field in _EDITED if (before.get(field) or None) != (after.get(field) or None))
+    if (old.get("spec") or {}) != (new.get("spec") or {}):
+        yield "spec"
+
+
+def _of_node(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
+    """A violation for each taint that was there and is not any more, or with another value."""
+    left = {_identity(taint) for taint in _taints(request.object)}
+    for taint in _taints(request.old_object):
+        key, value, effect = _identity(taint)
+        if key in TAINTS and (key, value, effect) not in left:
+            shown = f"{key}{f'={value}' if value else ''}:{effect}"
+            problem = f"must stay on Node {quote(request.name)}."
+            yield _told(mode, "spec.taints", problem, _KEEP.get(key, _TOLERATE), shown)
+
+
+def _taints(node: JsonObject | None) -> Iterable[JsonObject]:
+    written: Any = lookup(node, ("spec", "taints"))
+    return (taint for taint in written if isinstance(taint, dict)) if isinstance(written, list) else ()
+
+
+def _identity(taint: JsonObject) -> tuple[str, str, str]:
+    return str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect"))
+
+
+def _told(mode: Mode, path: str, problem: str, remedy: str, value: str = "") -> Violation:
+    """The violation, for which a warning needs one sentence with its remedy."""
+    if mode == "warn":
+        sentence = " ".join(part for part in (value, problem, remedy) if part)
+        return Violation(RULE, path, "", "", sentence, "", "warn")
+    summary = BELONGS if remedy == _ASK else STAYS
+    return Violation(RULE, path, value, problem, summary, remedy, "deny")

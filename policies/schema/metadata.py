@@ -1,0 +1,77 @@
+"""Names, labels and annotations of objects. Source: ValidateObjectMeta in k8s.io/apimachinery's pkg/api/validation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies.engine.request import mapping
+from policies.golang.quote import utf8
+from policies.kubernetes.name import path_segment
+from policies.schema.flaw import Flaws, Place
+from policies.schema.formats import FORMATS, Format
+
+_TOTAL = 256 * 1024
+_LABEL_KEY, _LABEL_VALUE = FORMATS["label-key"], FORMATS["label-value"]
+_SUBDOMAIN, _LABEL = FORMATS["dns-subdomain"], FORMATS["dns-label"]
+_RBAC = "rbac.authorization.k8s.io"
+_FORMS: Mapping[tuple[str, str], Format] = {
+    ("", "Namespace"): _LABEL,
+    ("", "Service"): _LABEL,
+    ("apps", "StatefulSet"): _LABEL,
+    **{(_RBAC, kind): path_segment for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")},
+    **{
+        kind: path_segment
+        for kind in (
+            ("", "Event"), ("apiregistration.k8s.io", "APIService"), ("events.k8s.io", "Event"),
+            ("networking.k8s.io", "IPAddress"), ("policy", "PodDisruptionBudget"),
+        )
+    },
+}  # fmt: skip
+"""The forms of names by group and kind; of all other kinds they are DNS subdomains."""
+_LONGEST = {("batch", "CronJob"): (52, "must be no more than 52 characters")}
+_REMEDY = "give it a name"
+
+
+def judge(value: Mapping[str, Any], group: str, kind: str, flaws: Flaws) -> None:
+    """Note what is wrong with an object's name, labels and annotations."""
+    place: Place = (None, "metadata")
+    own = mapping(value, "metadata")
+    name = own.get("name") or ""
+    if not name and not own.get("generateName"):
+        flaws.required((place, "name"), "name or generateName is required", _REMEDY)
+    for problem in _FORMS.get((group, kind), _SUBDOMAIN)(name) if name else ():
+        flaws.invalid((place, "name"), name, problem)
+    longest, text = _LONGEST.get((group, kind), (None, ""))
+    if longest is not None and len(name) > longest:
+        flaws.invalid((place, "name"), name, text)
+    namespace = own.get("namespace") or ""
+    for problem in _LABEL(namespace) if namespace else ():
+        flaws.invalid((place, "namespace"), namespace, problem)
+    labels(own, place, flaws)
+    annotations(own, place, flaws)
+
+
+def labels(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
+    """Note keys and values of labels that have another form."""
+    for key, value in mapping(metadata, "labels").items():
+        for problem in _LABEL_KEY(key):
+            flaws.invalid((place, "labels"), key, problem)
+        for problem in _LABEL_VALUE(value or ""):
+            flaws.invalid((place, "labels"), value, problem)
+
+
+def annotations(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
+    """Note keys of annotations that have another form, and values that are too large together."""
+    size = 0
+    for key, value in mapping(metadata, "annotations").items():
+        for problem in _LABEL_KEY(key.lower()):
+            flaws.invalid((place, "annotations"), key, problem)
+        size += len(key) + len(value or "")
+    if size > _TOTAL // 4 and sum(len(utf8(k)) + len(utf8(v or "")) for k, v in own_items(metadata)) > _TOTAL:
+        flaws.too_long((place, "annotations"), _TOTAL)
+
+
+def own_items(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The annotations."""
+    return list(mapping(metadata, "annotations").items())

@@ -60,6 +60,11 @@ class Flaws:
         """A value is not allowed."""
         self._add(place, f"Invalid value: {quoted(value)}: {problem}", remedy)
 
+    def invalid_entry(self, place: Place, key: str, value: object, problem: str) -> None:
+        """A key of a map or its value is not allowed. The API server names the map only."""
+        text = f"{render(location(place))}: Invalid value: {quoted(value)}: {problem}"
+        self.values.append(Flaw(location((place, key)), text))
+
     def unsupported(self, place: Place, value: object, supported: Iterable[str]) -> None:
         """A value is none of those that there are."""
         names = list(supported)
@@ -92,6 +97,13 @@ class Flaws:
     def _add(self, place: Place, problem: str, remedy: str) -> None:
         path = location(place)
         self.values.append(Flaw(path, f"{render(path)}: {problem}", remedy))
+
+
+def below(place: Place, *steps: str | int) -> Place:
+    """The place some steps below another one."""
+    for step in steps:
+        place = place, step
+    return place
 
 
 def location(place: Place) -> Location:

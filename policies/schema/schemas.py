@@ -16,6 +16,8 @@ from policies.schema.flaw import Flaw, Flaws
 _NAMELESS = "Review"
 """The end of kinds that ask something and are not stored, so that they have no name."""
 
+_GIVE_IT = "give its CustomResourceDefinition: among the files, with --crds, or from a cluster with --kubeconfig"
+
 
 class Schemas:
     """The kinds of an API server: those of a release, and those that CustomResourceDefinitions add."""
@@ -44,42 +46,43 @@ class Schemas:
         return self._shapes.refers(name, "metadata") == OBJECT_META
 
     def _unknown(self, kind: GroupVersionKind) -> Flaw:
-        """What is said of a kind that nobody knows: an error if it cannot be one of a CRD that is not given."""
-        api_version = f"{kind.group}/{kind.version}".lstrip("/")
-        text = f'no matches for kind "{kind.kind}" in version "{api_version}"'
+        """What is said of a kind that is not known: an error, unless a CRD that is not given may define it."""
+        text = f'no matches for kind "{kind.kind}" in version "{_api_version(kind)}"'
         near = self._near(kind)
-        if near is not None:
-            path = ("kind",) if (near.group, near.version) == (kind.group, kind.version) else ("apiVersion",)
-            return Flaw(path, text, f"did you mean {near.kind} of {f'{near.group}/{near.version}'.lstrip('/')}?")
-        if "." not in kind.group or self._knows_group(kind.group):
-            return Flaw(("apiVersion",), text)
-        remedy = "give its CustomResourceDefinition: in these files, with --crds, or from a cluster with --kubeconfig"
-        return Flaw(("kind",), f"the schema of {kind.kind} of {api_version} is not known: it was not judged", remedy, "warning")
-
-    def _knows_group(self, group: str) -> bool:
-        return any(known.group == group for known in self._all())
-
-    def _all(self) -> Iterator[GroupVersionKind]:
-        yield from self._built_in
-        yield from self._custom
+        hint = f"did you mean {near.kind} of {_api_version(near)}?" if near else ""
+        if near is not None and (near.group == kind.group or "." not in kind.group):
+            field = "kind" if _api_version(near) == _api_version(kind) else "apiVersion"
+            return Flaw((field,), text, hint)
+        if "." not in kind.group or any(known.group == kind.group for known in self._built_in):
+            return Flaw(("apiVersion",), text)  # the group of a CRD has a dot, and is none of the API server's
+        text = f"the schema of {kind.kind} in {_api_version(kind)} is not known, so it was not judged"
+        return Flaw(("kind",), text, f"{hint} Else {_GIVE_IT}" if hint else _GIVE_IT, "warning")
 
     def _near(self, kind: GroupVersionKind) -> GroupVersionKind | None:
-        """The kind that was probably meant: of another version, another kind of the group, or of a group much alike."""
-        known = sorted(self._all(), key=lambda other: (other.group != kind.group, other.version != kind.version))
-        same_group = [other for other in known if other.group == kind.group]
-        groups = {other.group for other in known}
-        if not same_group and "." in kind.group and not (group := closest(kind.group, groups)):
-            return None
-        if not same_group and "." in kind.group:
-            known = [other for other in known if other.group == group]
-        if any(other.kind == kind.kind for other in same_group):
-            known = same_group
-        name = closest(kind.kind, [other.kind for other in same_group]) if same_group else ""
-        if any(other.kind == kind.kind for other in known):
-            name = kind.kind
-        elif not same_group:
+        """The kind that was probably meant: in another version or group, or one with almost this name."""
+        group = [other for other in (*self._built_in, *self._custom) if other.group == kind.group]
+        beside = sorted(group, key=lambda other: other.version != kind.version)
+        if same := next((other for other in beside if other.kind == kind.kind), None):
+            return same
+        if elsewhere := self._elsewhere(kind):
+            return elsewhere
+        known = beside or ([] if "." in kind.group else list(self._built_in))
+        name = closest(kind.kind, [other.kind for other in known])
+        if not name and not kind.group:
+            known = list(self._built_in)
             name = closest(kind.kind, [other.kind for other in known])
         return next((other for other in known if other.kind == name), None)
+
+    def _elsewhere(self, kind: GroupVersionKind) -> GroupVersionKind | None:
+        """The built-in kind of this name in another group, if the group was forgotten or has almost this name."""
+        others = {other.group: other for other in self._built_in if other.kind == kind.kind}
+        if "." not in kind.group:
+            return next(iter(others.values()), None)
+        return others.get(closest(kind.group, others))
+
+
+def _api_version(kind: GroupVersionKind) -> str:
+    return f"{kind.group}/{kind.version}".lstrip("/")
 
 
 def _key(kind: str) -> GroupVersionKind:

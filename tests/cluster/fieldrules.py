@@ -20,6 +20,7 @@ from policies import schema
 from policies.admissionpolicy.builtin.table import OBJECT_META, QUANTITY, OpenApi, TypeTable, types_of
 from policies.kubernetes.release import named
 from policies.objects.fieldpath import render
+from policies.schema.formats import FORMATS
 
 from cluster import toolchain
 from cluster.apicalls import Caller
@@ -121,10 +122,15 @@ class Evidence:
     def __init__(self) -> None:
         self._said: dict[tuple[str, str, str], set[str]] = {}
         self._absent: set[tuple[str, str]] = set()
+        self._right: dict[tuple[str, str], set[str]] = defaultdict(set)
 
-    def lacks(self, field: Field) -> None:
-        """An object was accepted without the field."""
-        self._absent.add((field.owner, field.name))
+    def right(self, field: Field, value: Any) -> None:
+        """An object was accepted with this value of the field; None if it lacks it."""
+        if not value:
+            self._absent.add((field.owner, field.name))
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and text:
+                self._right[field.owner, field.name].add(text)
 
     def add(self, field: Field, trial: str, messages: Iterable[str]) -> None:
         """What was said of the field this time; nothing if it was accepted or another field was complained of."""
@@ -140,7 +146,7 @@ class Evidence:
                 said.pop("missing", None)
             if (owner.rpartition(".")[2], name) in _NAMED_OTHERWISE:
                 said = {trial: texts for trial, texts in said.items() if trial not in {"text", "item"}}
-            if rule := _rule(said):
+            if rule := _without_contradictions(_rule(said), self._right[owner, name]):
                 rules[owner][name] = rule
         return dict(rules)
 
@@ -162,6 +168,15 @@ def _rule(said: Mapping[str, list[str]]) -> dict[str, Any]:
         if len(names) == 1:
             (rule[{"key": "keys", "value": "values"}.get(trial, "format")],) = names
     return rule | _numbers(said)
+
+
+def _without_contradictions(rule: dict[str, Any], right: set[str]) -> dict[str, Any]:
+    """The rule without what would refuse a text that was accepted."""
+    if "enum" in rule and right - set(rule["enum"]):
+        del rule["enum"]
+    if "format" in rule and any(FORMATS[rule["format"]](text) for text in right):
+        del rule["format"]
+    return rule
 
 
 def _numbers(said: Mapping[str, list[str]]) -> dict[str, Any]:
@@ -202,6 +217,7 @@ def learn(post: Callable[[str, Manifest], tuple[int, Manifest]], table: TypeTabl
             for step in field.place[:-1]:
                 holder = holder.get(step) if isinstance(holder, dict) else holder[step]
             if isinstance(holder, dict) and field.owner not in _APART:
+                evidence.right(field, holder.get(field.name))
                 _try(field, manifest, holder, evidence, post)
     return evidence.rules()
 
@@ -213,8 +229,6 @@ def _try(
     evidence: Evidence,
     post: Callable[[str, Manifest], tuple[int, Manifest]],
 ) -> None:
-    if not holder.get(field.name):
-        evidence.lacks(field)
     for trial, value in trials(field.definition).items():
         if value is ABSENT and field.name not in holder:
             continue

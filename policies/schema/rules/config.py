@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from policies.engine.request import mapping
-from policies.schema.flaw import Flaws, Place
+from policies.schema.flaw import Flaws, Place, below
 from policies.schema.formats import config_key
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -26,7 +26,7 @@ def config_map(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     _keys(value, "data", place, flaws)
     for key in mapping(value, "data"):
         if key in binary:
-            flaws.invalid(((place, "data"), key), key, "duplicate of key present in binaryData")
+            flaws.invalid(below(place, "data", key), key, "duplicate of key present in binaryData")
 
 
 def secret(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
@@ -35,24 +35,24 @@ def secret(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     keys = {**mapping(value, "data"), **mapping(value, "stringData")}
     for key in mapping(value, "stringData"):
         for problem in config_key(key):
-            flaws.invalid(((place, "data"), key), key, problem)
+            flaws.invalid(below(place, "data", key), key, problem)
     type_ = value.get("type")
     for key in _NEEDED.get(type_ or "", ()):
         if key not in keys:
-            flaws.required(((place, "data"), key))
+            flaws.required(below(place, "data", key))
     if type_ == "kubernetes.io/basic-auth" and not {"username", "password"} & keys.keys():
         for key in ("username", "password"):
-            flaws.required(((place, "data"), key))
+            flaws.required(below(place, "data", key))
     if type_ == "kubernetes.io/service-account-token":
         annotations = mapping(mapping(value, "metadata"), "annotations")
         if not annotations.get(_ACCOUNT):
-            flaws.required((((place, "metadata"), "annotations"), _ACCOUNT))
+            flaws.required(below(place, "metadata", "annotations", _ACCOUNT))
 
 
 def _keys(value: Mapping[str, Any], field: str, place: Place, flaws: Flaws) -> None:
     for key in mapping(value, field):
         for problem in config_key(key):
-            flaws.invalid(((place, field), key), key, problem)
+            flaws.invalid(below(place, field, key), key, problem)
 
 
 def role_rule(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from policies.admissionpolicy.builtin.quantities import quantity_of
 from policies.engine.request import mapping
-from policies.schema.flaw import Flaws, Place
+from policies.schema.flaw import Flaws, Place, below
 from policies.schema.rules.values import maps, unique
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
@@ -22,12 +22,12 @@ _PROBES = ("livenessProbe", "startupProbe")
 
 def container(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Names of ports are unique, and probes that must succeed once do."""
-    ports = (place, "ports")
-    unique((((((ports, index), "name")), port.get("name")) for index, port in maps(value, "ports")), flaws)
+    ports = maps(value, "ports")
+    unique(((below(place, "ports", index, "name"), port.get("name")) for index, port in ports), flaws)
     for name in _PROBES:
         successes = mapping(value, name).get("successThreshold")
         if successes not in (None, 0, 1):
-            flaws.invalid(((place, name), "successThreshold"), successes, "must be 1")
+            flaws.invalid(below(place, name, "successThreshold"), successes, "must be 1")
 
 
 def variable(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from policies.engine.request import mapping
 from policies.kubernetes.name import dns_label, dns_subdomain
-from policies.schema.flaw import Flaws, Place
+from policies.schema.flaw import Flaws, Place, below
 from policies.schema.formats import port_name
 from policies.schema.rules.values import items, maps, unique
 
@@ -21,17 +21,17 @@ def service(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
         flaws.required((place, "ports"))
     if type_ == _EXTERNAL_NAME:
         _external(value, place, flaws)
-    at = (place, "ports")
-    unique(((((at, index), "name"), port.get("name")) for index, port in maps(value, "ports")), flaws)
+    numbered = maps(value, "ports")
+    unique(((below(place, "ports", index, "name"), port.get("name")) for index, port in numbered), flaws)
     known = set()
     for index, port in maps(value, "ports"):
         if len(ports) > 1 and not port.get("name"):
-            flaws.required(((at, index), "name"), "", "ports need names where there are several")
+            flaws.required(below(place, "ports", index, "name"), "", "ports need names where there are several")
         if type_ == _CLUSTER_IP and port.get("nodePort"):
-            flaws.forbidden(((at, index), "nodePort"), "may not be used when `type` is 'ClusterIP'")
+            flaws.forbidden(below(place, "ports", index, "nodePort"), "may not be used when `type` is 'ClusterIP'")
         key = port.get("protocol") or "TCP", port.get("port")
         if key in known:
-            flaws.duplicate((at, index), f"{key[0]}/{key[1]}")
+            flaws.duplicate(below(place, "ports", index), f"{key[0]}/{key[1]}")
         known.add(key)
 
 
@@ -73,4 +73,4 @@ def _service(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     elif not name and not number:
         flaws.required(place, "port name or number is required")
     for problem in port_name(name) if name else ():
-        flaws.invalid(((at, "port"), "name"), name, problem)
+        flaws.invalid(below(at, "port", "name"), name, problem)

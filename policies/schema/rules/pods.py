@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from policies.engine.request import mapping
 from policies.kubernetes.label import label_value
 from policies.schema import metadata
-from policies.schema.flaw import Flaws, Place
-from policies.schema.rules.values import items, maps, unique
+from policies.schema.flaw import Flaws, Place, below
+from policies.schema.rules.values import maps, unique
 
 _CONTAINERS = ("containers", "initContainers")
 _EMPTY_KEY = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
@@ -20,36 +20,33 @@ def template(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     metadata.labels(mapping(value, "metadata"), (place, "metadata"), flaws)
     metadata.annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
     if not value.get("spec"):
-        flaws.required(((place, "spec"), "containers"))
+        flaws.required(below(place, "spec", "containers"))
 
 
 def pod(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Names of containers and volumes are unique, what is mounted is there, and ports of the host are free."""
-    unique(
-        ((((place, field), index), "name"), container.get("name"))
-        for field in _CONTAINERS
-        for index, container in maps(value, field)
-    , flaws)
-    volumes = {volume.get("name"): volume for _, volume in maps(value, "volumes")}
-    unique((((((place, "volumes"), index), "name"), volume.get("name")) for index, volume in maps(value, "volumes")), flaws)
+    for fields in (_CONTAINERS, ("volumes",)):
+        named = ((field, index, item) for field in fields for index, item in maps(value, field))
+        unique(((below(place, field, index, "name"), item.get("name")) for field, index, item in named), flaws)
+    volumes = {volume.get("name") for _, volume in maps(value, "volumes")}
     for field in _CONTAINERS:
         for index, container in maps(value, field):
-            _mounts(container, (((place, field), index)), volumes, flaws)
+            _mounts(container, below(place, field, index), volumes, flaws)
     if value.get("hostNetwork"):
         _host_ports(value, place, flaws)
     else:
         _host_conflicts(value, place, flaws)
 
 
-def _mounts(container: Mapping[str, Any], place: Place, volumes: Mapping[str, Any], flaws: Flaws) -> None:
+def _mounts(container: Mapping[str, Any], place: Place, volumes: Set[Any], flaws: Flaws) -> None:
     for field in ("volumeMounts", "volumeDevices"):
         for index, mount in maps(container, field):
             if (name := mount.get("name")) and name not in volumes:
-                flaws.missing((((place, field), index), "name"), name, volumes)
+                flaws.missing(below(place, field, index, "name"), name, filter(None, volumes))
     paths = set()
     for index, mount in maps(container, "volumeMounts"):
         if (path := mount.get("mountPath")) in paths:
-            flaws.invalid((((place, "volumeMounts"), index), "mountPath"), path, "must be unique")
+            flaws.invalid(below(place, "volumeMounts", index, "mountPath"), path, "must be unique")
         elif path:
             paths.add(path)
 
@@ -59,7 +56,7 @@ def _host_ports(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
         for number, port in maps(container, "ports"):
             host = port.get("hostPort")
             if host and host != port.get("containerPort"):
-                at = (((((place, "containers"), index), "ports"), number), "hostPort")
+                at = below(place, "containers", index, "ports", number, "hostPort")
                 flaws.invalid(at, host, "must match `containerPort` when `hostNetwork` is true")
 
 
@@ -71,7 +68,7 @@ def _host_conflicts(value: Mapping[str, Any], place: Place, flaws: Flaws) -> Non
                 continue
             key = port.get("protocol") or "TCP", port.get("hostIP") or "", host
             if key in known:
-                at = (((((place, "containers"), index), "ports"), number), "hostPort")
+                at = below(place, "containers", index, "ports", number, "hostPort")
                 flaws.duplicate(at, "/".join(map(str, key)))
             known.add(key)
 
@@ -99,7 +96,3 @@ def spread(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
         text = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
         flaws.invalid((place, "minDomains"), value["minDomains"], text)
 
-
-def has_containers(value: Mapping[str, Any]) -> bool:
-    """Whether a Pod spec has containers."""
-    return bool(items(value, "containers"))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from policies.engine.request import mapping
-from policies.schema.flaw import Flaws, Place
+from policies.schema.flaw import Flaws, Place, below
 
 
 def volume(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
@@ -20,4 +20,4 @@ def claim(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """A claim says how much it wants."""
     requests = mapping(mapping(value, "resources"), "requests")
     if requests.get("storage") is None:
-        flaws.required(((place, "resources"), "storage"), "", "write resources.requests.storage")
+        flaws.required(below(place, "resources", "storage"), "", "write resources.requests.storage")

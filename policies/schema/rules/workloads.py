@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from policies.engine.request import mapping
-from policies.schema.flaw import Flaws, Place
+from policies.schema.flaw import Flaws, Place, below
 from policies.schema.rules.selectors import matches
 from policies.schema.rules.values import maps
 
@@ -25,9 +25,9 @@ def deployment(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     strategy = mapping(value, "strategy")
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") == "Recreate" and rolling is not None:
-        flaws.forbidden(((place, "strategy"), "rollingUpdate"), _RECREATE)
+        flaws.forbidden(below(place, "strategy", "rollingUpdate"), _RECREATE)
     elif rolling and rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
-        at = ((place, "strategy"), "rollingUpdate"), "maxUnavailable"
+        at = below(place, "strategy", "rollingUpdate", "maxUnavailable")
         flaws.invalid(at, rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
     deadline, ready = value.get("progressDeadlineSeconds"), value.get("minReadySeconds") or 0
     if deadline is not None and 0 <= deadline <= ready:
@@ -60,7 +60,7 @@ def replication_controller(value: Mapping[str, Any], place: Place, flaws: Flaws)
     if not selector and not labels:
         flaws.required((place, "selector"))
     elif not matches({"matchLabels": selector}, labels):
-        flaws.invalid((((place, "template"), "metadata"), "labels"), labels, _MISMATCH)
+        flaws.invalid(below(place, "template", "metadata", "labels"), labels, _MISMATCH)
     _restarts(value, place, flaws, "ReplicationController")
 
 
@@ -69,18 +69,18 @@ def _selector(value: Mapping[str, Any], place: Place, flaws: Flaws, kind: str, *
     selector = value.get("selector")
     labels = mapping(mapping(mapping(value, "template"), "metadata"), "labels")
     if selector is None:  # selects nothing
-        flaws.invalid((((place, "template"), "metadata"), "labels"), labels or None, _MISMATCH)
+        flaws.invalid(below(place, "template", "metadata", "labels"), labels or None, _MISMATCH)
         return
     if not (selector.get("matchLabels") or selector.get("matchExpressions")):
         flaws.invalid((place, "selector"), selector, f"empty selector is invalid for {kind}")
         return
     if not matches(selector, labels):
         remedy = "give the template the labels of spec.selector"
-        flaws.invalid((((place, "template"), "metadata"), "labels"), labels or None, _MISMATCH, remedy)
+        flaws.invalid(below(place, "template", "metadata", "labels"), labels or None, _MISMATCH, remedy)
 
 
 def _restarts(value: Mapping[str, Any], place: Place, flaws: Flaws, kind: str) -> None:
-    spec, at = mapping(mapping(value, "template"), "spec"), ((place, "template"), "spec")
+    spec, at = mapping(mapping(value, "template"), "spec"), below(place, "template", "spec")
     if spec.get("restartPolicy") in (_NEVER, _ON_FAILURE):
         flaws.unsupported((at, "restartPolicy"), spec["restartPolicy"], (_ALWAYS,))
     if spec.get("activeDeadlineSeconds") is not None:
@@ -89,7 +89,7 @@ def _restarts(value: Mapping[str, Any], place: Place, flaws: Flaws, kind: str) -
 
 def job(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Pods of a Job end, and what counts by index needs an index."""
-    spec, at = mapping(mapping(value, "template"), "spec"), ((place, "template"), "spec")
+    spec, at = mapping(mapping(value, "template"), "spec"), below(place, "template", "spec")
     policy = spec.get("restartPolicy") or _ALWAYS
     if policy == _ALWAYS:
         detail = f'valid values: "{_ON_FAILURE}", "{_NEVER}"'
@@ -115,7 +115,7 @@ def autoscaler(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
         field = kind[:1].lower() + kind[1:]
         if kind in ("Object", "Pods", "Resource", "ContainerResource", "External") and metric.get(field) is None:
             text = "must populate information for the given metric source"
-            flaws.required((((place, "metrics"), index), field), text)
+            flaws.required(below(place, "metrics", index, field), text)
 
 
 def budget(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:

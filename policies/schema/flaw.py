@@ -14,12 +14,21 @@ Place = tuple[Any, str | int] | None
 
 
 class Flaw(NamedTuple):
-    """message: in the words of the API server, where it has some; it names the field. level: an error is refused."""
+    """message: in the words of the API server, where it has some. level: an error is refused.
+
+    remedy: what to do, empty if nobody knows better than the message.
+    """
 
     path: Location
     message: str
     remedy: str = ""
     level: Level = "error"
+
+    @property
+    def text(self) -> str:
+        """All of it in a line."""
+        known = f"{render(self.path)}: {self.message}"
+        return f"{known} ({self.remedy})" if self.remedy else known
 
 
 class Flaws:
@@ -44,13 +53,11 @@ class Flaws:
 
     def mismatch(self, place: Place, expected: str, value: object, remedy: str = "") -> None:
         """A value has another type than its field."""
-        path = location(place)
-        self.decoding.append(Flaw(path, f".{render(path)}: expected {expected}, got {shown(value)}", remedy))
+        self.decoding.append(Flaw(location(place), f"expected {expected}, got {shown(value)}", remedy))
 
     def undecodable(self, place: Place, problem: str, remedy: str = "") -> None:
         """A text cannot be read as what its field holds."""
-        path = location(place)
-        self.decoding.append(Flaw(path, f"{render(path)}: {problem}", remedy))
+        self.decoding.append(Flaw(location(place), problem, remedy))
 
     def required(self, place: Place, detail: str = "", remedy: str = "") -> None:
         """A field has no value."""
@@ -59,11 +66,6 @@ class Flaws:
     def invalid(self, place: Place, value: object, problem: str, remedy: str = "") -> None:
         """A value is not allowed."""
         self._add(place, f"Invalid value: {quoted(value)}: {problem}", remedy)
-
-    def invalid_entry(self, place: Place, key: str, value: object, problem: str) -> None:
-        """A key of a map or its value is not allowed. The API server names the map only."""
-        text = f"{render(location(place))}: Invalid value: {quoted(value)}: {problem}"
-        self.values.append(Flaw(location((place, key)), text))
 
     def unsupported(self, place: Place, value: object, supported: Iterable[str]) -> None:
         """A value is none of those that there are."""
@@ -95,8 +97,7 @@ class Flaws:
         self._add(place, f"Not found: {quoted(value)}", f"did you mean {near}?" if near else "")
 
     def _add(self, place: Place, problem: str, remedy: str) -> None:
-        path = location(place)
-        self.values.append(Flaw(path, f"{render(path)}: {problem}", remedy))
+        self.values.append(Flaw(location(place), problem, remedy))
 
 
 def below(place: Place, *steps: str | int) -> Place:

@@ -8,7 +8,7 @@ from typing import Any
 from policies.engine.request import mapping
 from policies.golang.quote import utf8
 from policies.kubernetes.name import path_segment
-from policies.schema.flaw import Flaws, Place
+from policies.schema.flaw import Flaws, Place, below
 from policies.schema.formats import FORMATS, Format
 
 _TOTAL = 256 * 1024
@@ -58,14 +58,17 @@ def labels(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Note keys and values of labels that have another form."""
     for key, value in mapping(metadata, "labels").items():
         for problem in _LABEL_KEY(key):
-            flaws.invalid_entry((place, "labels"), key, key, problem)
+            flaws.invalid(below(place, "labels", key), key, problem)
         for problem in _LABEL_VALUE(value or ""):
-            flaws.invalid_entry((place, "labels"), key, value, problem)
+            flaws.invalid(below(place, "labels", key), value, problem)
 
 
 def annotations(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Note keys of annotations that have another form, and values that are too large together."""
     whole = mapping(metadata, "annotations")
+    for key in whole:
+        for problem in _LABEL_KEY(key.lower()):
+            flaws.invalid(below(place, "annotations", key), key, problem)
     if sum(len(key) + len(value or "") for key, value in whole.items()) > _TOTAL // _WIDEST:
         if sum(len(utf8(key)) + len(utf8(value or "")) for key, value in whole.items()) > _TOTAL:
             flaws.too_long((place, "annotations"), _TOTAL)

@@ -207,7 +207,7 @@ class MapOf(Shape):
         for key, entry in value.items():
             if self._keys is not None:
                 for problem in self._keys(key):
-                    flaws.invalid_entry(place, key, key, problem)
+                    flaws.invalid((place, key), key, problem)
             if entry is not None and entry.__class__ is not below.plain:
                 below.judge(entry, (place, key), flaws)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from policies.objects.fieldpath import render
 from webhook.files import jsonstream
 
 # libyaml is ten times faster. Every wheel of PyYAML contains it, but not every build.
@@ -77,14 +78,18 @@ class YamlDocument:
 
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest existing parent."""
+        return self.place(path)[0]
+
+    def place(self, path: Sequence[str | int] = ()) -> tuple[int, int]:
+        """Line and column, from 1, of the key or item at a path, or of its nearest existing parent."""
         node = self.node
-        line = node.start_mark.line
+        mark = node.start_mark
         for step in path:
             key, below = child(node, step)
             if below is None:
                 break
-            line, node = (key or below).start_mark.line, below
-        return int(line) + 1
+            mark, node = (key or below).start_mark, below
+        return int(mark.line) + 1, int(mark.column) + 1
 
 
 def decoded(name: str, content: str | bytes) -> str:
@@ -189,12 +194,30 @@ def _refuse_duplicates(name: str, root: yaml.Node) -> None:
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                line = key.start_mark.line + 1
+                line, column = key.start_mark.line + 1, key.start_mark.column + 1
                 if key.value in lines:
-                    raise FileError(
-                        f"{name}:{line}: the key {key.value!r} is there twice, first on line {lines[key.value]}"
-                    )
+                    field = render((*_path(root, node), key.value))  # the words of the API server's strict decoder
+                    first = lines[key.value]
+                    raise FileError(f'{name}:{line}:{column}: duplicate field "{field}", first on line {first}')
                 lines[key.value] = line
+
+
+def _path(node: yaml.Node, wanted: yaml.Node) -> tuple[str | int, ...]:
+    """The path to a node that is below another one."""
+    for step, below in _entries(node):
+        if below is wanted:
+            return (step,)
+        if path := _path(below, wanted):
+            return (step, *path)
+    return ()
+
+
+def _entries(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
+    """The nodes one step below a node, with these steps."""
+    if isinstance(node, yaml.MappingNode):
+        yield from ((str(key.value), value) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from enumerate(node.value)
 
 
 def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:

@@ -52,11 +52,11 @@ def _meets(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
     key, values = requirement.get("key"), items(requirement, "values")
     match requirement.get("operator"):
         case "In":
-            return key in labels and labels[key] in values
+            return not values or (key in labels and labels[key] in values)
         case "NotIn":
             return key not in labels or labels[key] not in values
         case "Exists":
             return key in labels
         case "DoesNotExist":
             return key not in labels
-    return True  # the operator is a flaw of its own
+    return True  # the operator is a flaw of its own, as is a lack of values

@@ -98,7 +98,7 @@ def job(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
         text = f'only "{_NEVER}" is supported when podFailurePolicy is specified'
         flaws.invalid((at, "restartPolicy"), policy, text)
     indexed = value.get("completionMode") == "Indexed"
-    if indexed and value.get("completions") is None:
+    if indexed and value.get("completions") is None and value.get("parallelism") is not None:  # else both default
         flaws.required((place, "completions"), "when completion mode is Indexed")
     for name in () if indexed else ("backoffLimitPerIndex", "maxFailedIndexes"):
         if value.get(name) is not None:

@@ -25,7 +25,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "error"),
     [
         pytest.param("a: [b\n", "Error: bad.yaml:2:1: not valid YAML: did not find expected ',' or ']'", id="yaml"),
-        pytest.param("a: 1\na: 2\n", "Error: bad.yaml:2: the key 'a' is there twice, first on line 1", id="duplicate"),
+        pytest.param("a: 1\na: 2\n", 'Error: bad.yaml:2:1: duplicate field "a", first on line 1', id="duplicate"),
         pytest.param(
             "apiVersion: v1\n---\na: b\n", "Error: bad.yaml:1: not a Kubernetes object: it has no kind", id="no-object"
         ),

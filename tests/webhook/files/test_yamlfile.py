@@ -141,15 +141,15 @@ _NUL = 'unacceptable character #x0000: control characters are not allowed in "<u
     ("text", "error"),
     [
         pytest.param(
-            '{"a": {"b": 1,\n"b": 1}}', "a.yaml:2: the key 'b' is there twice, first on line 1", id="duplicate-in-json"
+            '{"a": {"b": 1,\n"b": 1}}', 'a.yaml:2:1: duplicate field "a.b", first on line 1', id="duplicate-in-json"
         ),
-        pytest.param("a: 1\nb: 2\na: 3\n", "a.yaml:3: the key 'a' is there twice, first on line 1", id="duplicate"),
+        pytest.param("a: 1\nb: 2\na: 3\n", 'a.yaml:3:1: duplicate field "a", first on line 1', id="duplicate"),
         pytest.param(
-            "a:\n- b: 1\n  b: 2\n", "a.yaml:3: the key 'b' is there twice, first on line 2", id="duplicate-in-a-list"
+            "a:\n- b: 1\n  b: 2\n", 'a.yaml:3:3: duplicate field "a[0].b", first on line 2', id="duplicate-in-a-list"
         ),
         pytest.param(
             "a: 1\n---\nb: {c: 1, c: 1}\n",
-            "a.yaml:3: the key 'c' is there twice, first on line 3",
+            'a.yaml:3:11: duplicate field "b.c", first on line 3',
             id="duplicate-behind",
         ),
         pytest.param("a: [b\n", "a.yaml:2:1: not valid YAML: did not find expected ',' or ']'", id="unclosed"),

@@ -1,0 +1,33 @@
+"""`check` judges manifests by their schemas as a real API server does, and knows what it demands of single fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.brokenmanifests import definitions, differences
+
+from cluster import crds, fieldrules, schemacorpus
+from cluster.apicalls import Caller
+from cluster.programs import release
+from policies.admissionpolicy.builtin.table import types_of
+from policies.kubernetes.release import named
+
+if TYPE_CHECKING:
+    from cluster.controlplane import ControlPlane
+
+
+def test_manifests_are_judged_as_by_the_api_server(control_plane: ControlPlane) -> None:
+    """Each broken manifest is refused by both, each right one by none, and both name the same fields."""
+    with crds.installed(control_plane, *definitions()), Caller(control_plane) as caller:
+        answers = schemacorpus.record(caller)
+
+    assert list(differences(named(release()), answers)) == []
+
+
+def test_rules_of_fields_are_those_of_the_api_server(control_plane: ControlPlane) -> None:
+    """The API server says of each field what the table of rules has, wherever the field stands."""
+    with Caller(control_plane) as caller:
+        learnt = fieldrules.learn(fieldrules.poster(caller), types_of(named(release())))
+
+    recorded = (fieldrules.FOLDER / f"fieldrules-{release()}.json").read_text(encoding="utf-8")
+    assert fieldrules.text(learnt) == recorded

@@ -204,7 +204,8 @@ def test_lists_are_judged_item_by_item() -> None:
     assert result.stdout.splitlines() == [
         "list.yaml:4: ConfigMap default/a: admitted",
         "list.yaml:7: Namespace team: admitted",
-        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} {_REMEDY}',
+        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} '
+        'Only "a1b2c3" may stand at ns.coreweave.cloud/org: the id of the organization whose cluster this is.',
     ]
 
 

@@ -250,7 +250,9 @@ def test_what_the_guard_depends_on_is_decoded(kind: str, fields: Json, labels: d
 def test_what_judges_topologies_is_decoded() -> None:
     """The levels of a Topology object are there, so that one that stands twice is seen."""
     levels = [{"nodeLabel": "example.org/rack"}, {"nodeLabel": "example.org/rack"}]
-    part, whole = _decoded(resource("kai.scheduler/v1alpha1", "Topology", {"spec": {"levels": levels}}))
+    topology = resource("kai.scheduler/v1alpha1", "Topology", {"spec": {"levels": levels}})
+    served = {"group": "kai.scheduler", "version": "v1alpha1", "resource": "topologies"}
+    part, whole = _decoded(topology, resource=served, namespace="")
 
     answer = validate(part, _RULES, _FACTS, "topologies")
 

@@ -79,7 +79,9 @@ class Shapes:
             properties = definition.get("properties", {})
             made.fields = {field: self.shape(below, own.get(field, _NO_RULE)) for field, below in properties.items()}
             made.required = tuple((field, rule["required"]) for field, rule in own.items() if "required" in rule)
-            made.defaulted = tuple(field for field, rule in own.items() if rule.get("absent") and "required" not in rule)
+            made.defaulted = tuple(
+                field for field, rule in own.items() if rule.get("absent") and "required" not in rule
+            )
             made.rules = rules.OF_TYPES.get(name.removeprefix(_API), ())
         return self._made[name]
 

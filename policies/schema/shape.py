@@ -159,7 +159,9 @@ class Time(Shape):
             flaws.mismatch(place, "string", value, _in_quotes(value))
         elif value and not _is_time(value):
             flaws.undecodable(
-                place, f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse', "write it like 2006-01-02T15:04:05Z"
+                place,
+                f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse',
+                "write it like 2006-01-02T15:04:05Z",
             )
 
 

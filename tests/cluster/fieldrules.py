@@ -11,7 +11,7 @@ import http.client
 import json
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
 
 ABSENT = object()
+OFTEN = 6
+"""So many places of a field in objects of a kind show all that there is to it."""
 FOLDER = Path(schema.__file__).parent
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _APART = frozenset({OBJECT_META, ""})  # metadata differs by kind, and has rules of its own
@@ -49,7 +51,9 @@ _FORMATS = {
     "must be an absolute path": "absolute-path",
 }
 _INVALID = re.compile(r'Invalid value: (?:"[^"]*"|\[[^\]]*\]|\{[^}]*\}): ')
-_NAMED_OTHERWISE = frozenset({("ParamKind", "apiVersion"), ("PodDNSConfig", "searches"), ("AzureDiskVolumeSource", "diskURI")})
+_NAMED_OTHERWISE = frozenset(
+    {("ParamKind", "apiVersion"), ("PodDNSConfig", "searches"), ("AzureDiskVolumeSource", "diskURI")}
+)
 """Fields whose texts have a form of their own, which a single answer does not tell."""
 _LEAST = re.compile(r": must be greater than (or equal to )?(-?\d+)\Z")
 _RANGE = re.compile(r": must be between (-?\d+) and (\d+), inclusive\Z")
@@ -76,9 +80,7 @@ def accepted() -> Iterator[Manifest]:
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
 
 
-def fields(
-    value: Any, definition: OpenApi, table: TypeTable, owner: str = "", at: Steps = ()
-) -> Iterator[Field]:
+def fields(value: Any, definition: OpenApi, table: TypeTable, owner: str = "", at: Steps = ()) -> Iterator[Field]:
     """Return all fields that the types of an object have, also those that the object lacks."""
     if "$ref" in definition:
         owner = definition["$ref"]
@@ -119,10 +121,18 @@ def trials(definition: OpenApi) -> Mapping[str, Any]:
 class Evidence:
     """What was said of fields, by type, field and trial: the messages that came each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, often: int) -> None:
+        self._often = often
         self._said: dict[tuple[str, str, str], set[str]] = {}
         self._absent: set[tuple[str, str]] = set()
+        self._asked: Counter[tuple[str, ...]] = Counter()
         self._right: dict[tuple[str, str], set[str]] = defaultdict(set)
+
+    def lacks(self, kind: str, field: Field, trial: str) -> bool:
+        """Whether it was not asked often enough yet what becomes of a field in objects of a kind."""
+        asked = kind, field.owner, field.name, trial
+        self._asked[asked] += 1
+        return self._asked[asked] <= self._often
 
     def right(self, field: Field, value: Any) -> None:
         """An object was accepted with this value of the field; None if it lacks it."""
@@ -157,14 +167,19 @@ def _rule(said: Mapping[str, list[str]]) -> dict[str, Any]:
     for text in said.get("missing", ()):
         if text.startswith("Required value") and " when " not in text:
             rule["required"] = text.removeprefix("Required value").removeprefix(": ")
-        elif text.startswith(('Invalid value: 0: ', 'Invalid value: "": ')):
+        elif text.startswith(("Invalid value: 0: ", 'Invalid value: "": ')):
             rule["absent"] = True
     for trial in ("text", "item"):
         for text in said.get(trial, ()):
             if match := _SUPPORTED.match(text):
                 rule["enum"] = [value.strip('"') for value in match[1].split(", ")]
     for trial in ("text", "item", "key", "value"):
-        names = {form for text in said.get(trial, ()) for start, form in _FORMATS.items() if _INVALID.sub("", text).startswith(start)}
+        names = {
+            form
+            for text in said.get(trial, ())
+            for start, form in _FORMATS.items()
+            if _INVALID.sub("", text).startswith(start)
+        }
         if len(names) == 1:
             (rule[{"key": "keys", "value": "values"}.get(trial, "format")],) = names
     return rule | _numbers(said)
@@ -204,9 +219,17 @@ def spoiled(manifest: Manifest, place: Steps, value: Any) -> Manifest:
     return whole
 
 
-def learn(post: Callable[[str, Manifest], tuple[int, Manifest]], table: TypeTable) -> Rules:
-    """Return the rules of an API server. post: a create, with the code and the answer."""
-    evidence = Evidence()
+def learn(
+    post: Callable[[str, Manifest], tuple[int, Manifest]],
+    table: TypeTable,
+    often: int = OFTEN,
+    known: Rules | None = None,
+) -> Rules:
+    """Return the rules of an API server.
+
+    post: a create, with the code and the answer. often: at so many places of a field. known: of these fields only.
+    """
+    evidence = Evidence(often)
     for manifest in accepted():
         api_version = manifest["apiVersion"]
         name = table.kinds[f"{api_version if '/' in api_version else f'/{api_version}'}/{manifest['kind']}"]
@@ -216,6 +239,8 @@ def learn(post: Callable[[str, Manifest], tuple[int, Manifest]], table: TypeTabl
             holder: Any = manifest
             for step in field.place[:-1]:
                 holder = holder.get(step) if isinstance(holder, dict) else holder[step]
+            if known is not None and field.name not in known.get(field.owner, {}):
+                continue
             if isinstance(holder, dict) and field.owner not in _APART:
                 evidence.right(field, holder.get(field.name))
                 _try(field, manifest, holder, evidence, post)
@@ -230,7 +255,7 @@ def _try(
     post: Callable[[str, Manifest], tuple[int, Manifest]],
 ) -> None:
     for trial, value in trials(field.definition).items():
-        if value is ABSENT and field.name not in holder:
+        if (value is ABSENT and field.name not in holder) or not evidence.lacks(manifest["kind"], field, trial):
             continue
         _, answer = post(path(manifest), spoiled(manifest, field.place, value))
         where = render(field.place)

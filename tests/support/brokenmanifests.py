@@ -102,4 +102,6 @@ def _covered(paths: set[str], others: set[str]) -> bool:
 
 def _alike(path: str, other: str) -> bool:
     longer, shorter = sorted((path, other), key=len, reverse=True)
-    return longer == shorter or longer.startswith(f"{shorter}.") or ("." not in shorter and longer.endswith(f".{shorter}"))
+    return (
+        longer == shorter or longer.startswith(f"{shorter}.") or ("." not in shorter and longer.endswith(f".{shorter}"))
+    )

@@ -35,7 +35,11 @@ def variable(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     source = value.get("valueFrom")
     name = value.get("name")
     if name and "=" in name:
-        flaws.invalid((place, "name"), name, "a valid environment variable name must consist only of printable ASCII characters other than '='")
+        flaws.invalid(
+            (place, "name"),
+            name,
+            "a valid environment variable name must consist only of printable ASCII characters other than '='",
+        )
     if source is None:
         return
     count = sum(source.get(name) is not None for name in _SOURCES)

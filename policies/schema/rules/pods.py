@@ -79,7 +79,9 @@ def toleration(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     if not value.get("key") and operator != "Exists":
         flaws.invalid((place, "operator"), operator, _EMPTY_KEY)
     if value.get("tolerationSeconds") is not None and value.get("effect") != "NoExecute":
-        flaws.invalid((place, "effect"), value.get("effect") or "", "effect must be 'NoExecute' when `tolerationSeconds` is set")
+        flaws.invalid(
+            (place, "effect"), value.get("effect") or "", "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        )
     if operator in ("Equal", "") and (wrong := label_value(text)):
         flaws.invalid((place, "operator"), text, ";".join(wrong))
     elif operator == "Exists" and text:
@@ -95,4 +97,3 @@ def spread(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     if value.get("minDomains") is not None and value.get("whenUnsatisfiable") == "ScheduleAnyway":
         text = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway"
         flaws.invalid((place, "minDomains"), value["minDomains"], text)
-

@@ -91,22 +91,15 @@ class Shapes:
 
     def shape(self, schema: OpenApi, rule: Mapping[str, Any] = _NO_RULE) -> Shape:
         """The form of a field, with the rule for it."""
-        form = FORMATS.get(rule.get("format", ""))
         if reference := schema.get("$ref"):
             return self._referenced(reference, rule)
-        match schema.get("type"):
-            case "string":
-                return Bytes() if schema.get("format") == "byte" else Text(rule.get("enum", ()), form)
-            case "integer" | "number":
-                return Number(schema.get("format", schema["type"]), rule)
-            case "boolean":
-                return Flag()
-            case "array":
-                return ListOf(self.shape(schema["items"], rule))
-            case "object" if isinstance(schema.get("additionalProperties"), dict):
-                inner = {**rule, "format": rule.get("values", "")}
-                return MapOf(self.shape(schema["additionalProperties"], inner), FORMATS.get(rule.get("keys", "")))
-        return Shape()
+        kind, below = schema.get("type"), schema.get("additionalProperties")
+        if kind == "array":
+            return ListOf(self.shape(schema["items"], rule))
+        if isinstance(below, dict):
+            inner = {**rule, "format": rule.get("values", "")}
+            return MapOf(self.shape(below, inner), FORMATS.get(rule.get("keys", "")))
+        return _scalar(kind, schema.get("format", ""), rule)
 
     def _referenced(self, name: str, rule: Mapping[str, Any]) -> Shape:
         if name == QUANTITY:
@@ -118,3 +111,15 @@ class Shapes:
         # Types without fields: some have none at all, others have an encoding of their own, such as any JSON.
         definition = self._types[name]
         return self.struct(name) if "properties" in definition else Shape()
+
+
+def _scalar(kind: str | None, form: str, rule: Mapping[str, Any]) -> Shape:
+    match kind:
+        case "string":
+            return Bytes() if form == "byte" else Text(rule.get("enum", ()), FORMATS.get(rule.get("format", "")))
+        case "integer" | "number":
+            return Number(form or kind, rule)
+        case "boolean":
+            return Flag()
+        case _:
+            return Shape()

@@ -7,14 +7,12 @@ whose words these are. Rules in CEL, formats other than times, and the types of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import re2
-
 from policies.admissionpolicy.builtin.table import OpenApi
+from policies.cel.errors import CelError
+from policies.cel.library.kubernetes.regex import compile_pattern
 from policies.engine.request import GroupVersionKind, mapping
-from policies.golang.regexp import RegexError, to_re2
 from policies.golang.time import parse_timestamp
 from policies.objects.fieldpath import render
 from policies.schema.flaw import Flaws, Place, location, quoted
@@ -121,9 +119,8 @@ class _Judgement:
             self._flaws.invalid(place, value, f"{_body(place)} should be at least {least} chars long")
         if (most := schema.get("maxLength")) is not None and len(value) > most:
             self._flaws.too_long(place, most)
-        if pattern := schema.get("pattern"):
-            if not _matches(pattern, value):
-                self._flaws.invalid(place, value, f"{_body(place)} should match '{pattern}'")
+        if (pattern := schema.get("pattern")) and not _matches(pattern, value):
+            self._flaws.invalid(place, value, f"{_body(place)} should match '{pattern}'")
         if schema.get("format") == "date-time" and not _is_time(value):
             self._flaws.invalid(place, value, f"{_body(place)} must be of type date-time: {quoted(value)}")
 
@@ -225,19 +222,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else quoted(value)
 
 
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
-    """The compiled pattern; None for one that Go would refuse."""
-    try:
-        return re2.compile(to_re2(pattern))
-    except (RegexError, re2.error):
-        return None
-
-
 def _matches(pattern: str, value: str) -> bool:
     """Whether a text matches; a pattern that is none matches all."""
-    compiled = _compiled(pattern)
-    return compiled is None or compiled.search(value) is not None
+    try:
+        return bool(compile_pattern(pattern).matches(value))
+    except CelError:
+        return True
 
 
 def _is_time(text: str) -> bool:

@@ -135,4 +135,6 @@ def shown(value: object) -> str:
         return f"boolean {str(value).lower()}"
     if isinstance(value, int | float):
         return f"number {value}"
-    return {dict: "map", list: "list", str: "string"}.get(type(value), "null")
+    if isinstance(value, str):
+        return "string"
+    return "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "null"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
+from policies.golang.quote import utf8
 from policies.kubernetes.label import label_key, label_value
 from policies.kubernetes.name import dns1035_label, dns_label, dns_subdomain, must_match, too_long
-from policies.golang.quote import utf8
 
 Format = Callable[[str], list[str]]
 _CACHED = 8_192

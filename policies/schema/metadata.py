@@ -17,19 +17,16 @@ _WIDEST = 4  # bytes of a character
 _LABEL_KEY, _LABEL_VALUE = FORMATS["label-key"], FORMATS["label-value"]
 _SUBDOMAIN, _LABEL = FORMATS["dns-subdomain"], FORMATS["dns-label"]
 _RBAC = "rbac.authorization.k8s.io"
+_LABELS = (("", "Namespace"), ("", "Service"), ("apps", "StatefulSet"))
+_SEGMENTS = (
+    *((_RBAC, kind) for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")),
+    *(("", "Event"), ("apiregistration.k8s.io", "APIService"), ("events.k8s.io", "Event")),
+    *(("networking.k8s.io", "IPAddress"), ("policy", "PodDisruptionBudget")),
+)
 _FORMS: Mapping[tuple[str, str], Format] = {
-    ("", "Namespace"): _LABEL,
-    ("", "Service"): _LABEL,
-    ("apps", "StatefulSet"): _LABEL,
-    **{(_RBAC, kind): path_segment for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")},
-    **{
-        kind: path_segment
-        for kind in (
-            ("", "Event"), ("apiregistration.k8s.io", "APIService"), ("events.k8s.io", "Event"),
-            ("networking.k8s.io", "IPAddress"), ("policy", "PodDisruptionBudget"),
-        )
-    },
-}  # fmt: skip
+    **dict.fromkeys(_LABELS, _LABEL),
+    **dict.fromkeys(_SEGMENTS, path_segment),
+}
 """The forms of names by group and kind; of all other kinds they are DNS subdomains."""
 _LONGEST = {("batch", "CronJob"): (52, "must be no more than 52 characters")}
 _REMEDY = "give it a name"
@@ -50,11 +47,11 @@ def judge(value: Mapping[str, Any], group: str, kind: str, flaws: Flaws) -> None
     namespace = own.get("namespace") or ""
     for problem in _LABEL(namespace) if namespace else ():
         flaws.invalid((place, "namespace"), namespace, problem)
-    labels(own, place, flaws)
-    annotations(own, place, flaws)
+    of_labels(own, place, flaws)
+    of_annotations(own, place, flaws)
 
 
-def labels(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
+def of_labels(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Note keys and values of labels that have another form."""
     for key, value in mapping(metadata, "labels").items():
         for problem in _LABEL_KEY(key):
@@ -63,12 +60,13 @@ def labels(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
             flaws.invalid(below(place, "labels", key), value, problem)
 
 
-def annotations(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
+def of_annotations(metadata: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """Note keys of annotations that have another form, and values that are too large together."""
     whole = mapping(metadata, "annotations")
     for key in whole:
         for problem in _LABEL_KEY(key.lower()):
             flaws.invalid(below(place, "annotations", key), key, problem)
-    if sum(len(key) + len(value or "") for key, value in whole.items()) > _TOTAL // _WIDEST:
-        if sum(len(utf8(key)) + len(utf8(value or "")) for key, value in whole.items()) > _TOTAL:
-            flaws.too_long((place, "annotations"), _TOTAL)
+    if sum(len(key) + len(value or "") for key, value in whole.items()) <= _TOTAL // _WIDEST:
+        return
+    if sum(len(utf8(key)) + len(utf8(value or "")) for key, value in whole.items()) > _TOTAL:
+        flaws.too_long((place, "annotations"), _TOTAL)

@@ -1,6 +1,6 @@
-"""The forms of values that the API server decodes, made once from the types of a release, and walked through for each object.
+"""The forms of values that the API server decodes. They are made once, and objects are walked through with them.
 
-A form looks at a value, notes what is wrong with it, and goes on below it. Most values are right: that must cost little.
+A form looks at a value, notes what is wrong with it, and goes on below it. Most values are right: they cost little.
 """
 
 from __future__ import annotations

@@ -16,11 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from policies import schema
-from policies.admissionpolicy.builtin.table import OBJECT_META, QUANTITY, OpenApi, TypeTable, types_of
-from policies.kubernetes.release import named
-from policies.objects.fieldpath import render
-from policies.schema.formats import FORMATS
 
 from cluster import toolchain
 from cluster.apicalls import Caller
@@ -28,6 +23,11 @@ from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE, release
 from cluster.test_defaults import KINDS, path
 from cluster.test_pod_defaults import SPECS
+from policies import schema
+from policies.admissionpolicy.builtin.table import OBJECT_META, QUANTITY, OpenApi, TypeTable, types_of
+from policies.kubernetes.release import named
+from policies.objects.fieldpath import render
+from policies.schema.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -100,22 +100,21 @@ def fields(value: Any, definition: OpenApi, table: TypeTable, owner: str = "", a
 
 def trials(definition: OpenApi) -> Mapping[str, Any]:
     """Return values that a field may not take, by what they try."""
+    return {"missing": ABSENT, **_wrong(definition)}
+
+
+def _wrong(definition: OpenApi) -> Mapping[str, Any]:
     kind, reference = definition.get("type"), definition.get("$ref", "")
     numbers = {"negative": -1, "large": 10_000_000, "zero": 0}
     below = definition.get("additionalProperties")
     if kind == "string" and not definition.get("format"):
-        return {"missing": ABSENT, "text": "Nope!"}
-    if kind == "integer":
-        return {"missing": ABSENT, **numbers}
-    if reference == _INT_OR_STRING:
-        return {"missing": ABSENT, **numbers, "text": "Nope!"}
-    if isinstance(below, dict) and below.get("type") == "string":
-        return {"missing": ABSENT, "key": {"No pe!": "x"}, "value": {"x": "No pe!"}}
-    if isinstance(below, dict) and below.get("$ref") == QUANTITY:
-        return {"missing": ABSENT, "negative": {"cpu": "-1"}}
-    if kind == "array" and definition["items"].get("type") == "string":
-        return {"missing": ABSENT, "item": ["Nope!"]}
-    return {"missing": ABSENT}
+        return {"text": "Nope!"}
+    if kind == "integer" or reference == _INT_OR_STRING:
+        return {**numbers, **({"text": "Nope!"} if reference else {})}
+    if isinstance(below, dict):
+        of_text = {"key": {"No pe!": "x"}, "value": {"x": "No pe!"}} if below.get("type") == "string" else {}
+        return {"negative": {"cpu": "-1"}} if below.get("$ref") == QUANTITY else of_text
+    return {"item": ["Nope!"]} if kind == "array" and definition["items"].get("type") == "string" else {}
 
 
 class Evidence:

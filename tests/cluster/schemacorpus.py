@@ -1,6 +1,6 @@
 """`python -m cluster.schemacorpus` records what a real API server says of the broken manifests.
 
-They are created as a server-side dry run with strict validation, as `kubectl create --dry-run=server` does, but as YAML:
+They are created as a server-side dry run with strict validation, as by `kubectl create --dry-run=server`, but as YAML:
 kubectl would leave out duplicate keys.
 """
 

@@ -39,6 +39,7 @@ def _kind(manifest: Manifest) -> GroupVersionKind:
 
 
 def path(manifest: Manifest) -> str:
+    """Return the path for a dry run that creates an object."""
     kind = _kind(manifest)
     found = next(known for known in resource.built_in() if known.kind == kind and "/" not in known.name)
     prefix = f"apis/{kind.group}" if kind.group else "api"

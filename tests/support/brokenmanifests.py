@@ -69,12 +69,17 @@ def judged(case: Case, schemas: Schemas) -> list[Said]:
     try:
         documents = yamlfile.load("x.yaml", case.text)
     except FileError as error:
-        match = _DUPLICATE.match(str(error))
-        assert match is not None, str(error)
-        return [Said(match["path"], str(error), (int(match["line"]), int(match["column"])))]
+        return [_of_file(str(error))]
     (document,) = documents
     flaws = schemas.flaws(document.value)
     return [Said(render(flaw.path), flaw.text, document.place(flaw.path)) for flaw in flaws]
+
+
+def _of_file(error: str) -> Said:
+    """The error of a file with a duplicate key."""
+    match = _DUPLICATE.match(error)
+    assert match is not None, error
+    return Said(match["path"], error, (int(match["line"]), int(match["column"])))
 
 
 def differences(release: Release, answers: Mapping[str, Any]) -> Iterator[str]:

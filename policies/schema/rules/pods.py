@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from policies.engine.request import mapping
@@ -17,8 +17,8 @@ _EMPTY_KEY = 'operator must be Exists when `key` is empty, which means "match al
 
 def template(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """The labels and annotations of a template are those of Pods, and it has a Pod spec."""
-    metadata.labels(mapping(value, "metadata"), (place, "metadata"), flaws)
-    metadata.annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
+    metadata.of_labels(mapping(value, "metadata"), (place, "metadata"), flaws)
+    metadata.of_annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
     if not value.get("spec"):
         flaws.required(below(place, "spec", "containers"))
 
@@ -38,7 +38,7 @@ def pod(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
         _host_conflicts(value, place, flaws)
 
 
-def _mounts(container: Mapping[str, Any], place: Place, volumes: Set[Any], flaws: Flaws) -> None:
+def _mounts(container: Mapping[str, Any], place: Place, volumes: Collection[Any], flaws: Flaws) -> None:
     for field in ("volumeMounts", "volumeDevices"):
         for index, mount in maps(container, field):
             if (name := mount.get("name")) and name not in volumes:

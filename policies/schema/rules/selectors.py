@@ -49,7 +49,7 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
 
 
 def _meets(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
-    key, values = requirement.get("key"), items(requirement, "values")
+    key, values = requirement.get("key") or "", items(requirement, "values")
     match requirement.get("operator"):
         case "In":
             return not values or (key in labels and labels[key] in values)
@@ -59,4 +59,5 @@ def _meets(requirement: Mapping[str, Any], labels: Mapping[str, Any]) -> bool:
             return key in labels
         case "DoesNotExist":
             return key not in labels
-    return True  # the operator is a flaw of its own, as is a lack of values
+        case _:
+            return True  # the operator is a flaw of its own, as is a lack of values

@@ -20,7 +20,7 @@ _NEVER, _ON_FAILURE, _ALWAYS = "Never", "OnFailure", "Always"
 
 def deployment(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """A Deployment selects the Pods of its template, which restart always."""
-    _selector(value, place, flaws, "deployment", empty_matches=True)
+    _selector(value, place, flaws, "deployment")
     _restarts(value, place, flaws, "ReplicaSet")
     strategy = mapping(value, "strategy")
     rolling = strategy.get("rollingUpdate")
@@ -36,19 +36,19 @@ def deployment(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
 
 def replica_set(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """A ReplicaSet selects the Pods of its template, which restart always."""
-    _selector(value, place, flaws, "replicaset", empty_matches=True)
+    _selector(value, place, flaws, "replicaset")
     _restarts(value, place, flaws, "ReplicaSet")
 
 
 def stateful_set(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """A StatefulSet selects the Pods of its template, which restart always."""
-    _selector(value, place, flaws, "statefulset", empty_matches=True)
+    _selector(value, place, flaws, "statefulset")
     _restarts(value, place, flaws, "StatefulSet")
 
 
 def daemon_set(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """A DaemonSet selects the Pods of its template, which restart always."""
-    _selector(value, place, flaws, "daemonset", empty_matches=False)
+    _selector(value, place, flaws, "daemonset")
     _restarts(value, place, flaws, "DaemonSet")
 
 
@@ -64,8 +64,8 @@ def replication_controller(value: Mapping[str, Any], place: Place, flaws: Flaws)
     _restarts(value, place, flaws, "ReplicationController")
 
 
-def _selector(value: Mapping[str, Any], place: Place, flaws: Flaws, kind: str, *, empty_matches: bool) -> None:
-    """The selector is not empty, and matches. empty_matches: whether an empty one is judged to match all the same."""
+def _selector(value: Mapping[str, Any], place: Place, flaws: Flaws, kind: str) -> None:
+    """The selector is not empty, and matches."""
     selector = value.get("selector")
     labels = mapping(mapping(mapping(value, "template"), "metadata"), "labels")
     if selector is None:  # selects nothing

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 import yaml
 from cluster import fieldrules
-from support.brokenmanifests import ANSWERS, Case, cases, definitions, differences, judged
+from support.brokenmanifests import ANSWERS, cases, definitions, differences, judged
 
-from policies.kubernetes.release import RELEASES, Release, named
+from policies.kubernetes.release import RELEASES, Release
 from policies.schema.schemas import Schemas
 
 RECORDED: dict[str, dict[str, Any]] = yaml.load(ANSWERS.read_text(encoding="utf-8"), yaml.CSafeLoader)

@@ -15,12 +15,13 @@ import click
 from policies.engine.facts import StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, UserInfo
 from policies.kubernetes.release import NEWEST, Release
-from webhook.cli import again, options
+from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings.finding import unreadable
 from webhook.cli.findings.report import Report
 from webhook.cli.objects.outcome import with_nodes
-from webhook.cli.progress import progress
+from webhook.cli.run import again
+from webhook.cli.run.progress import progress
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -87,9 +88,9 @@ class _Asked(NamedTuple):
 @options.findings
 @options.watch
 def command(
-    paths: tuple[str, ...], files: tuple[str, ...], user: str, groups: tuple[str, ...], namespace_labels: tuple[str, ...],
-    config: Path | None, *, watch: bool, policies__directories: tuple[str, ...], policies__kubernetes: str | None,
-    **rest: Any,
+    paths: tuple[str, ...], files: tuple[str, ...], user: str, groups: tuple[str, ...],
+    namespace_labels: tuple[str, ...], config: Path | None, policies__directories: tuple[str, ...],
+    policies__kubernetes: str | None, *, watch: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from policies.glob import matches
 from webhook.files import ignore
 from webhook.files.ignore import Pattern
 from webhook.files.manifest import SUFFIXES
-from policies.glob import matches
 
 OTHERS = (
     "Chart.yaml", "kustomization.yaml", "kustomization.yml", "values*.yaml", "values*.yml", "values*.json",
@@ -49,7 +49,7 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
         return Walk((), (), (f"{ignore.NAME}: cannot be read: {error}",))
     for folder, below, names in os.walk(root, onerror=lambda e: problems.append(f"{e.filename}: {e.strerror}")):
         try:
-            known[folder] = [*known.get(os.path.dirname(folder), above), *ignore.of_folder(Path(folder).absolute())]
+            known[folder] = [*known.get(str(Path(folder).parent), above), *ignore.of_folder(Path(folder).absolute())]
         except (OSError, UnicodeDecodeError) as error:
             problems.append(f"{folder}/{ignore.NAME}: cannot be read: {error}")
             known[folder] = above

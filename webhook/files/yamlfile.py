@@ -180,7 +180,7 @@ def _documents(part: Part) -> list[YamlDocument]:
 
 
 class _OddError(Exception):
-    """A node that only the library's own constructor can read: a merge, a tag, a key that is no text or is there twice."""
+    """A node that is left to the library: a merge, a tag, a key that is no text or is there twice."""
 
 
 def _value(part: Part, loader: Any, node: yaml.Node) -> Any:

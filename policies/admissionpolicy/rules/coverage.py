@@ -40,7 +40,7 @@ class Reach(IntEnum):
 class Coverage:
     """Which of some policies match requests, or the Pods that these would create, one request after the other.
 
-    labels: of Namespaces. workloads: the kinds whose templates are judged. reach: of each policy that is not at the start.
+    labels: of Namespaces. workloads: the kinds whose templates are judged. reach: how far requests came towards each.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ UNREADABLE = "unreadable"
 class Finding(NamedTuple):
     """One thing that is wrong, at a place in a file.
 
-    level: an error fails a run, a warning does with --strict, a note never. code: short and stable: that of lint, or the
-    rule or policy. rule: its name for people. line, column: of the field, from 1; 0 if unknown. path: the field.
+    level: an error fails a run, a warning does with --strict, a note never. code: that of lint, or the rule or policy.
+    rule: its name for people. line, column: of the field, from 1; 0 if unknown. path: the field.
     remedy: what to do, empty if the message says it. object: what is wrong, such as `Deployment default/web`.
     """
 
@@ -42,7 +42,7 @@ class Result(NamedTuple):
     """What came of one thing that was judged: an object, a case of a suite, a policy.
 
     group: what it belongs to, such as its file or suite. name: what it is. line: its own. lines: what people read.
-    data: what programs read. counts: what it adds to a summary, by name. matched: the policies that matched it.
+    data: what programs read. counts: what it adds to a summary, by name.
     """
 
     group: str

@@ -39,13 +39,13 @@ def gitlab(results: Iterable[Result]) -> str:
     issues: list[dict[str, Any]] = []
     times: dict[str, int] = {}
     for finding in (finding for result in results for finding in result.findings):
-        identity = "\0".join((finding.code, finding.file, finding.object, finding.path, finding.message))
+        identity = repr((finding.code, finding.file, finding.object, finding.path, finding.message))
         times[identity] = times.get(identity, 0) + 1
         issues.append(
             {
                 "description": finding.text,
                 "check_name": finding.code,
-                "fingerprint": sha256(f"{identity}\0{times[identity]}".encode(errors="replace")).hexdigest(),
+                "fingerprint": sha256(f"{identity}{times[identity]}".encode(errors="replace")).hexdigest(),
                 "severity": _SEVERITIES[finding.level],
                 "location": {"path": finding.file, "lines": {"begin": max(finding.line, 1)}},
             }

@@ -16,16 +16,15 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def junit(results: Iterable[Result], *, strict: bool = False) -> str:
     """The results as a test suite for each group. strict: whether warnings are failures."""
-    groups: dict[str, list[Result]] = {}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault(result.group, []).append(result)
+        groups.setdefault((result.group, result.file), []).append(result)
     root = ET.Element("testsuites")
-    for group, members in groups.items():
+    for (group, file), members in groups.items():
         failures = [_failures(result, strict=strict) for result in members]
         errors = sum(result.unreadable for result in members)
-        suite = ET.SubElement(root, "testsuite", _attributes(name=group, tests=len(members)))
-        suite.set("failures", str(sum(map(bool, failures)) - errors))
-        suite.set("errors", str(errors))
+        counts = {"tests": len(members), "failures": sum(map(bool, failures)) - errors, "errors": errors}
+        suite = ET.SubElement(root, "testsuite", _attributes(name=group, file=file, **counts))
         for result, those in zip(members, failures, strict=True):
             _case(suite, group, result, those)
     ET.indent(root)
@@ -33,8 +32,7 @@ def junit(results: Iterable[Result], *, strict: bool = False) -> str:
 
 
 def _case(suite: ET.Element, group: str, result: Result, failures: list[Finding]) -> None:
-    place = {"file": result.file, "line": result.line} if result.file else {}
-    case = ET.SubElement(suite, "testcase", _attributes(classname=group, name=result.name, **place))
+    case = ET.SubElement(suite, "testcase", _attributes(classname=group, name=result.name))
     if failures:
         kind = "error" if result.unreadable else "failure"
         message = "; ".join(dict.fromkeys(finding.message.partition("\n")[0] for finding in failures))

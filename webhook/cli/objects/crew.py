@@ -1,4 +1,4 @@
-"""Processes that judge parts of files side by side. Results come in the order of the parts, and few are held at once."""
+"""Processes that judge parts of files side by side. Results come in the order of the parts, few at a time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from policies.engine.engine import Decision
-from policies.engine.violation import Violation
+from policies.engine.violation import Violation, squeezed
 from webhook.cli.findings.finding import Finding, Level, Result
 from webhook.cli.objects.outcome import ObjectOutcome
 from webhook.cli.output import to_yaml
@@ -31,7 +31,8 @@ def findings(outcome: ObjectOutcome) -> Iterator[Finding]:
         level = _LEVELS.get(decision.verdict)
         if decision.failure is not None:
             level = "error" if decision.denies else "warning"
-            yield _finding(outcome, level, decision.rule, "", str(decision.failure.error))
+            place = outcome.manifest.places(())
+            yield _finding(outcome, level, decision.rule, place, "", str(decision.failure.error))
         elif level is not None:
             for violation in decision.violations:
                 yield _of_violation(outcome, level, decision, violation)
@@ -43,18 +44,25 @@ def _of_violation(outcome: ObjectOutcome, level: Level, decision: Decision, viol
     message = between.join(filter(None, (violation.summary, what)))
     if decision.exception is not None:
         message = f"{message} (exception {decision.exception.grounds})"
-    # Some rules name a map, and the key in it before an equals sign.
-    return _finding(
-        outcome, level, decision.rule, violation.path, message, violation.remedy, violation.value.partition("=")[0]
-    )
+    place = _place(outcome, violation)
+    return _finding(outcome, level, decision.rule, place, violation.path, message, violation.remedy)
+
+
+def _place(outcome: ObjectOutcome, violation: Violation) -> tuple[int, int]:
+    """The line and column of the field. Some rules name a map, and the key in it before an equals sign."""
+    return outcome.manifest.places([*steps(violation.path), violation.value.partition("=")[0]])
 
 
 def _finding(
-    outcome: ObjectOutcome, level: Level, rule: str, path: str, message: str, remedy: str = "", key: str = ""
+    outcome: ObjectOutcome,
+    level: Level,
+    rule: str,
+    place: tuple[int, int],
+    path: str,
+    message: str,
+    remedy: str = "",
 ) -> Finding:
-    written = outcome.manifest
-    line, column = written.places([*steps(path), *((key,) if key else ())])
-    return Finding(level, rule, rule, written.file, line, column, path, message, remedy, name(outcome))
+    return Finding(level, rule, rule, outcome.manifest.file, *place, path, message, remedy, name(outcome))
 
 
 def name(outcome: ObjectOutcome) -> str:
@@ -84,17 +92,28 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
     yield outcome.headline + changed
+    lines = _lines(outcome)
     for answer in (outcome.mutation, outcome.validation):
         for warning in answer.warnings:
-            yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+            yield f"  {click.style('Warning:', fg='yellow')} {warning}{lines.get(warning, '')}"
         for decision in answer.decisions:
             if decision.verdict == "excepted" and decision.exception is not None:
                 skipped = click.style("skipped:", fg="yellow")
                 yield f"  {skipped} {decision.rule} by exception {decision.exception.grounds}"
         if answer.message:
-            yield from ("  " + line for line in answer.message.splitlines())
+            yield from (f"  {line}{lines.get(line.strip(), '')}" for line in answer.message.splitlines())
     if diff and changes:
         yield from _diff(outcome)
+
+
+def _lines(outcome: ObjectOutcome) -> dict[str, str]:
+    """The line in the file of each violation, by the texts in which answers show it."""
+    lines: dict[str, str] = {}
+    for decision in (*outcome.mutation.decisions, *outcome.validation.decisions):
+        for violation in decision.violations if decision.verdict in ("deny", "warn") else ():
+            line, _ = _place(outcome, violation)
+            lines |= dict.fromkeys((violation.line.strip(), squeezed(violation.warning)), f" (line {line})")
+    return lines
 
 
 def _diff(outcome: ObjectOutcome) -> Iterator[str]:

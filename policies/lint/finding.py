@@ -16,7 +16,8 @@ class LintFinding:
     """One finding, at a place in a file.
 
     id: its name in the table of codes. subject: the kind and name of the document. path: the field as the API server
-    names it. line, column: from 1. message: what was found. remedy: what to do. excerpt: the line of the expression, and a line with a caret below it.
+    names it. line, column: from 1. message: what was found. remedy: what to do. excerpt: the line of the expression,
+    and a line with a caret below it.
     """
 
     id: str

@@ -61,7 +61,7 @@ def _named(name: str, kind: str = "Pod") -> Json:
 )
 def test_objects_are_read_with_their_lines(text: str, found: list[tuple[str, Json]]) -> None:
     """Every document and every item of a list is an object with the line on which it starts."""
-    assert [tuple(m) for m in _read(text)] == found
+    assert [(m.where, m.object) for m in _read(text)] == found
 
 
 def test_a_directory_is_read_by_name() -> None:

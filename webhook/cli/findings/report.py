@@ -45,7 +45,8 @@ class Report:
         if self._form == "text":
             self._text(result)
         elif self._form in DATA:
-            self._item(result.data)
+            if result.data is not None:
+                self._item(result.data)
         elif self._form == "github":
             for finding in result.findings:
                 click.echo(github(finding))

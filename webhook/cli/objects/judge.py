@@ -10,6 +10,7 @@ from policies.admissionpolicy.rules.coverage import Coverage
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo
+from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
 from webhook.cli.findings.finding import Finding, Result, unreadable
 from webhook.cli.objects import said
@@ -76,10 +77,14 @@ class Judge:
         return said.result(outcome, self._form, diff=self._diff, covered=self._covered(request))
 
     def _covered(self, request: AdmissionRequest) -> bool:
-        """Whether a policy is about the kind of a request."""
+        """Whether a policy is about the kind of a request, if there are policies at all."""
         ruleset = self._about.ruleset
         rules = (*ruleset.select("mutate", request).rules, *ruleset.select("validate", request).rules)
-        return any(rule.name not in BUILT_IN_RULES for rule in rules)
+        return not _has_policy(ruleset.rules) or _has_policy(rules)
+
+
+def _has_policy(rules: Iterable[Rule]) -> bool:
+    return any(rule.name not in BUILT_IN_RULES for rule in rules)
 
 
 def as_received(written: Manifest, schema: Callable[[GroupVersionKind], Schema]) -> Manifest:

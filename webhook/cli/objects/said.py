@@ -40,8 +40,9 @@ def findings(outcome: ObjectOutcome) -> Iterator[Finding]:
 
 def _of_violation(outcome: ObjectOutcome, level: Level, decision: Decision, violation: Violation) -> Finding:
     what = f"{violation.value} {violation.problem}".strip()
-    between = " " if violation.summary.endswith(".") or what.startswith("(") else ": "
-    message = between.join(filter(None, (violation.summary, what)))
+    message = violation.summary
+    if what:
+        message = f"{message} {what}" if what.startswith("(") else ": ".join(filter(None, (message.rstrip("."), what)))
     if decision.exception is not None:
         message = f"{message} (exception {decision.exception.grounds})"
     place = _place(outcome, violation)
@@ -107,12 +108,14 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
 
 
 def _lines(outcome: ObjectOutcome) -> dict[str, str]:
-    """The line in the file of each violation, by the texts in which answers show it."""
+    """The line of each violation that is not the object's own, by the texts in which answers show it."""
+    first, _ = outcome.manifest.places(())
     lines: dict[str, str] = {}
     for decision in (*outcome.mutation.decisions, *outcome.validation.decisions):
         for violation in decision.violations if decision.verdict in ("deny", "warn") else ():
             line, _ = _place(outcome, violation)
-            lines |= dict.fromkeys((violation.line.strip(), squeezed(violation.warning)), f" (line {line})")
+            if line != first:
+                lines |= dict.fromkeys((violation.line.strip(), squeezed(violation.warning)), f" (line {line})")
     return lines
 
 

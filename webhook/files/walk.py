@@ -42,23 +42,24 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
     files: list[str] = []
     passed: list[str] = []
     problems: list[str] = []
-    known: dict[str, list[Pattern]] = {}
+    known: dict[Path, list[Pattern]] = {}
     try:
         above = [*given, *_above(Path(root).absolute())]
     except (OSError, UnicodeDecodeError) as error:
         return Walk((), (), (f"{ignore.NAME}: cannot be read: {error}",))
-    for folder, below, names in os.walk(root, onerror=lambda e: problems.append(f"{e.filename}: {e.strerror}")):
+    for walked, below, names in os.walk(root, onerror=lambda e: problems.append(f"{e.filename}: {e.strerror}")):
+        folder = Path(walked)
         try:
-            known[folder] = [*known.get(str(Path(folder).parent), above), *ignore.of_folder(Path(folder).absolute())]
+            known[folder] = [*known.get(folder.parent, above), *ignore.of_folder(folder.absolute())]
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{folder}/{ignore.NAME}: cannot be read: {error}")
+            problems.append(f"{folder / ignore.NAME}: cannot be read: {error}")
             known[folder] = above
         below[:] = _kept(folder, below, known[folder], folders=True)
         if "Chart.yaml" in names and "templates" in below:
             below.remove("templates")
-            passed.append(f"{Path(folder, 'templates')} (try: helm template {folder} | cks-admission check -)")
+            passed.append(f"{folder / 'templates'} (try: helm template {folder} | cks-admission check -)")
         for name in _kept(folder, names, known[folder], folders=False):
-            file = Path(folder, name)
+            file = folder / name
             if file.suffix in SUFFIXES and file.is_file():
                 (passed if matches(name, OTHERS) else files).append(str(file))
     return Walk(tuple(sorted(files)), tuple(sorted(passed)), tuple(problems))
@@ -71,8 +72,8 @@ def _above(root: Path) -> Iterator[Pattern]:
         yield from ignore.of_folder(here)
 
 
-def _kept(folder: str, names: Iterable[str], patterns: list[Pattern], *, folders: bool) -> list[str]:
-    place = Path(folder).absolute()
+def _kept(folder: Path, names: Iterable[str], patterns: list[Pattern], *, folders: bool) -> list[str]:
+    place = folder.absolute()
     return [
         name
         for name in sorted(names)

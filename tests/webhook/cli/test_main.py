@@ -21,6 +21,7 @@ from webhook.cli.main import VERBS
 from webhook.cli.run import ending
 
 _CHECKOUT = Path(__file__).parents[3]
+_POD = "examples/pod.yaml"
 
 _COMMANDS = [
     ("serve",),
@@ -83,9 +84,8 @@ def test_the_version_is_the_distributions() -> None:
         (("version",), "Error: No such command 'version'. Did you mean `cks-admission --version`?"),
         (("help",), "Error: No such command 'help'. Did you mean `cks-admission --help`?"),
         (
-            ("examples/pod.yaml",),
-            "Error: No such command 'examples/pod.yaml'. "
-            + "It is a file: did you mean `cks-admission check examples/pod.yaml`?",
+            (_POD,),
+            f"Error: No such command '{_POD}'. It is a file: did you mean `cks-admission check {_POD}`?",
         ),
         (("topology", "lsit"), "Error: No such command 'lsit'. Did you mean 'list'?"),
         (
@@ -197,6 +197,27 @@ def test_a_defect_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, t
 def test_colour_is_as_the_environment_says(environment: dict[str, str], *, colour: bool | None) -> None:
     """NO_COLOR and a dumb terminal forbid colour, FORCE_COLOR asks for it, else terminals have it."""
     assert ending.colour(environment) is colour
+
+
+def test_shells_complete_files_after_f() -> None:
+    """Completion by the shell's own files is offered for arguments and after -f, and verbs complete by name."""
+    found = {
+        words: _completed(words) for words in ("cks-admission check -f ex", "cks-admission check ex", "cks-admission l")
+    }
+
+    assert found == {
+        "cks-admission check -f ex": ["file,ex"],
+        "cks-admission check ex": ["file,ex"],
+        "cks-admission l": ["plain,lint"],
+    }
+
+
+def _completed(words: str) -> list[str]:
+    """What the command tells bash to complete the last word with."""
+    asked = {"_CKS_ADMISSION_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return subprocess.run(
+        [COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=PATIENCE, check=True
+    ).stdout.splitlines()
 
 
 def test_the_examples_of_check_work_in_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:

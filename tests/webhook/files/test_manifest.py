@@ -131,9 +131,9 @@ def test_values_are_those_that_the_api_server_gets() -> None:
     text = (
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {1: x, true: y, day: 2026-03-01, 2026-03-02: z}\n"
     )
-    ((_, obj),) = _read(text)
+    (read,) = _read(text)
 
-    assert obj["metadata"]["labels"] == {"1": "x", "true": "y", "day": "2026-03-01", "2026-03-02": "z"}
+    assert read.object["metadata"]["labels"] == {"1": "x", "true": "y", "day": "2026-03-01", "2026-03-02": "z"}
 
 
 def _request(**changes: Any) -> Json:

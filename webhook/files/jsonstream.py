@@ -35,9 +35,9 @@ class JsonValue(NamedTuple):
 
 def values(name: str, text: str, depth: int) -> tuple[list[JsonValue], int]:
     """The values at the beginning of a file, and the offset of the rest, which is not JSON or nested deeper."""
-    at = _next(text, 0)
-    if not text.startswith(("{", "[", '"'), at):
+    if not begins(text):
         return [], 0
+    at = _next(text, 0)
     readable = _ESCAPE.sub(_replaced, text)
     marks = _marks(name, text)
     result: list[JsonValue] = []
@@ -52,6 +52,11 @@ def values(name: str, text: str, depth: int) -> tuple[list[JsonValue], int]:
         result.append(JsonValue(value, node))
         at = after
     return result, at if result else 0
+
+
+def begins(text: str) -> bool:
+    """Whether a text begins as JSON does."""
+    return text.startswith(("{", "[", '"'), _next(text, 0))
 
 
 def _next(text: str, offset: int) -> int:

@@ -247,4 +247,4 @@ def test_any_text_leads_to_a_file_error_at_worst(text: str) -> None:
 
 def test_a_long_file_without_aliases_is_no_bomb() -> None:
     """A file is refused for what its aliases unfold to, not for its length."""
-    yamlfile._refuse_bombs("long.yaml", f"[{'a,' * yamlfile.VALUES}]")
+    yamlfile._refuse_bombs(yamlfile.Part("long.yaml", f"[{'a,' * yamlfile.VALUES}]"))

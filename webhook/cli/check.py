@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from policies.engine.facts import StaticFacts
-from policies.engine.request import GroupVersionKind, JsonObject, UserInfo
+from policies.engine.request import GroupVersionKind, JsonObject, UserInfo, mapping
 from policies.kubernetes.release import NEWEST, Release
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings.finding import unreadable
 from webhook.cli.findings.report import Report
+from webhook.cli.objects import definitions
+from webhook.cli.objects.definitions import SchemaOptions
 from webhook.cli.objects.outcome import with_nodes
 from webhook.cli.run import again
 from webhook.cli.run.progress import progress
@@ -32,14 +34,14 @@ from webhook.files.yamlfile import FileError
 if TYPE_CHECKING:
     from policies.admissionpolicy.rules.coverage import Coverage
     from policies.admissionpolicy.schema import Schema
-    from webhook.cli.objects.judge import Identity, Judge
+    from webhook.cli.objects.judge import Flaws, Identity, Judge
     from webhook.sources.policyfiles import PolicyFiles
 
 _COUNTS = ("refused", "warned", "changed", "matched by no policy", "not read")
 
 
 class _Asked(NamedTuple):
-    """What is asked for: the objects, who sends them and where to, the Nodes, and how it is printed."""
+    """What is asked for: the objects, who sends them and where to, the Nodes and schemas, and how it is printed."""
 
     paths: tuple[str, ...]
     ignore: tuple[str, ...]
@@ -48,6 +50,7 @@ class _Asked(NamedTuple):
     namespace: str
     labels: Mapping[str, str]
     nodes: tuple[str, ...]
+    schemas: SchemaOptions
     settings: Settings
     output: str
     diff: bool
@@ -83,6 +86,7 @@ class _Asked(NamedTuple):
 @options.policies
 @options.kubernetes
 @options.nodes
+@definitions.options
 @click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config
 @options.findings
@@ -90,11 +94,12 @@ class _Asked(NamedTuple):
 def command(
     paths: tuple[str, ...], files: tuple[str, ...], user: str, groups: tuple[str, ...],
     namespace_labels: tuple[str, ...], config: Path | None, policies__directories: tuple[str, ...],
-    policies__kubernetes: str | None, *, watch: bool, **rest: Any,
+    policies__kubernetes: str | None, schema: str, crds: tuple[str, ...], kubeconfig: str, *, watch: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
 
     Of folders, .yaml, .yml and .json files are read, but for hidden ones and those that --ignore or a .cksignore names.
+    Objects are judged by the schemas of their kinds first, custom resources by their CustomResourceDefinitions.
     With Nodes it chooses the domain of a gang as the service does in their cluster.
 
     Exit codes: 0 if all objects would be admitted, 1 if some would be refused, 2 if something cannot be read.
@@ -117,6 +122,7 @@ def command(
         given,
         user=UserInfo(user, groups=(*groups, "system:authenticated")),
         labels=options.labels(namespace_labels),
+        schemas=SchemaOptions(schema, crds, kubeconfig),
         settings=options.settings(config, changes),
         **rest,
     )
@@ -152,14 +158,16 @@ def _run(asked: _Asked) -> int:
     return report.end(_summary(report.total - report.counts["not read"], report.counts))
 
 
-def _judge(asked: _Asked, definitions: Iterable[JsonObject]) -> Judge:
-    """The judge for what is asked. definitions: of custom resources among the objects."""
+def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
+    """The judge for what is asked. among: the CustomResourceDefinitions among the objects."""
     from webhook.cli.objects.judge import Circumstances, Judge  # noqa: PLC0415 - as above
 
     settings, today = asked.settings, datetime.now(UTC).date()
+    release = settings.policies.release or NEWEST
+    own = [*among, *asked.schemas.definitions()]
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, today, drafts=True)
-        known = _schemas(definitions, written, settings.policies.release or NEWEST)
+        known = _schemas(own, written, release)
         facts = written.facts(today) if written else StaticFacts(today)
         circumstances = Circumstances(
             ruleset=ruleset,
@@ -169,6 +177,7 @@ def _judge(asked: _Asked, definitions: Iterable[JsonObject]) -> Judge:
             namespace=asked.namespace,
             labels=asked.labels,
             before=_before(asked, known),
+            flaws=_flaws(own, written, release) if asked.schemas.mode == "strict" else (),
         )
     coverage = _coverage(written, facts, asked) if written is not None else None
     return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
@@ -183,14 +192,23 @@ def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mappi
 
 
 def _schemas(
-    definitions: Iterable[JsonObject], written: PolicyFiles | None, release: Release
+    own: Iterable[JsonObject], written: PolicyFiles | None, release: Release
 ) -> Callable[[GroupVersionKind], Schema]:
-    """The schemas of a release and of the CRDs in policy files and among the objects."""
+    """The schemas of a release, of CRDs, and of those in policy files."""
     from policies.admissionpolicy import schema  # noqa: PLC0415 - only objects to be judged need the tables
     from webhook.sources.policyfiles import custom  # noqa: PLC0415 - as above
 
-    own = {**(written.custom if written else {}), **custom(value["spec"] for value in definitions)}
-    return lambda kind: own.get(kind) or schema.known(kind, release)
+    more = {**(written.custom if written else {}), **custom(mapping(value, "spec") for value in own)}
+    return lambda kind: more.get(kind) or schema.known(kind, release)
+
+
+def _flaws(own: Iterable[JsonObject], written: PolicyFiles | None, release: Release) -> tuple[Flaws, ...]:
+    """What finds flaws by the schemas of a release, of CRDs, and of those in policy files."""
+    from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
+    from webhook.cli.objects.flaws import finder  # noqa: PLC0415 - as above
+
+    beside = (document.value for document in written.loaded.context) if written else ()
+    return (finder(Schemas(release, (*own, *definitions.among(beside)))),)
 
 
 def _coverage(written: PolicyFiles, facts: StaticFacts, asked: _Asked) -> Coverage:

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from policies.objects.fieldpath import render
-from policies.schema.flaw import Flaw, Level
+from policies.schema.flaw import Flaw
 from policies.schema.schemas import Schemas
+from webhook.cli.findings.finding import Finding
 from webhook.files.manifest import Manifest
 
 CODE = "schema"
-"""The code of all flaws."""
+"""The code of all these findings."""
 
 
-class PlacedFlaw(NamedTuple):
-    """A flaw in a file. path: the field. line, column: of it, from 1."""
-
-    level: Level
-    file: str
-    line: int
-    column: int
-    path: str
-    message: str
-    remedy: str
-
-    @property
-    def text(self) -> str:
-        """All of it in a line."""
-        what = self.message if self.path in self.message else f"{self.path}: {self.message}"
-        text = f"{self.file}:{self.line}:{self.column}: {what}"
-        return f"{text} ({self.remedy})" if self.remedy else text
-
-
-def finder(schemas: Schemas) -> Callable[[Manifest], Iterator[PlacedFlaw]]:
+def finder(schemas: Schemas) -> Callable[[Manifest], Iterator[Finding]]:
     """The function that finds the flaws of an object."""
-    return lambda written: (_placed(written, flaw) for flaw in schemas.flaws(written.object))
+    return lambda written: (_finding(written, flaw) for flaw in schemas.flaws(written.object))
 
 
-def _placed(written: Manifest, flaw: Flaw) -> PlacedFlaw:
+def _finding(written: Manifest, flaw: Flaw) -> Finding:
     line, column = written.places(flaw.path)
-    return PlacedFlaw(flaw.level, written.file, line, column, render(flaw.path), flaw.message, flaw.remedy)
+    path = render(flaw.path)
+    return Finding(flaw.level, CODE, CODE, written.file, line, column, path, flaw.message, flaw.remedy)
+
+
+def line(finding: Finding) -> str:
+    """A finding in a line, with its place. A message that names the field says it for both."""
+    what = finding.message if finding.path in finding.message else f"{finding.path}: {finding.message}"
+    text = f"{finding.file}:{finding.line}:{finding.column}: {what}"
+    return f"{text} ({finding.remedy})" if finding.remedy else text

@@ -12,6 +12,7 @@ import click
 from policies.engine.engine import Decision
 from policies.engine.violation import Violation, squeezed
 from webhook.cli.findings.finding import Finding, Level, Result
+from webhook.cli.objects import flaws
 from webhook.cli.objects.outcome import ObjectOutcome
 from webhook.cli.output import to_yaml
 
@@ -93,6 +94,9 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
     yield outcome.headline + changed
+    for flaw in outcome.flaws:
+        mark = click.style("Error:", fg="red") if flaw.level == "error" else click.style("Warning:", fg="yellow")
+        yield f"  {mark} {flaws.line(flaw)}"
     lines = _lines(outcome)
     for answer in (outcome.mutation, outcome.validation):
         for warning in answer.warnings:

@@ -128,7 +128,7 @@ def test_junit_has_a_case_for_each_object() -> None:
           </testsuite>
           <testsuite name="bad.yaml" file="bad.yaml" tests="1" failures="0" errors="1">
             <testcase classname="bad.yaml" name="bad.yaml">
-              <error message="the key 'a' is there twice, first on line 1" type="unreadable">bad.yaml:2: \
+              <error message='duplicate field "a", first on line 1' type="unreadable">bad.yaml:2: \
 the key 'a' is there twice, first on line 1</error>
             </testcase>
           </testsuite>

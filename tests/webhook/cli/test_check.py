@@ -26,6 +26,7 @@ _FILES = {
               labels: {app: train, x.coreweave.com/y: z}
             spec:
               containers: [{name: main, image: example.org/train}]
+          selector: {matchLabels: {app: train}}
         ---
         apiVersion: v1
         kind: Pod
@@ -59,13 +60,13 @@ _FILES = {
         apiVersion: v1
         kind: Pod
         metadata: {name: gpu}
-        spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 8}}}]}
+        spec: {containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: 8}}}]}
         """,
     "agent.yaml": """\
         apiVersion: apps/v1
         kind: DaemonSet
         metadata: {name: agent, namespace: team}
-        spec: {template: {spec: {containers: [{name: main}]}}}
+        spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main, image: x}]}}}
         """,
     "node.json": '{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","labels":{"a.coreweave.com/b":"c"}}}',
     "list.yaml": """\
@@ -104,7 +105,7 @@ train.yaml:1: Deployment team/train: refused
     metadata.labels: foo.coreweave.cloud/bar="true" (line 7)
     spec.template.metadata.labels: x.coreweave.com/y="z" (line 11)
   {_REMEDY}
-train.yaml:15: Pod default/job-…: admitted, changed by 1 patch operation
+train.yaml:16: Pod default/job-…: admitted, changed by 1 patch operation
 """
 _TWO = "2 objects: 1 refused, 1 changed\n"
 _TRAIN_DIFF = """\
@@ -272,7 +273,7 @@ _MACHINES: list[Json] = [
         "patch": [],
     },
     {
-        "where": "train.yaml:15",
+        "where": "train.yaml:16",
         "kind": "Pod",
         "namespace": "default",
         "name": "job-…",

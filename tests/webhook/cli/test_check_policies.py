@@ -43,6 +43,8 @@ _FILES = {
             spec:
               containers: [{name: main, image: example.org/train}]
               tolerations: [{operator: Exists}]
+            metadata: {labels: {app: train}}
+          selector: {matchLabels: {app: train}}
         """,
     "deny/limits.yaml": _LIMIT % (_PODS, "Deny"),
     "warn/limits.yaml": _LIMIT % (_PODS, "Warn"),
@@ -590,7 +592,9 @@ spec:
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
-spec: {template: {spec: {containers: []}}}
+spec:
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}
 ---
 apiVersion: example.org/v1
 kind: Widget

@@ -29,6 +29,10 @@ class Schemas:
 
     def flaws(self, obj: JsonObject) -> tuple[Flaw, ...]:
         """What is wrong with an object that is created; nothing if the API server would take it, as far as is known."""
+        return self.judge(obj).all
+
+    def judge(self, obj: JsonObject) -> Flaws:
+        """The same, apart by whether the API server can read the object."""
         kind = kind_of(obj)
         flaws = Flaws()
         if name := self._built_in.get(kind):
@@ -36,10 +40,10 @@ class Schemas:
         elif (schema := self._custom.get(kind)) is not None:
             crd.judge(obj, schema, self._shapes.metadata, flaws)
         elif kind not in self._custom:
-            return (self._unknown(kind),)
+            flaws.decoding.append(self._unknown(kind))
         if not flaws.decoding and not kind.kind.endswith(_NAMELESS):
             metadata.judge(obj, kind.group, kind.kind, flaws)
-        return flaws.all
+        return flaws
 
     def _is_object(self, name: str) -> bool:
         """Whether a type is that of objects that may be written, and not of answers only."""

@@ -18,12 +18,14 @@ from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_con
 from policies.engine.request import UserInfo
 from policies.glob import matches
 from policies.kubernetes.release import Release
+from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.findings.finding import Finding, Result
 from webhook.cli.findings.junit import junit
 from webhook.cli.findings.report import Report
+from webhook.cli.objects import definitions, suiteobjects
 from webhook.cli.output import to_yaml
 from webhook.cli.run import again
 from webhook.files import manifest, yamlfile
@@ -62,7 +64,7 @@ class _Verdict(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A suite that was run; `warnings`: of the documents that it names."""
+    """A suite that was run; `warnings`: of the documents that it names, and of its objects."""
 
     file: Path
     name: str
@@ -193,7 +195,9 @@ def _run(file: Path, today: date, asked: _Asked) -> _Run:
         if not asked.pattern or matches(case.name, [asked.pattern]):
             read = run.received(case)
             verdicts.append(_Verdict(read, document.line(("cases", index)), run.outcome(read)))
-    return _Run(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
+    schemas = Schemas(release, definitions.among(document.value for document in policies.loaded.context))
+    warnings = [*map(str, policies.loaded.warnings), *suiteobjects.warnings(document, schemas)]
+    return _Run(file, suite.name, verdicts, warnings)
 
 
 def _document(file: Path) -> YamlDocument:

@@ -27,8 +27,7 @@ class Flaw(NamedTuple):
     @property
     def text(self) -> str:
         """All of it in a line."""
-        known = f"{render(self.path)}: {self.message}"
-        return f"{known} ({self.remedy})" if self.remedy else known
+        return in_line(render(self.path), self.message, self.remedy)
 
 
 class Flaws:
@@ -98,6 +97,12 @@ class Flaws:
 
     def _add(self, place: Place, problem: str, remedy: str) -> None:
         self.values.append(Flaw(location(place), problem, remedy))
+
+
+def in_line(path: str, message: str, remedy: str) -> str:
+    """A flaw in a line; a message that names the field says it for both."""
+    text = message if path in message else f"{path}: {message}"
+    return f"{text} ({remedy})" if remedy else text
 
 
 def below(place: Place, *steps: str | int) -> Place:

@@ -66,7 +66,8 @@ _FILES = {
         apiVersion: apps/v1
         kind: DaemonSet
         metadata: {name: agent, namespace: team}
-        spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main, image: x}]}}}
+        spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec:
+          {containers: [{name: main, image: x}]}}}
         """,
     "node.json": '{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","labels":{"a.coreweave.com/b":"c"}}}',
     "list.yaml": """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from policies.objects.fieldpath import render
-from policies.schema.flaw import Flaw
+from policies.schema.flaw import Flaw, in_line
 from policies.schema.schemas import Schemas
 from webhook.cli.findings.finding import Finding
 from webhook.files.manifest import Manifest
@@ -26,7 +26,6 @@ def _finding(written: Manifest, flaw: Flaw) -> Finding:
 
 
 def line(finding: Finding) -> str:
-    """A finding in a line, with its place. A message that names the field says it for both."""
-    what = finding.message if finding.path in finding.message else f"{finding.path}: {finding.message}"
-    text = f"{finding.file}:{finding.line}:{finding.column}: {what}"
-    return f"{text} ({finding.remedy})" if finding.remedy else text
+    """A finding in a line, with its place."""
+    text = in_line(finding.path, finding.message, finding.remedy)
+    return f"{finding.file}:{finding.line}:{finding.column}: {text}"

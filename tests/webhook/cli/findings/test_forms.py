@@ -84,7 +84,10 @@ def test_gitlab_reads_a_code_quality_report() -> None:
         "location": {"path": "a,b.yaml", "lines": {"begin": 7}},
     }
     assert second[0]["location"]["lines"] == {"begin": 8}
-    assert json.loads(run("check", "--schema", "off", "a,b.yaml", "-o", "gitlab").stdout)[0]["fingerprint"] == second[0]["fingerprint"]
+    assert (
+        json.loads(run("check", "--schema", "off", "a,b.yaml", "-o", "gitlab").stdout)[0]["fingerprint"]
+        == second[0]["fingerprint"]
+    )
 
 
 def test_sarif_is_one_log_with_rules_and_places() -> None:

@@ -80,7 +80,10 @@ class Shapes:
             made.fields = {field: self.shape(below, own.get(field, _NO_RULE)) for field, below in properties.items()}
             made.required = tuple((field, rule["required"]) for field, rule in own.items() if "required" in rule)
             made.defaulted = tuple(
-                field for field, rule in own.items() if rule.get("absent") and "required" not in rule
+                field
+                for field, below in properties.items()
+                if "required" not in (rule := own.get(field, _NO_RULE))
+                and (rule.get("absent") or (isinstance(made.fields[field], Struct) and "omit" not in below))
             )
             made.rules = rules.OF_TYPES.get(name.removeprefix(_API), ())
         return self._made[name]

@@ -12,6 +12,8 @@ Level = Literal["error", "warning"]
 Place = tuple[Any, str | int] | None
 """A place while an object is judged: the one above and a step. It costs less than a path, which only a flaw needs."""
 
+_NOT_FOUND = "Not found: "
+
 
 class Flaw(NamedTuple):
     """message: in the words of the API server, where it has some. level: an error is refused.
@@ -93,7 +95,16 @@ class Flaws:
     def missing(self, place: Place, value: object, known: Iterable[str] = ()) -> None:
         """A name names nothing."""
         near = closest(str(value), known)
-        self._add(place, f"Not found: {quoted(value)}", f"did you mean {near}?" if near else "")
+        self._add(place, _NOT_FOUND + quoted(value), f"did you mean {near}?" if near else "")
+
+    def found(self, place: Place, value: object) -> None:
+        """A name below a place names something after all."""
+        above, message = location(place), _NOT_FOUND + quoted(value)
+        self.values = [f for f in self.values if f.message != message or f.path[: len(above)] != above]
+
+    def forgive(self, field: str) -> None:
+        """The values of a field of the object do not count."""
+        self.values = [flaw for flaw in self.values if flaw.path[0] != field]
 
     def _add(self, place: Place, problem: str, remedy: str) -> None:
         self.values.append(Flaw(location(place), problem, remedy))

@@ -37,6 +37,7 @@ class Schemas:
         flaws = Flaws()
         if name := self._built_in.get(kind):
             self._shapes.struct(name).judge(obj, None, flaws)
+            flaws.forgive("status")  # which a create does not set
         elif (schema := self._custom.get(kind)) is not None:
             crd.judge(obj, schema, self._shapes.metadata, flaws)
         elif kind not in self._custom:

@@ -215,7 +215,11 @@ class MapOf(Shape):
 
 
 class Struct(Shape):
-    """A map with the fields of a type. required: those that must have a value, with what the API server says then."""
+    """A map with the fields of a type.
+
+    required: fields that must have a value, with what the API server says then. defaulted: those that are judged
+    without one, too: as 0, as an empty text or, where Go has no pointer, as a map without fields.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -39,6 +39,7 @@ OF_TYPES: Mapping[str, tuple[Rule, ...]] = {
     "networking.v1.IngressBackend": (network.backend,),
     "policy.v1.PodDisruptionBudgetSpec": (workloads.budget,),
     "rbac.v1.PolicyRule": (config.role_rule,),
+    "rbac.v1.ClusterRoleBinding": (config.cluster_binding,),
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement": (selectors.requirement,),
 }
 """By short name of the type."""

@@ -8,6 +8,7 @@ from typing import Any
 from policies.engine.request import mapping
 from policies.schema.flaw import Flaws, Place, below
 from policies.schema.formats import config_key
+from policies.schema.rules.values import maps
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "kubernetes.io/dockercfg": (".dockercfg",),
@@ -65,3 +66,10 @@ def role_rule(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     for name, noun in (("apiGroups", "api group"), ("resources", "resource")):
         if not value.get(name):
             flaws.required((place, name), f"resource rules must supply at least one {noun}")
+
+
+def cluster_binding(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
+    """A service account in a binding for the cluster has a Namespace; in others it is that of the binding."""
+    for index, subject in maps(value, "subjects"):
+        if subject.get("kind") == "ServiceAccount" and not subject.get("namespace"):
+            flaws.required(below(place, "subjects", index, "namespace"))

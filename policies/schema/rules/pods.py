@@ -16,11 +16,9 @@ _EMPTY_KEY = 'operator must be Exists when `key` is empty, which means "match al
 
 
 def template(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
-    """The labels and annotations of a template are those of Pods, and it has a Pod spec."""
+    """The labels and annotations of a template are those of Pods."""
     metadata.of_labels(mapping(value, "metadata"), (place, "metadata"), flaws)
     metadata.of_annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
-    if not value.get("spec"):
-        flaws.required(below(place, "spec", "containers"))
 
 
 def pod(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:

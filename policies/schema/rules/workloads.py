@@ -43,6 +43,8 @@ def replica_set(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
 def stateful_set(value: Mapping[str, Any], place: Place, flaws: Flaws) -> None:
     """A StatefulSet selects the Pods of its template, which restart always."""
     _selector(value, place, flaws, "statefulset")
+    for _, claim in maps(value, "volumeClaimTemplates"):  # each is a volume, too
+        flaws.found(below(place, "template"), mapping(claim, "metadata").get("name"))
     _restarts(value, place, flaws, "StatefulSet")
 
 

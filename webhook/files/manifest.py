@@ -84,11 +84,16 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
 
 
 def given(path: str) -> Iterator[str]:
-    """The file at a path from a command line, or the files in that directory, sorted by name, recursively."""
+    """The file at a path from a command line, or the files in that directory that are not hidden, sorted, recursively."""
     if Path(path).is_dir():
-        yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file())
+        files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        yield from sorted(str(file) for file in files if not _is_hidden(file.relative_to(path)))
     else:
         yield path
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def followed(path: str) -> Iterator[Path]:

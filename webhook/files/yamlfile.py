@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import yaml
@@ -63,11 +64,12 @@ _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
 class Part(NamedTuple):
-    """A part of a file that is YAML of its own. before: the lines above it."""
+    """A part of a file that can be read on its own. before: the lines above it. json: whether it begins as JSON."""
 
     name: str
     text: str
     before: int = 0
+    json: bool = False
 
     def where(self, line: int, column: int | None = None) -> str:
         """The place of a line of the part, counted from 0, as people read it."""
@@ -76,13 +78,22 @@ class Part(NamedTuple):
 
 
 class YamlDocument:
-    """One document: its value, and `node` with the places of its parts. before: the lines of the file above `node`."""
+    """One document: its value, and `node` with the places of its parts.
 
-    def __init__(self, name: str, value: Any, node: yaml.Node, before: int = 0) -> None:
+    first: the line on which it begins. before: the lines of the file above the node. make: makes it.
+    """
+
+    def __init__(self, name: str, value: Any, first: int, before: int, make: Callable[[], yaml.Node]) -> None:
         self.name = name
         self.value = value
-        self.node = node
+        self.first = first
         self.before = before
+        self._make = make
+
+    @cached_property
+    def node(self) -> yaml.Node:
+        """The root of the nodes."""
+        return self._make()
 
     def parts(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         """The document, or the items of a List such as `kubectl get` prints, each with its path."""
@@ -94,7 +105,7 @@ class YamlDocument:
 
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest existing parent."""
-        return self.place(path)[0]
+        return self.place(path)[0] if path else self.first
 
     def place(self, path: Sequence[str | int] = ()) -> tuple[int, int]:
         """Line and column, from 1, of the key or item at a path, or of its nearest existing parent."""
@@ -118,25 +129,35 @@ def decoded(name: str, content: str | bytes) -> str:
 
 def load(name: str, content: str | bytes) -> list[YamlDocument]:
     """The documents of a file, without empty ones. Raises FileError."""
-    text = decoded(name, content)
-    whole = Part(name, text)
+    return _stream(Part(name, decoded(name, content)))
+
+
+def _stream(part: Part) -> list[YamlDocument]:
+    """The documents of a part that may begin with JSON."""
+    name, text, before, _ = part
     values, end = jsonstream.values(name, text, DEPTH)
-    for _, node in values:
-        _refuse_duplicates(whole, node)
-    documents = [YamlDocument(name, value, node) for value, node in values]
-    rest = whole._replace(text=_blanked(text, end))
-    return documents if documents and end == len(text) else [*documents, *_documents(rest)]
+    for read in values:
+        if read.duplicates:
+            _refuse_duplicates(part, read.node())
+    documents = [YamlDocument(name, read.value, read.line + before + 1, before, read.node) for read in values]
+    if documents and end == len(text):
+        return documents
+    return [*documents, *_documents(part._replace(text=_blanked(text, end)))]
 
 
 def parts(name: str, content: str | bytes) -> Iterator[Part]:
-    """The parts of a file that can be read one by one: what is between lines of `---`, or JSON as a whole.
+    """The parts of a file that can be read one by one.
 
-    Wherever such a line is, a document ends (YAML 1.1, section 9.1.1), so a mistake in one does not reach the next.
-    Raises FileError.
+    They are what is between lines of `---`, the items of a List in JSON, or other JSON as a whole. Wherever a line of
+    `---` is, a document ends (YAML 1.1, section 9.1.1), so a mistake in one stays there. Raises FileError.
     """
     text = decoded(name, content)
+    if jsonstream.begins(text):
+        items = jsonstream.items(text)
+        yield from [Part(name, text, json=True)] if items is None else _items(name, text, items)
+        return
     start = before = 0
-    for marker in () if jsonstream.begins(text) else _MARKER.finditer(text):
+    for marker in _MARKER.finditer(text):
         if marker.start():
             part = text[start : marker.start()]
             yield Part(name, part, before)
@@ -147,7 +168,16 @@ def parts(name: str, content: str | bytes) -> Iterator[Part]:
 
 def load_part(part: Part) -> list[YamlDocument]:
     """The documents of a part, without empty ones. Raises FileError."""
-    return load(part.name, part.text) if jsonstream.begins(part.text) and not part.before else _documents(part)
+    return _stream(part) if part.json else _documents(part)
+
+
+def _items(name: str, text: str, places: Iterable[tuple[int, int]]) -> Iterator[Part]:
+    """The items at some places, each with blanks for what is before it on its line, so that columns stay."""
+    before = line = 0
+    for start, end in places:
+        before += text.count("\n", line, start)
+        line = text.rfind("\n", 0, start) + 1
+        yield Part(name, " " * (start - line) + text[start:end], before, json=True)
 
 
 def _blanked(text: str, end: int) -> str:
@@ -165,7 +195,8 @@ def _documents(part: Part) -> list[YamlDocument]:
             node = loader.get_node()
             value = _value(part, loader, node)
             if value is not None:
-                documents.append(YamlDocument(part.name, value, node, part.before))
+                first = int(node.start_mark.line) + 1 + part.before
+                documents.append(YamlDocument(part.name, value, first, part.before, partial(_itself, node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = part.where(mark.line, mark.column) if mark else part.name
@@ -178,6 +209,10 @@ def _documents(part: Part) -> list[YamlDocument]:
         if loader is not None:
             loader.dispose()
     return documents
+
+
+def _itself(node: yaml.Node) -> yaml.Node:
+    return node
 
 
 class _OddError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -16,10 +16,8 @@ from webhook.cli.findings.junit import junit
 from webhook.cli.findings.sarif import sarif
 from webhook.cli.output import to_yaml
 
-FORMS = ("text", "json", "yaml", "junit", "sarif", "github", "gitlab")
 DATA = ("json", "yaml")
 """The forms for which results need their data."""
-Form = Literal["text", "json", "yaml", "junit", "sarif", "github", "gitlab"]
 
 
 class Report:

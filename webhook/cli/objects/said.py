@@ -17,6 +17,7 @@ from webhook.cli.objects.outcome import ObjectOutcome
 from webhook.cli.output import to_yaml
 
 _STEP = re.compile(r"\[(?P<bracket>[^\]]*)\]|(?P<key>[^.\[\]]+)")
+_SHOWN = ("deny", "warn")
 _LEVELS: dict[str, Level] = {"deny": "error", "warn": "warning", "excepted": "note"}
 
 
@@ -113,13 +114,15 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
 
 def _lines(outcome: ObjectOutcome) -> dict[str, str]:
     """The line of each violation that is not the object's own, by the texts in which answers show it."""
-    first, _ = outcome.manifest.places(())
+    decisions = (*outcome.mutation.decisions, *outcome.validation.decisions)
+    violations = [
+        violation for decision in decisions if decision.verdict in _SHOWN for violation in decision.violations
+    ]
     lines: dict[str, str] = {}
-    for decision in (*outcome.mutation.decisions, *outcome.validation.decisions):
-        for violation in decision.violations if decision.verdict in ("deny", "warn") else ():
-            line, _ = _place(outcome, violation)
-            if line != first:
-                lines |= dict.fromkeys((violation.line.strip(), squeezed(violation.warning)), f" (line {line})")
+    for violation in violations:  # without one, nobody has to know the places
+        line, _ = _place(outcome, violation)
+        if line != outcome.manifest.places(())[0]:
+            lines |= dict.fromkeys((violation.line.strip(), squeezed(violation.warning)), f" (line {line})")
     return lines
 
 

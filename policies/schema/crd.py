@@ -71,7 +71,7 @@ class _Judgement:
         """Note the fields that the API server would remove."""
         if isinstance(value, list):
             for index, item in enumerate(value):
-                self._unknown(item, schema.get("items") or _ANYTHING, (place, index))
+                self._unknown(item, _items(schema, _ANYTHING), (place, index))
         if not isinstance(value, dict):
             return
         embedded = embedded or schema.get("x-kubernetes-embedded-resource") is True
@@ -143,7 +143,7 @@ class _Judgement:
             self._flaws.invalid(place, len(value), f"{_body(place)} should have at least {least} items")
         if (most := schema.get("maxItems")) is not None and len(value) > most:
             self._flaws.too_many(place, len(value), most)
-        items = schema.get("items") or {}
+        items = _items(schema, {})
         for index, item in enumerate(value):
             if item is None and not items.get("nullable") and items.get("type"):
                 self._type(item, items["type"], (place, index))
@@ -195,6 +195,12 @@ class _Judgement:
         flaws = Flaws()
         _Judgement(self._metadata, flaws)._value(value, schema, place)  # noqa: SLF001 - another one of the same class
         return not flaws.all
+
+
+def _items(schema: OpenApi, otherwise: OpenApi) -> OpenApi:
+    """The schema of a list's items."""
+    items = schema.get("items")
+    return items if isinstance(items, dict) else otherwise
 
 
 def _is_of(value: Any, type_: str) -> bool:

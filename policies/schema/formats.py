@@ -36,7 +36,7 @@ def config_key(text: str) -> list[str]:
 
 def port_name(text: str) -> list[str]:
     """The problems of the name of a port (IsValidPortName)."""
-    problems = too_long(text.encode(), _PORT_LENGTH, "characters")
+    problems = too_long(utf8(text), _PORT_LENGTH, "characters")
     if not _IS_PORT(text):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", text):

@@ -13,6 +13,7 @@ from policies.kubernetes.spelling import closest
 from policies.schema import builtin, crd, metadata
 from policies.schema.flaw import Flaw, Flaws
 
+_DEFINITION = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
 _NAMELESS = "Review"
 """The end of kinds that ask something and are not stored, so that they have no name."""
 
@@ -24,7 +25,8 @@ class Schemas:
 
     def __init__(self, release: Release = NEWEST, definitions: Iterable[Mapping[str, Any]] = ()) -> None:
         self._shapes = builtin.shapes(release)
-        self._custom = {custom.kind: custom.schema for custom in crd.kinds(definitions)}
+        readable = filter(self._is_readable, definitions)
+        self._custom = {custom.kind: custom.schema for custom in crd.kinds(readable)}
         self._built_in = {_key(kind): name for kind, name in self._shapes.kinds.items() if self._is_object(name)}
 
     def flaws(self, obj: JsonObject) -> tuple[Flaw, ...]:
@@ -45,6 +47,12 @@ class Schemas:
         if not flaws.decoding and not kind.kind.endswith(_NAMELESS):
             metadata.judge(obj, kind.group, kind.kind, flaws)
         return flaws
+
+    def _is_readable(self, definition: Mapping[str, Any]) -> bool:
+        """Whether a definition has the form of one; else its flaws are said where it is judged itself."""
+        flaws = Flaws()
+        self._shapes.struct(_DEFINITION).judge(definition, None, flaws)
+        return not flaws.decoding
 
     def _is_object(self, name: str) -> bool:
         """Whether a type is that of objects that may be written, and not of answers only."""

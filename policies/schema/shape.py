@@ -88,7 +88,7 @@ class Number(Shape):
         if not isinstance(value, int | float) or isinstance(value, bool):
             remedy = f"write {value} without quotes" if isinstance(value, str) and value.isdecimal() else ""
             flaws.mismatch(place, "numeric (int or float)", value, remedy)
-        elif self._bits is not None and not (value == int(value) and -(2**self._bits) <= value < 2**self._bits):
+        elif self._bits is not None and not self._fits(value, 2**self._bits):
             flaws.undecodable(place, f"cannot unmarshal number {value} into a field of type {self.form}", _whole(value))
         else:
             self.bound(value, place, flaws)
@@ -96,6 +96,11 @@ class Number(Shape):
     def absent(self, place: Place, flaws: Flaws) -> None:
         """Note that 0 is not in the range."""
         self.bound(0, place, flaws)
+
+    @staticmethod
+    def _fits(value: float, limit: int) -> bool:
+        """Whether a number is whole and of the size. What is not finite is of none."""
+        return -limit <= value < limit and value == int(value)
 
     def bound(self, value: float, place: Place, flaws: Flaws) -> None:
         """Note that a number is out of the range."""
@@ -268,7 +273,7 @@ def _in_quotes(value: object) -> str:
 
 
 def _whole(value: float) -> str:
-    return "" if value == int(value) else "write a whole number"
+    return "write a whole number" if isinstance(value, float) and not value.is_integer() else ""
 
 
 def _amount(value: object) -> str:

@@ -80,7 +80,7 @@ class _Judgement:
             if embedded and key == "metadata":
                 self._metadata.judge(item, (place, key), self._flaws)
             elif key in properties:
-                self._unknown(item, properties[key], (place, key))
+                self._unknown(item, properties[key] or {}, (place, key))
             elif isinstance(rest, dict):
                 self._unknown(item, rest, (place, key))
             elif not (rest or schema.get("x-kubernetes-preserve-unknown-fields") or (embedded and key in _EMBEDDED)):
@@ -163,8 +163,9 @@ class _Judgement:
         properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
         for name in schema.get("required") or ():
             given = value.get(name)
-            nullable = properties.get(name, {}).get("nullable") and name in value
-            if given is None and not nullable and properties.get(name, {}).get("default") is None:
+            own = properties.get(name) or {}
+            nullable = own.get("nullable") and name in value
+            if given is None and not nullable and own.get("default") is None:
                 self._flaws.required((place, name))
         if (most := schema.get("maxProperties")) is not None and len(value) > most:
             self._flaws.too_many(place, len(value), most)
@@ -180,12 +181,16 @@ class _Judgement:
     def _combined(self, value: Any, schema: OpenApi, place: Place) -> None:
         """Judge what must hold of all, of some, of one or of none of several schemas."""
         path = render(location(place))
-        for part in schema.get("allOf") or ():
+        for part in filter(None, schema.get("allOf") or ()):
             self._value(value, part, place)
         some, one, none = schema.get("anyOf"), schema.get("oneOf"), schema.get("not")
-        if some and not schema.get("x-kubernetes-int-or-string") and not any(self._fits(value, p, place) for p in some):
+        if (
+            some
+            and not schema.get("x-kubernetes-int-or-string")
+            and not any(self._fits(value, p or {}, place) for p in some)
+        ):
             self._flaws.invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
-        if one and (count := sum(self._fits(value, part, place) for part in one)) != 1:
+        if one and (count := sum(self._fits(value, part or {}, place) for part in one)) != 1:
             number = "none valid" if not count else f"{count} valid alternatives"
             self._flaws.invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). Found {number}')
         if none and self._fits(value, none, place):

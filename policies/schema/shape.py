@@ -273,7 +273,7 @@ def _in_quotes(value: object) -> str:
 
 
 def _whole(value: float) -> str:
-    return "write a whole number" if isinstance(value, float) and not value.is_integer() else ""
+    return "write a whole number" if value % 1 else ""
 
 
 def _amount(value: object) -> str:

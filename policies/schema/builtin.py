@@ -33,11 +33,14 @@ from policies.schema.shape import (
     Quantity,
     Shape,
     Struct,
+    StructOr,
     Text,
     Time,
 )
 
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_SCHEMA_OR = frozenset({f"{_SCHEMA}OrArray", f"{_SCHEMA}OrBool"})
 _API = "io.k8s.api."
 _NO_RULE: Mapping[str, Any] = {}
 FieldRules = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -111,6 +114,8 @@ class Shapes:
             return Time()
         if name == _INT_OR_STRING:
             return IntOrString(Number("int32", rule), FORMATS.get(rule.get("format", "")))
+        if name in _SCHEMA_OR:
+            return StructOr(self.struct(_SCHEMA))
         # Types without fields: some have none at all, others have an encoding of their own, such as any JSON.
         definition = self._types[name]
         return self.struct(name) if "properties" in definition else Shape()

@@ -263,6 +263,18 @@ class Struct(Shape):
             rule(value, place, flaws)
 
 
+class StructOr(Shape):
+    """A map with the fields of a type, or something else, such as a list of them or a boolean."""
+
+    def __init__(self, struct: Struct) -> None:
+        self._struct = struct
+
+    def judge(self, value: Any, place: Place, flaws: Flaws) -> None:
+        """Judge a map."""
+        if isinstance(value, dict):
+            self._struct.judge(value, place, flaws)
+
+
 _NOTHING: tuple[Any, ...] = (None, "", [])
 
 

@@ -84,7 +84,7 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
 
 
 def given(path: str) -> Iterator[str]:
-    """The file at a path from a command line, or the files in that directory that are not hidden, sorted, recursively."""
+    """The file at a path from a command line, or the files in that directory that are not hidden, sorted by name."""
     if Path(path).is_dir():
         files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
         yield from sorted(str(file) for file in files if not _is_hidden(file.relative_to(path)))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from policies import guard, labels, sunk, tolerations
 from policies.conditions import matchcondition
 from policies.engine.exception import PolicyException
+from policies.engine.help import NO_HELP, Help
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule, Scope
 from policies.engine.ruleset import RuleSet
@@ -27,6 +28,7 @@ from policies.topology.scheduling import podgroup
 from policies.topology.schemes import fields
 from policies.topology.topology import shortened
 from policies.topology.way.permission import Permission
+from webhook import refused
 from webhook.configuration import guards, safety, selectors
 from webhook.configuration.placement import check_default
 from webhook.configuration.selector import Selector
@@ -99,7 +101,12 @@ def build(
     selecting = selectors.rule(settings, rows, resources, rules, policies.shipped)
     rules += [replace(selecting, namespaces=_selector(settings.selectors.namespace_selector)), *policies.rules]
     exceptions = (*_exceptions(settings), *(written.value for written in policies.exceptions))
-    return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces))
+    return RuleSet(rules, exceptions, safety.safety(settings, control_plane_namespaces), help_of(settings))
+
+
+def help_of(settings: Settings) -> Help:
+    """Where refusals are explained; the pages are read only if there is an address for them."""
+    return Help(settings.help.url, refused.sections()) if settings.help.url else NO_HELP
 
 
 def of_policies(

@@ -104,7 +104,7 @@ def native(paths: tuple[str, ...], config: Path | None, *, templates: bool, **ch
       cks-admission export native --config cks.yaml | kubectl apply -f -
       cks-admission export native --templates policies/packs/sunk
     """
-    from webhook.cli.native import export  # noqa: PLC0415 - as above
+    from webhook.cli.author.native import export  # noqa: PLC0415 - as above
     from webhook.configuration.rules import workload_table  # noqa: PLC0415 - as above
     from webhook.sources import packs, policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 

@@ -98,10 +98,9 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("reload", reload, reload.measure(directory, _say))
     elif part == "topology":
         results.add("topology", topology, topology.measure(directory, *rounds))
-    elif part == "inventory":
-        results.add("inventory", inventory, inventory.measure(_say))
-    elif part == "gangs":
-        results.add("gangs", gangs, gangs.measure(_say))
+    elif part in ("inventory", "gangs"):
+        module = inventory if part == "inventory" else gangs
+        results.add(part, module, module.measure(_say))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import Any, Literal, TextIO, cast
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog

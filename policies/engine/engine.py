@@ -130,8 +130,8 @@ class Answer(Struct, frozen=True):
         parts = [describe((violation for denial in denials for violation in denial.violations), more), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
         parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
-        help = "".join(f"\n{line}" for line in self.help)
-        return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH - len(help)) + help
+        end = "".join(f"\n{line}" for line in self.help)
+        return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH - len(end)) + end
 
 
 ADMITTED = Answer()

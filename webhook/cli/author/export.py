@@ -1,4 +1,4 @@
-"""`cks-admission export webhook-configuration|configuration|native`."""
+"""`cks-admission export webhook-configuration|configuration|schema|native`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Export(click.Group):
 
 @click.group("export", cls=_Export)
 def command() -> None:
-    """Print webhook configurations, all settings, or policies for kube-apiserver."""
+    """Print webhook configurations, all settings, schemas for editors, or policies for kube-apiserver."""
 
 
 @command.command("webhook-configuration")
@@ -75,6 +75,26 @@ def configuration() -> None:
       cks-admission export configuration > cks.yaml
     """
     click.echo(reference(), nl=False)
+
+
+@command.command("schema")
+@click.argument("name", type=click.Choice(["configuration", "suite", "exception", "report"]))
+def schema(name: str) -> None:
+    """Print the JSON Schema of a document, by which editors complete and check it while you write.
+
+    report is what `check -o json` prints. The first line of a YAML file names its schema, as a path or an address:
+
+    \b
+      # yaml-language-server: $schema=suite.schema.json
+
+    \b
+    Examples:
+      cks-admission export schema configuration > cks.schema.json
+      cks-admission export schema suite > suite.schema.json
+    """
+    from webhook import schemas  # noqa: PLC0415 - nothing else here needs them
+
+    click.echo(json.dumps(schemas.schema(name), indent=2))
 
 
 @command.command("native")

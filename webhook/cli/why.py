@@ -15,7 +15,7 @@ from webhook.cli.exits import InputError
 from webhook.cli.output import write
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?:[^()]|\([^()]*\))*\)")
-_NAMED = re.compile(r"(?:AdmissionPolicy|policy) '([a-z0-9.-]+)'")
+_NAMED = re.compile(r"AdmissionPolicy '([a-z0-9.-]+)' with binding")
 
 
 @click.command("why")

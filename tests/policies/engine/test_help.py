@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from support.builders import pod, request
 from support.service.reviews import TODAY
@@ -32,7 +32,7 @@ def _message(help_: Help, *violations: Violation, action: Action = "deny", error
     """The refusal by one rule for each name of a rule among the violations."""
 
     def rule(name: str) -> Rule:
-        def judged(*_: object) -> Iterable[Violation]:
+        def judged(*_: object) -> Sequence[Violation]:
             if error is not None:
                 raise error
             return [violation for violation in violations if violation.rule == name]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from policies.conversion import gatekeeper, kyverno
 from policies.conversion.outcome import Conversion, Json, lost
+from policies.kubernetes.spelling import with_article
 
 _OWN = "admissionregistration.k8s.io"
 
@@ -44,7 +45,7 @@ def _converted(value: Json, values: Sequence[Json], templates: Sequence[Json]) -
     if group == kyverno.NEW_GROUP and kind in ("ValidatingPolicy", "NamespacedValidatingPolicy"):
         return kyverno.validating_policy(value)
     if is_foreign(value):
-        return lost(kyverno.OTHER_KINDS.get(kind, f"a {kind} cannot be turned"), "kind")
+        return lost(kyverno.OTHER_KINDS.get(kind, f"{with_article(kind)} cannot be turned"), "kind")
     return Conversion()
 
 

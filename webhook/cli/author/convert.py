@@ -11,7 +11,6 @@ import click
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.document import Path as FieldPath
-from policies.admissionpolicy.documents.problem import Problem
 from policies.conversion.conversion import convert, is_foreign
 from policies.conversion.outcome import Conversion
 from policies.kubernetes.release import Release
@@ -22,7 +21,6 @@ from webhook.cli.output import to_yaml
 from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFilesError
-
 
 _STEP = re.compile(r"[^.\[\]]+")
 
@@ -59,12 +57,13 @@ def command(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
     release = options.release(policies__kubernetes)
     lines, texts = [], []
     for document, conversion in zip(documents, convert([one.value for one in documents]), strict=True):
-        problems = list(_problems(document, conversion, release))
-        lines += [*_remarks(document, conversion), *problems]
-        if conversion.objects and not problems:
+        problems = dict(_problems(document, conversion, release))
+        lines += [*_remarks(document, conversion), *problems.values()]
+        # A policy that is not taken goes with its binding, which follows it.
+        refused = {index + more for index, _ in problems for more in (0, 1)}
+        if kept := [made for index, made in enumerate(conversion.objects) if index not in refused]:
             subject = f"{document.value['kind']} {document.value['metadata'].get('name')}"
-            head = f"# {document.name}:{document.line}: {subject}\n"
-            texts.append(head + "---\n".join(map(to_yaml, conversion.objects)))
+            texts.append(f"# {document.name}:{document.line}: {subject}\n" + "---\n".join(map(to_yaml, kept)))
     for line in lines:
         click.echo(line.text, err=True)
     click.echo("---\n".join(texts), nl=False)
@@ -85,8 +84,11 @@ def _remarks(document: Document, conversion: Conversion) -> Iterator[_Line]:
         yield _Line(_told(document, remark.path, f"{sort}: {render(remark.path)}: {remark.text}"), remark.lost)
 
 
-def _problems(document: Document, conversion: Conversion, release: Release) -> Iterator[_Line]:
-    """Why Kubernetes would not take the objects that were made; where an expression uses what only others know."""
+def _problems(document: Document, conversion: Conversion, release: Release) -> Iterator[tuple[tuple[int, int], _Line]]:
+    """Why Kubernetes would not take what was made, where an expression uses what only others know.
+
+    Each with the position of the policy among the objects, and its own.
+    """
     if not conversion.objects:
         return
     try:
@@ -95,10 +97,11 @@ def _problems(document: Document, conversion: Conversion, release: Release) -> I
         )
     except PolicyFilesError as error:
         starts = _starts(conversion)
-        for problem in error.problems:
-            path = _origin(conversion, problem, starts)
+        for number, problem in enumerate(error.problems):
+            index = max(position for position, start in enumerate(starts) if start <= problem.line)
+            path = _origin(conversion, index, problem.path)
             text = f"lost: {render(path)}: Kubernetes does not take it: {problem.message.splitlines()[0]}"
-            yield _Line(_told(document, path, text), lost=True)
+            yield (index, number), _Line(_told(document, path, text), lost=True)
 
 
 def _starts(conversion: Conversion) -> Sequence[int]:
@@ -109,10 +112,9 @@ def _starts(conversion: Conversion) -> Sequence[int]:
     return starts
 
 
-def _origin(conversion: Conversion, problem: Problem, starts: Sequence[int]) -> FieldPath:
-    """The place in the document from which the part with a problem came."""
-    index = max(position for position, start in enumerate(starts) if start <= problem.line)
-    path = tuple(int(step) if step.isdecimal() else step for step in _STEP.findall(problem.path))
+def _origin(conversion: Conversion, index: int, written: str) -> FieldPath:
+    """The place in the document from which the part of an object came."""
+    path = tuple(int(step) if step.isdecimal() else step for step in _STEP.findall(written))
     for length in range(len(path), -1, -1):
         if (index, path[:length]) in conversion.origins:
             return (*conversion.origins[index, path[:length]], *path[length:])

@@ -18,7 +18,10 @@ spec:
     - name: named
       match: {any: [{resources: {kinds: [Pod]}}]}
       validate:
-        cel: {expressions: [{expression: "'team' in object.metadata.?labels.orValue({})", message: A Pod names its team. Add the label team.}]}
+        cel:
+          expressions:
+            - expression: "'team' in object.metadata.?labels.orValue({})"
+              message: A Pod names its team. Add the label team.
 """
 _LOST = """\
     - name: signed
@@ -68,9 +71,9 @@ def test_what_is_lost_is_told_at_its_place(kyverno: Path) -> None:
     unknown = "compilation failed: ERROR: <input>:1:6: undeclared reference to 'image' (in container '')"
     expression = "spec.rules[2].validate.cel.expressions[1].expression"
     lines = [
-        "13:21: lost: spec.rules[1].verifyImages: this product verifies no signatures of images",
-        "15:47: note: spec.rules[2].match.any[0].resources.kinds[1]: the resource of Widget is taken to be widgets",
-        f"20:28: lost: {expression}: Kubernetes does not take it: {value}: {unknown}",
+        "16:21: lost: spec.rules[1].verifyImages: this product verifies no signatures of images",
+        "18:47: note: spec.rules[2].match.any[0].resources.kinds[1]: the resource of Widget is taken to be widgets",
+        f"23:28: lost: {expression}: Kubernetes does not take it: {value}: {unknown}",
     ]
     names = [document["metadata"]["name"] for document in yaml.safe_load_all(result.stdout)]
     assert (result.stderr.splitlines(), result.exit_code) == ([f"{kyverno}:{line}" for line in lines], 1)

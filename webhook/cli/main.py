@@ -22,7 +22,7 @@ VERBS = {
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
-    "export": "Print webhook configurations, settings, schemas or native policies.",
+    "export": "Print webhook configurations, settings, schemas or policies.",
     "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned
-from policies.engine.requester import CONTROL_PLANE_LABEL, Exemptions, is_control_plane
+from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
 from policies.engine.violation import FIELD_LENGTH, More, Violation, first, printable, quote, shortened
 from policies.objects.fieldpath import Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload
@@ -170,18 +170,21 @@ class LabelGuard:
         for key, value in added.items():
             exceptions = [exception for exception in self.exceptions if exception.allows(key, value)]
             if not exceptions:
-                yield _Offence(at.path, key, value, "", self._remedy(kind, key))
+                yield _Offence(at.path, key, value, "", self._remedy(kind, key, value))
             elif not any(_covers(exception, kind, at, key) for exception in exceptions):
                 offence = self._judge_copy(kind, at, (key, value), exceptions, templates)
                 if offence is not None:
                     yield offence
 
-    def _remedy(self, kind: tuple[str, str], key: str) -> str:
+    def _remedy(self, kind: tuple[str, str], key: str, value: Any) -> str:
         """What to do about a label that no exception allows."""
         if key != CONTROL_PLANE_LABEL or kind != NAMESPACE:
             return USE_OWN_PREFIX
         own = [value for exception in self.exceptions if exception.key == key for value in sorted(exception.values)]
-        return OWN_ORGANIZATION.format(quote(own[0])) if own else SET_ORGANIZATION
+        if own:
+            return OWN_ORGANIZATION.format(quote(own[0]))
+        # Nobody's organization has the id of the control plane.
+        return USE_OWN_PREFIX if value == CONTROL_PLANE else SET_ORGANIZATION
 
     def _judge_copy(
         self,

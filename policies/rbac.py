@@ -21,6 +21,7 @@ from policies.admissionpolicy.documents.document import Document, Path
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from policies.engine.match import LabelSelector, SelectorRequirement, listed
 from policies.golang.strconv import quote
+from policies.kubernetes.release import NEWEST, Release
 
 API_VERSION: Final = "rbac.authorization.k8s.io/v1"
 _MASTERS = "system:masters"
@@ -140,9 +141,10 @@ class _Binding(_Object, frozen=True, kw_only=True):
 class Rights:
     """The rights that roles and bindings give. Answers the checks of expressions (authorizer.Decisions)."""
 
-    def __init__(self, roles: Iterable[_Role], bindings: Iterable[_Binding]) -> None:
+    def __init__(self, roles: Iterable[_Role], bindings: Iterable[_Binding], release: Release = NEWEST) -> None:
         by_key = {(role.kind, role.namespace, role.metadata.name): role for role in roles}
         self._rules = {key: tuple(_rules(role, by_key.values(), frozenset())) for key, role in by_key.items()}
+        self._prefix = "rbac: " if release.names_authorizers else ""
         self._bindings = {(binding.namespace, binding.metadata.name): binding for binding in bindings}
 
     def answer(self, check: Check) -> CheckAnswer:
@@ -161,7 +163,7 @@ class Rights:
                 missing.append(f"{role.kind.lower()}.rbac.authorization.k8s.io {quote(role.name)} not found")
             elif any(rule.allows(check) for rule in rules):
                 return CheckAnswer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
-        return CheckAnswer(allowed=False, reason=_aggregate(missing))
+        return CheckAnswer(allowed=False, reason=self._prefix + _aggregate(missing) if missing else "")
 
     def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
         """The bindings for the user, each with its first subject that is the user."""
@@ -176,8 +178,11 @@ class Rights:
         return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
 
 
-def read(documents: Iterable[Document]) -> Rights | None:
-    """The rights that the RBAC objects among the documents give; None without RBAC objects. Raises RbacError."""
+def read(documents: Iterable[Document], release: Release = NEWEST) -> Rights | None:
+    """The rights that the RBAC objects among the documents give; None without RBAC objects. Raises RbacError.
+
+    release: the API server's.
+    """
     roles: list[_Role] = []
     bindings: list[_Binding] = []
     for document in documents:
@@ -187,7 +192,7 @@ def read(documents: Iterable[Document]) -> Rights | None:
             bindings.append(_converted(document, _Binding))
         else:
             roles.append(_converted(document, _Role))
-    return Rights(roles, bindings) if roles or bindings else None
+    return Rights(roles, bindings, release) if roles or bindings else None
 
 
 def _converted(document: Document, kind: type[_T]) -> _T:
@@ -222,8 +227,6 @@ def _url_matches(pattern: str, path: str) -> bool:
 def _aggregate(errors: Iterable[str]) -> str:
     """Errors as Go's Aggregate shows them: each text once, in brackets if there are several."""
     texts = list(dict.fromkeys(errors))
-    if not texts:
-        return ""
     return f"RBAC: {texts[0]}" if len(texts) == 1 else f"RBAC: [{', '.join(texts)}]"
 
 

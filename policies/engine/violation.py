@@ -98,6 +98,7 @@ def _with_remedy(violation: Violation) -> str:
     remedy = violation.remedy
     if len(remedy) > _REMEDY_LENGTH:  # then what to do is in the last line
         remedy = shortened(remedy.strip().rpartition("\n")[2], _REMEDY_LENGTH)
+    remedy = " ".join(remedy.split())
     problem = violation.problem or f": {violation.summary}"
     around = len(violation.path) + len(problem) + len(remedy) + len(":  .  ")
     limit = WARNING_LENGTH if around + _VALUE_LENGTH <= WARNING_LENGTH else CHANGE_LENGTH

@@ -17,6 +17,7 @@ class Release:
     reserves_static_names: whether names of policies that end in `.static.k8s.io` are refused, and not only warned of
     (the gate ManifestBasedAdmissionControlConfig). validates_declaratively: whether what a binding lacks is said after
     all else and without further words, and what is wrong twice is said once (the gate DeclarativeValidationBeta).
+    names_authorizers: whether the reason of a check that nobody allows begins with the authorizer that gives it.
     """
 
     major: int
@@ -24,6 +25,7 @@ class Release:
     proven: str
     reserves_static_names: bool
     validates_declaratively: bool
+    names_authorizers: bool
 
     @property
     def name(self) -> str:
@@ -32,8 +34,8 @@ class Release:
 
 
 RELEASES = (
-    Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False),
-    Release(1, 37, "1.37.2", reserves_static_names=True, validates_declaratively=True),
+    Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False, names_authorizers=False),
+    Release(1, 37, "1.37.2", reserves_static_names=True, validates_declaratively=True, names_authorizers=True),
 )
 """The oldest first."""
 NEWEST = RELEASES[-1]

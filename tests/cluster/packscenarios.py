@@ -138,9 +138,9 @@ SCENARIOS = [
     ),
     Scenario(
         "inference that drains too long",
-        partial(inference, seconds=900),
+        partial(inference, seconds=400),
         "interruptable-drain",
-        "What is interruptable must end within 300 s: spec.terminationGracePeriodSeconds is 900. "
+        "What is interruptable must end within 300 s: spec.terminationGracePeriodSeconds is 400. "
         f"Lower it, or remove the label {LABEL}.",
         ("spec.template",),
     ),

@@ -170,10 +170,10 @@ _LONG = _denied("reasons", "At most 3 letters.")
             _refused(
                 "Forbidden",
                 "policies",
-                _ODD,
-                """  data: ('odd' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
                 _SECRET,
                 """  data: ('secret' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
+                _ODD,
+                """  data: ('odd' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
             ),
             id="of-two-reasons",
         ),

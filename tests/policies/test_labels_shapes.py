@@ -13,6 +13,8 @@ _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
 _KEY = "foo.coreweave.cloud/bar"
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 _OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+_ORG = "ns.coreweave.cloud/org"
+_OWN_ORG = f'Only "a1b2c3" may stand at {_ORG}: the id of the organization whose cluster this is.'
 
 
 def _judge(obj: Json, old: Json | None = None) -> tuple[Violation, ...]:
@@ -111,11 +113,14 @@ def test_labels_that_are_no_map_and_were_none_before() -> None:
         pytest.param("x" * 81, f'"{"x" * 80}…"', id="long"),
     ],
 )
-@pytest.mark.parametrize("key", [_KEY, "ns.coreweave.cloud/org"], ids=["reserved", "with-an-exception-for-some-values"])
-def test_values_of_any_type(key: str, value: Any, found: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "remedy"), [(_KEY, _OWN_PREFIX), (_ORG, _OWN_ORG)], ids=["reserved", "with-an-exception-for-some-values"]
+)
+def test_values_of_any_type(key: str, remedy: str, value: Any, found: str) -> None:
     """A reserved key is refused whatever its value is, and the value is shown on one line, shortened."""
     assert _judge(pod(labels={key: value})) == (_refused("metadata.labels", f"{key}={found}"),)
-    assert _judge(resource("v1", "Namespace", labels={key: value})) == (_refused("metadata.labels", f"{key}={found}"),)
+    namespace = resource("v1", "Namespace", labels={key: value})
+    assert _judge(namespace) == (_refused("metadata.labels", f"{key}={found}", remedy=remedy),)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from textwrap import dedent
 
 import pytest
 from support.policies.policydocuments import documents
-from support.policies.rbacrights import CHECKS, RIGHTS
+from support.policies.rbacrights import CHECKS, RIGHTS, answer_in
 
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User, service_account
+from policies.kubernetes.release import NEWEST, RELEASES, Release
 from policies.rbac import RbacError, Rights, read
 
 _BINDING = """\
@@ -26,16 +27,17 @@ _ROLE = """\
     """
 
 
-def _rights(*texts: str) -> Rights:
-    found = read(documents("---\n".join(map(dedent, texts))))
+def _rights(*texts: str, release: Release = NEWEST) -> Rights:
+    found = read(documents("---\n".join(map(dedent, texts))), release)
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize(("check", "answer"), CHECKS.values(), ids=CHECKS)
-def test_checks_are_answered_as_rbac_does(check: Check, answer: CheckAnswer) -> None:
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
+@pytest.mark.parametrize("name", CHECKS)
+def test_checks_are_answered_as_rbac_does(name: str, release: Release) -> None:
     """The answer and its reason are those that a real API server gives, which tests/cluster asks the same."""
-    assert _rights(RIGHTS).answer(check) == answer
+    assert _rights(RIGHTS, release=release).answer(CHECKS[name][0]) == answer_in(name, release)
 
 
 def test_a_namespace_that_is_not_said_is_default() -> None:
@@ -56,7 +58,7 @@ def test_several_roles_that_are_not_there_are_listed() -> None:
     check = Check(user=service_account("default", "robot"), verb="get", resource="pods", namespace="default")
 
     assert _rights(*bindings).answer(check).reason == (
-        'RBAC: [role.rbac.authorization.k8s.io "x" not found, role.rbac.authorization.k8s.io "y" not found]'
+        'rbac: RBAC: [role.rbac.authorization.k8s.io "x" not found, role.rbac.authorization.k8s.io "y" not found]'
     )
 
 

@@ -16,8 +16,12 @@ _APIS = {"Pod": "v1", "Job": "batch/v1", "Deployment": "apps/v1"}
 
 
 class Row(NamedTuple):
-    """A manifest, and what is said about it. nodes: a cluster, empty for none. offline: why no API server is asked."""
+    """A manifest, and what is said about it.
 
+    subject: the name of its file. nodes: a cluster, empty for none. offline: why no API server is asked.
+    """
+
+    subject: str
     name: str
     manifest: Json
     nodes: str
@@ -54,7 +58,7 @@ def _rows(folder: str) -> Iterator[Row]:
         for row in _read(path):
             says = row.get("says", [])
             yield Row(
-                row["name"], _manifest(row), row.get("nodes", ""), row.get("settings", {}),
+                path.stem, row["name"], _manifest(row), row.get("nodes", ""), row.get("settings", {}),
                 (says,) if isinstance(says, str) else tuple(says), row.get("refused", False), row.get("offline", ""),
             )  # fmt: skip
 

@@ -105,7 +105,7 @@ async def test_the_service_comes_up_ready(tmp_path: Path) -> None:
 
     assert (event["version"], event["rules"]) == (
         VERSION,
-        ["labels", "guard", "topology", "topology-objects", "tolerations", "sunk"],
+        ["labels", "guard", "topology", "topology-objects", "tolerations", "sunk", "selectors"],
     )
     assert event["admission"].startswith("https://127.0.0.1:")
     assert event["health"].startswith("http://127.0.0.1:")

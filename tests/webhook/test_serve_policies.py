@@ -98,7 +98,7 @@ async def test_paths_of_policies(tmp_path: Path) -> None:
 async def test_policies_do_not_depend_on_the_built_in_rules(tmp_path: Path) -> None:
     """With every built-in rule off the policies are still in force."""
     _write(tmp_path / "names.yaml", _ENDS_IN_X)
-    off: Json = {rule: {"action": "off"} for rule in ("labels", "topology", "tolerations", "sunk")}
+    off: Json = {rule: {"action": "off"} for rule in ("labels", "topology", "tolerations", "sunk", "selectors")}
     off["guard"] = {"namespaces": "off", "taints": "off"}
     async with Service(tmp_path, "--policies", str(tmp_path / "names.yaml"), **off) as service:
         serving = await service.event("serving")

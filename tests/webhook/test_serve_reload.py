@@ -84,4 +84,7 @@ async def test_a_kind_of_workloads_that_is_added(tmp_path: Path) -> None:
             await service.event("configuration loaded")
             found.append(await warnings())
 
-    assert found == [[], ['topology "racks" is named by Train team/t']]
+    assert found == [
+        [],
+        ['topology "racks" is named by Train team/t. Change or delete these workloads first. Running Pods go on.'],
+    ]

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from policies.engine.match import LabelSelector, SelectorRequirement
 from webhook.configuration.fields import Many, Strings
 from webhook.configuration.fields import Model as _Model
 
@@ -29,3 +30,10 @@ class Selector(_Model):
 
     match_labels: dict[str, str] = Field({}, description="Labels that must have these values.")
     match_expressions: Many[Requirement] = Field((), description="Requirements.")
+
+    @property
+    def label_selector(self) -> LabelSelector:
+        """The same selector, as rules use it."""
+        equal = (SelectorRequirement(key, "In", (value,)) for key, value in self.match_labels.items())
+        others = (SelectorRequirement(r.key, r.operator, r.values) for r in self.match_expressions)
+        return LabelSelector((*equal, *others))

@@ -33,6 +33,12 @@ CLUSTER_SCOPED = {
     "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle"),
     "compute.coreweave.com": ("NodePool",),
     "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
+    "grove.io": ("ClusterTopology", "ClusterTopologyBinding"),
+    "kai.scheduler": ("Topology",),
+    "kueue.x-k8s.io": (
+        "AdmissionCheck", "ClusterQueue", "Cohort", "MultiKueueCluster", "MultiKueueConfig", "ResourceFlavor",
+        "Topology", "WorkloadPriorityClass",
+    ),
     "networking.k8s.io": ("IngressClass", "IPAddress", "ServiceCIDR"),
     "node.k8s.io": ("RuntimeClass",),
     "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding"),

@@ -119,7 +119,7 @@ def of_documents(
         raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)
     try:
         contents = _received(of(_bound(loaded), release)) if drafts else of(loaded, release)
-        return contents._replace(rights=rbac.read(loaded.context))
+        return contents._replace(rights=rbac.read(loaded.context, release))
     except RbacError as error:
         raise PolicyFilesError(str(error)) from None
 

@@ -135,7 +135,7 @@ def _view(shape: Shape, template: Node) -> Node:
         return template
     labels, annotations, spec = (_optionally(template, part) for part in (shape.labels, shape.annotations, shape.spec))
     metadata = entries(("labels", labels), ("annotations", annotations), optional=("labels", "annotations"))
-    return entries(("metadata", call("dyn", metadata)), ("spec", spec), optional=("spec",))
+    return call("dyn", entries(("metadata", call("dyn", metadata)), ("spec", spec), optional=("spec",)))
 
 
 def templates(lists: Sequence[Node], conditions: Sequence[Node], variable: str) -> Node:

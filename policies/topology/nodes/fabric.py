@@ -134,13 +134,21 @@ def _mixed(labels: Labels) -> Iterator[Flaw]:
 
 
 def _superpods(connected: Iterable[Labels]) -> Mapping[tuple[str, ...], set[str]]:
-    """The superpods that each leafgroup is in. Numbers of leafgroups repeat across fabrics."""
+    """The superpods that each leafgroup is in. Numbers of leafgroups repeat across fabrics.
+
+    Where most numbers of a fabric are in several superpods, each superpod counts its own: then only names tell.
+    """
     superpods: dict[tuple[str, ...], set[str]] = {}
     for labels in connected:
         superpod = _value(labels, "superpod")
         if superpod and _value(labels, "leafgroup"):
             superpods.setdefault(_leafgroup(labels), set()).add(superpod)
-    return superpods
+    split: dict[str, list[bool]] = {}
+    for (fabric, _, name), there in superpods.items():
+        if not name:
+            split.setdefault(fabric, []).append(len(there) > 1)
+    numbered = {fabric for fabric, several in split.items() if 2 * sum(several) < len(several)}
+    return {group: there for group, there in superpods.items() if group[2] or group[0] in numbered}
 
 
 def _split(labels: Labels, superpods: Mapping[tuple[str, ...], set[str]]) -> Iterator[Flaw]:

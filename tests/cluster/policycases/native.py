@@ -51,15 +51,14 @@ class Client:
         self._connection.close()
 
     def send(self, method: str, path: str, body: Any = None, headers: list[tuple[str, str]] | None = None) -> Response:
-        """Send one request."""
+        """Send one request, over a new connection if the API server has closed the one that was idle."""
         text = b"" if body is None else json.dumps(body).encode()
-        self._connection.putrequest(method, path)
-        media = "application/json"
-        for name, value in [("Content-Type", media), ("Content-Length", str(len(text))), *(headers or [])]:
-            self._connection.putheader(name, value)
-        self._connection.endheaders(text)
-        answer = self._connection.getresponse()
-        raw = answer.read()
+        media = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
+        try:
+            answer, raw = self._exchange(method, path, text, [*media, *(headers or [])])
+        except OSError:
+            self._connection.close()
+            answer, raw = self._exchange(method, path, text, [*media, *(headers or [])])
         warnings = tuple(
             re.sub(r"\\(.)", r"\1", found)
             for header in answer.headers.get_all("Warning") or []
@@ -70,6 +69,16 @@ class Client:
         except ValueError:
             decoded = {"message": raw.decode(errors="replace")}
         return Response(answer.status, decoded, warnings)
+
+    def _exchange(
+        self, method: str, path: str, text: bytes, headers: list[tuple[str, str]]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        self._connection.putrequest(method, path)
+        for name, value in headers:
+            self._connection.putheader(name, value)
+        self._connection.endheaders(text)
+        answer = self._connection.getresponse()
+        return answer, answer.read()
 
     def make(self, path: str, body: Json) -> Json:
         """Create an object, or fail with the API server's words."""

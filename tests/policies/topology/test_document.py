@@ -23,12 +23,12 @@ def _kai(*levels: Any, name: Any = "halls") -> Any:
     [
         pytest.param(
             _kai({"nodeLabel": _BLOCK, "alias": "block-1"}, {"nodeLabel": _RACK}),
-            Topology("halls", (level(_BLOCK, "block-1"), level(_RACK)), source="a file"),
+            Topology("halls", (level(_BLOCK, "block-1"), level(_RACK)), source="a file", objects=("KAI",)),
             id="kai",
         ),
         pytest.param(
             {**_kai({"nodeLabel": _BLOCK}), "apiVersion": "kueue.x-k8s.io/v1beta1"},
-            Topology("halls", (level(_BLOCK),), source="a file"),
+            Topology("halls", (level(_BLOCK),), source="a file", objects=("Kueue",)),
             id="kueue",
         ),
         pytest.param(
@@ -38,7 +38,7 @@ def _kai(*levels: Any, name: Any = "halls") -> Any:
         ),
         pytest.param(
             _kai({"nodeLabel": _BLOCK, "alias": None}, {"nodeLabel": "kubernetes.io/hostname", "alias": ""}),
-            Topology("halls", (level(_BLOCK), level("kubernetes.io/hostname")), source="a file"),
+            Topology("halls", (level(_BLOCK), level("kubernetes.io/hostname")), source="a file", objects=("KAI",)),
             id="no-aliases",
         ),
     ],
@@ -51,7 +51,7 @@ def test_forms(document: Any, expected: Topology) -> None:
 def test_an_object_of_the_cluster() -> None:
     """Where it comes from is kept, since schedulers know the cluster's topologies only."""
     assert read(_kai(_level := {"nodeLabel": _BLOCK}), "KAI", in_cluster=True) == Topology(
-        "halls", (level(_BLOCK),), source="KAI", in_cluster=True
+        "halls", (level(_BLOCK),), source="KAI", in_cluster=True, objects=("KAI",)
     )
     assert [
         source_of(_kai(_level)),
@@ -69,6 +69,7 @@ def test_an_entry_of_the_configuration() -> None:
     assert made == Topology("halls", (level(_BLOCK),), (), requirement, pool, "the configuration")
 
 
+_KINDS = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopologyBinding of grove.io"
 _KEY = "a level is the key of a node label, such as example.org/rack; found"
 
 
@@ -79,17 +80,17 @@ _KEY = "a level is the key of a node label, such as example.org/rack; found"
         pytest.param(None, "a map was expected, found null", id="nothing"),
         pytest.param(
             {"apiVersion": "v1", "kind": "Topology"},
-            'kind: a Topology of kai.scheduler or kueue.x-k8s.io was expected, found "Topology" of "v1"',
+            f'kind: {_KINDS} was expected, found "Topology" of "v1"',
             id="another-group",
         ),
         pytest.param(
             {"apiVersion": "kai.scheduler/v1", "kind": "Queue"},
-            'kind: a Topology of kai.scheduler or kueue.x-k8s.io was expected, found "Queue" of "kai.scheduler/v1"',
+            f'kind: {_KINDS} was expected, found "Queue" of "kai.scheduler/v1"',
             id="another-kind",
         ),
         pytest.param(
             {"kind": "Topology"},
-            'kind: a Topology of kai.scheduler or kueue.x-k8s.io was expected, found "Topology" of null',
+            f'kind: {_KINDS} was expected, found "Topology" of null',
             id="no-version",
         ),
         pytest.param(

@@ -16,12 +16,13 @@ from policies.engine.lookup import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
 from policies.objects import patch
-from policies.objects.fieldpath import lookup
+from policies.objects.fieldpath import lookup, render
 from policies.objects.workload import table, workload
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.document import read
 from policies.topology.rule import TopologyPlacement, reads
+from policies.topology.schemes.fields import PLACES
 from policies.topology.way.assignment import NO_PLAN
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
@@ -577,7 +578,7 @@ def test_pools_of_an_update() -> None:
 
 
 def test_what_is_read() -> None:
-    """The paths cover annotations of every holder, what placement and demand are read off, and the numbers of Pods."""
+    """The paths cover annotations of every holder, placement, demand, the numbers of Pods, and others' constraints."""
     rows = [WORKLOADS["batch", "CronJob"], WORKLOADS["", "Pod"]]
     names = (
         *("affinity", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName"),
@@ -596,4 +597,6 @@ def test_what_is_read() -> None:
         *pod,
         *(f"spec.jobTemplate.spec.template.{path}" for path in pod),
         *(f"{holder}.{name}" for holder in ("spec", "spec.jobTemplate", "spec.jobTemplate.spec") for name in counts),
+        *("spec.annotations", "spec.podTemplateOverrides", "spec.runtimePatches"),
+        *(render(place) for places in PLACES.values() for place in places),
     }

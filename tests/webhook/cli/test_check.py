@@ -86,6 +86,7 @@ _STAYS_OFF = (
     "Add the toleration {key: is_cpu_compute, operator: Exists, effect: NoSchedule}."
 )
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
+_OWN_ORG = 'Only "a1b2c3" may stand at ns.coreweave.cloud/org: the id of the organization whose cluster this is.'
 _REMEDY = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 
 
@@ -204,7 +205,7 @@ def test_lists_are_judged_item_by_item() -> None:
     assert result.stdout.splitlines() == [
         "list.yaml:4: ConfigMap default/a: admitted",
         "list.yaml:7: Namespace team: admitted",
-        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} {_REMEDY}',
+        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} {_OWN_ORG}',
     ]
 
 

@@ -45,6 +45,8 @@ _ALL_OFF = {
     "sunk": {**_NOTHING, "daemonSets": "off"},
     "topology": _NOTHING,
     "tolerations": _NOTHING,
+    "selectors": _NOTHING,
+    "guard": {"namespaces": "off", "taints": "off"},
 }
 
 

@@ -7,6 +7,8 @@ from msgspec.structs import replace
 from support.builders import Json, daemon_set, deployment, pod, request
 from support.service.reviews import RESERVED, TODAY
 
+from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.schema import built_in
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import Facts, StaticFacts
 from policies.engine.lookup import FactUnavailable
@@ -262,13 +264,20 @@ def test_built_in_rules() -> None:
     assert [told(daemon_set(), namespace)[0] for namespace in ("team", "kube-system")] == [["tolerations"]] * 2
 
 
+def _received(obj: Json) -> Json:
+    """An object as the API server sends it."""
+    schema = built_in(kind_of(obj))
+    assert schema is not None
+    return received(obj, schema)
+
+
 def test_mutating_policies() -> None:
     """They change objects in system Namespaces, and nothing of the service's own."""
     ruleset = _rules(_CHANGE, tolerations={"action": "off"})
     change = ({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},)
 
     found = [
-        mutate(request(pod(), namespace=name), ruleset, _FACTS).operations
+        mutate(request(_received(pod()), namespace=name), ruleset, _FACTS).operations
         for name in ("team", "kube-system", "cks-admission")
     ]
 

@@ -247,11 +247,26 @@ def test_what_the_guard_depends_on_is_decoded(kind: str, fields: Json, labels: d
     assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "guard"))
 
 
+def test_what_judges_topologies_is_decoded() -> None:
+    """The levels of a Topology object are there, so that one that stands twice is seen."""
+    levels = [{"nodeLabel": "example.org/rack"}, {"nodeLabel": "example.org/rack"}]
+    topology = resource("kai.scheduler/v1alpha1", "Topology", {"spec": {"levels": levels}})
+    served = {"group": "kai.scheduler", "version": "v1alpha1", "resource": "topologies"}
+    part, whole = _decoded(topology, resource=served, namespace="")
+
+    answer = validate(part, _RULES, _FACTS, "topologies")
+
+    assert [decision.verdict for decision in answer.decisions] == ["deny"]
+    assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "topologies"))
+
+
 def test_every_path_that_rules_read_is_tried() -> None:
     """The tables above leave out no path that a rule says it reads, but for those which have tables of their own."""
     tried = {str(param.values[2]) for param in _PLACES}
     pods = {f"{pod_}spec.{path}" for pod_ in ("", "spec.template.") for path in ("tolerations", *ACCELERATOR_READS)}
     daemon_sets = {"spec.template.spec.affinity", "spec.template.spec.nodeSelector"}
 
+    others = {"spec.nodeName", "spec.finalizers", "spec.taints", "spec.levels", "spec.topologyName"}
+
     reads = frozenset().union(*(rule.reads for rule in _RULES.rules if rule.name not in ("topology", "selectors")))
-    assert reads <= tried | pods | daemon_sets | {"spec.nodeName", "spec.finalizers", "spec.taints"}
+    assert reads <= tried | pods | daemon_sets | others

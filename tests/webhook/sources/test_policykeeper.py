@@ -159,7 +159,7 @@ async def test_another_configuration(tmp_path: Path) -> None:
     await kept.keeper.reconfigure(_loaded())
     found.append(kept.verdicts())
 
-    others = {"topology": "admit", "tolerations": "warn"}
+    others = {"topology": "admit", "tolerations": "warn", "selectors": "admit"}
     assert [{name: verdict for name, verdict in each.items() if name not in others} for each in found] == [
         {"labels": "deny", "names": "deny"},
         {"labels": "warn", "names": "excepted"},
@@ -193,7 +193,7 @@ async def test_a_name_that_no_policy_has(tmp_path: Path) -> None:
     with capture_logs() as events:
         await kept.keeper.reconfigure(_loaded(exceptions=[exception]))
 
-    known = "labels, guard, topology, topology-objects, tolerations, sunk"
+    known = "labels, guard, topology, topology-objects, tolerations, sunk, selectors"
     why = f"exceptions: there is no rule 'later'; known are {known}"
     assert events == [{"event": "policy is doubtful", "log_level": "warning", "reason": why}]
     assert [each.rules for each in kept.keeper.ruleset.exceptions] == [("later",)]

@@ -73,8 +73,8 @@ def _errors(*paths: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        pytest.param("a.yaml", _KAI, [Topology("halls", _HALLS, source="a.yaml:1")], id="kai"),
-        pytest.param("a.yml", _KUEUE, [Topology("blocks", _BLOCKS, source="a.yml:2")], id="kueue"),
+        pytest.param("a.yaml", _KAI, [Topology("halls", _HALLS, source="a.yaml:1", objects=("KAI",))], id="kai"),
+        pytest.param("a.yml", _KUEUE, [Topology("blocks", _BLOCKS, source="a.yml:2", objects=("Kueue",))], id="kueue"),
         pytest.param("a.json", json.dumps(_RUNAI), [Topology("fabric", _FABRIC, source="a.json:1")], id="runai"),
         pytest.param(
             "a.json",
@@ -82,14 +82,19 @@ def _errors(*paths: str) -> list[str]:
             [Topology("fabric", _FABRIC, source="a.json:1")],
             id="json-that-is-no-yaml",
         ),
-        pytest.param("plain", _KAI, [Topology("halls", _HALLS, source="plain:1")], id="any-suffix-where-it-is-named"),
+        pytest.param(
+            "plain",
+            _KAI,
+            [Topology("halls", _HALLS, source="plain:1", objects=("KAI",))],
+            id="any-suffix-where-it-is-named",
+        ),
         pytest.param(
             "a.yaml",
             f"---\n{dedent(_KAI)}---\n---\n{json.dumps(_RUNAI)}\n---\n{dedent(_KUEUE)}",
             [
-                Topology("halls", _HALLS, source="a.yaml:2"),
+                Topology("halls", _HALLS, source="a.yaml:2", objects=("KAI",)),
                 Topology("fabric", _FABRIC, source="a.yaml:14"),
-                Topology("blocks", _BLOCKS, source="a.yaml:17"),
+                Topology("blocks", _BLOCKS, source="a.yaml:17", objects=("Kueue",)),
             ],
             id="several-documents",
         ),
@@ -107,7 +112,7 @@ def _errors(*paths: str) -> list[str]:
               levels: [example.org/block]
             """,
             [
-                Topology("blocks", _BLOCKS, source="a.yaml:4"),
+                Topology("blocks", _BLOCKS, source="a.yaml:4", objects=("Kueue",)),
                 Topology("more", _BLOCKS, source="a.yaml:8"),
             ],
             id="a-list-as-kubectl-prints-it",
@@ -142,7 +147,9 @@ def test_a_mounted_config_map() -> None:
     Path("mounted/..data").symlink_to("..2026_03_01", target_is_directory=True)
     Path("mounted/halls.yaml").symlink_to("..data/halls.yaml")
 
-    assert topologyfiles.read(["mounted"]) == [Topology("halls", _HALLS, source="mounted/halls.yaml:1")]
+    assert topologyfiles.read(["mounted"]) == [
+        Topology("halls", _HALLS, source="mounted/halls.yaml:1", objects=("KAI",))
+    ]
 
 
 def test_no_files_are_no_topologies() -> None:
@@ -154,7 +161,7 @@ def test_no_files_are_no_topologies() -> None:
 
 _LEVELS = "apiVersion: kai.scheduler/v1alpha1\nkind: Topology\nmetadata: {name: halls}\nspec:\n  levels:\n"
 _KEY = "a level is the key of a node label, such as example.org/rack; found"
-_EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io was expected, found"
+_EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopologyBinding of grove.io was expected, found"
 
 
 @pytest.mark.parametrize(

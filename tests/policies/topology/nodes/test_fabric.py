@@ -89,8 +89,8 @@ _PORT = {"neighbors_expected_eth0_device": "leaf-1", "neighbors_current_eth0_dev
         ),
         pytest.param(
             _node("n", _with(superpod="2")),
-            [Flaw("split", "leafgroup 1 of fabric f1 is in superpods 1 and 2")],
-            id="one-leafgroup-in-two-superpods",
+            [],
+            id="superpods-that-count-their-leafgroups",
         ),
         pytest.param(_node("n", _with(superpod="2", fabric="f2")), [], id="the-same-number-in-another-fabric"),
         pytest.param(_node("n", _with(superpod="2", leafgroup__name="b")), [], id="another-name"),
@@ -101,9 +101,18 @@ def test_the_flaws_of_a_node(node: Node, expected: list[Flaw]) -> None:
     assert list(flaws((_WELL, node)).get("n", ())) == expected
 
 
+def test_a_leafgroup_that_is_split_by_its_name() -> None:
+    """A name stands for one leafgroup, however often its number is used."""
+    there = _node("a", _with(leafgroup__name="lg-1")), _node("b", _with(leafgroup__name="lg-1", superpod="2"))
+
+    split = (Flaw("split", "leafgroup 1 of fabric f1 is in superpods 1 and 2"),)
+    assert flaws(there) == {"a": split, "b": split}
+
+
 def test_only_nodes_with_flaws_are_there() -> None:
     """Both Nodes of a split leafgroup are named, and no others; every kind has a meaning."""
-    found = flaws((_WELL, _node("a", _with(leafgroup="2")), _node("b", _with(leafgroup="2", superpod="2"))))
+    well = (_WELL, _node("third", _with(leafgroup="3", superpod="2")))
+    found = flaws((*well, _node("a", _with(leafgroup="2")), _node("b", _with(leafgroup="2", superpod="2"))))
 
     fast = _node("c", _with(speed_current="400", speed_expected="400"))
     half = {"d": (Flaw("incomplete", "no speed.current"),)}

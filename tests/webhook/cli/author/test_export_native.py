@@ -229,7 +229,7 @@ def test_what_cannot_be_judged_in_templates_is_said() -> None:
     assert [line.split(" (")[0] for line in result.stderr.splitlines()][-1:] == [
         (
             "all.yaml:17:26: teams reads all labels, but a controller adds its own to the Pods, such as "
-            "serving.knative.dev/configuration, serving.knative.dev/service"
+            "app.kubernetes.io/component, app.kubernetes.io/instance"
         )
     ]
     assert ("teams-templates" in names, "teams-job" in names) == (True, False)

@@ -10,10 +10,10 @@ from support.service.commands import run
 from support.service.nodefiles import BACKEND, node, place, write
 
 _SPEED = {f"{BACKEND}speed.current": "200G", f"{BACKEND}speed.expected": "400G"}
+_LEAFGROUP = {f"{BACKEND}leafgroup": "1", f"{BACKEND}leafgroup-name": "lg-1"}
 _FLAWED = (
     *(node(f"g{number}", place("1", "1", **_SPEED)) for number in range(1, 11)),
-    node("g11", place("1", "2", **{f"{BACKEND}leafgroup": "1"})),
-    node("g12", place("2", "2", **{f"{BACKEND}leafgroup": "1"})),
+    *(node(name, place(superpod, "2", **_LEAFGROUP)) for name, superpod in (("g11", "1"), ("g12", "2"))),
 )
 
 

@@ -191,15 +191,17 @@ async def test_topologies(server: FakeApi, api: Connection, times: Times) -> Non
     times.patience = 0
 
     async with following(api, times, watch_topologies=True) as facts:
-        racks = Topology("racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True)
+        racks = Topology(
+            "racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True, objects=("KAI",)
+        )
         assert facts.known.topologies() == (racks,)
         assert facts.known.topologies() is facts.known.topologies()
         problem = "spec.levels: a topology needs levels, farthest first, found none"
         assert facts.problems() == [f"KAI Topology none: {problem}"]
 
-    assert ClusterFacts(api, watch_nodes=False, watch_topologies=True).unsynced()[-2:] == [
-        f"Topology of {group}: not known yet whether it is served: waiting for the API server"
-        for group in ("kai.scheduler", "kueue.x-k8s.io")
+    assert ClusterFacts(api, watch_nodes=False, watch_topologies=True).unsynced()[-3:] == [
+        f"{kind}: not known yet whether it is served: waiting for the API server"
+        for kind in ("Topology of kai.scheduler", "Topology of kueue.x-k8s.io", "ClusterTopologyBinding of grove.io")
     ]
 
 

@@ -247,6 +247,6 @@ async def test_the_time_is_up(server: FakeApi, api: Connection, slow: str, found
 def test_the_kinds() -> None:
     """Of the built-in table all kinds are looked at that Pods are made of."""
     left_out = {("apps", "ControllerRevision"), ("compute.coreweave.com", "NodePool")}
-    left_out |= {("resource.k8s.io", "ResourceClaimTemplate")}
+    left_out |= {("resource.k8s.io", "ResourceClaimTemplate"), ("trainer.kubeflow.org", "TrainJob")}
 
     assert {*WORKLOADS} == {row.group_kind for row in BUILT_IN} - left_out

@@ -1,0 +1,130 @@
+"""Makes the rules of policies and packs, with the exceptions beside them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from policies import guard, labels, sunk, tolerations
+from policies.engine.exception import PolicyException
+from policies.engine.rule import Rule
+from policies.selectors import rule as selectors_rule
+from policies.topology import objects
+from policies.topology import rule as topology_rule
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.sources import packfiles
+
+if TYPE_CHECKING:
+    from policies.admissionpolicy.documents.exception import WrittenException
+    from policies.admissionpolicy.evaluation.compilation import Compile
+    from policies.admissionpolicy.model import Policy
+    from webhook.sources.natives import Native
+    from webhook.sources.policyfiles import PolicyFiles
+
+
+from webhook.configuration.rules.workloads import workload_table
+
+BUILT_IN_RULES = (
+    labels.RULE,
+    guard.RULE,
+    topology_rule.RULE,
+    objects.RULE,
+    tolerations.RULE,
+    sunk.RULE,
+    selectors_rule.RULE,
+)
+
+
+class PolicyRules(NamedTuple):
+    """The result of policies: their rules, the exceptions beside them, and the names that exceptions may use.
+
+    shipped: the policies of packs that are in force. replaced: the names of those whose place others take.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    exceptions: tuple[WrittenException, ...] = ()
+    names: tuple[str, ...] = ()
+    shipped: tuple[Policy, ...] = ()
+    replaced: tuple[str, ...] = ()
+
+
+NO_POLICIES = PolicyRules()
+
+
+def of_policies(
+    settings: Settings, files: PolicyFiles, compile_: Compile | None = None, native: Native | None = None
+) -> PolicyRules:
+    """The rules for policies and their bindings, mutating ones first, those of the packs last.
+
+    native: those of the cluster, with rules of those that request them for pod templates. Of policies with one name
+    that of the files counts, then that of the cluster. Raises SettingsError if one has the name of a built-in rule.
+    """
+    from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.rules import mutatingrule, validatingrule  # noqa: PLC0415 - nothing else needs the CEL engine
+    from webhook.sources import packs  # noqa: PLC0415 - as above
+
+    loaded, names = files.loaded, _names(files)
+    chosen, workloads = compile_ or partial(compile_policy, release=files.release), workload_table(settings)
+    given = (*exceptions(settings), *(written.value for written in loaded.exceptions))
+    made = [
+        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),
+        *validatingrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
+    ]
+    taken = {*reserved(), *names}
+    if native is not None:
+        own = [policy for policy in native.loaded.policies if policy.name not in taken]
+        made += validatingrule.rules(own, native.loaded.bindings, NO_PARAMETERS, workloads, chosen, native=True)
+        taken |= {*native.names}
+    pack = packs.made(settings, taken)
+    made += packs.rules(pack, workloads, chosen)
+    known = dict.fromkeys((*(rule.name for rule in made), *names))
+    return PolicyRules(tuple(made), loaded.exceptions, tuple(known), pack.policies, pack.replaced)
+
+
+def _names(files: PolicyFiles) -> tuple[str, ...]:
+    """The names of the policies in files. Raises SettingsError."""
+    names = tuple(dict.fromkeys(policy.name for policy in files.loaded.policies))
+    for name in reserved():
+        if name in names:
+            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
+    return names
+
+
+def uses_policies(settings: Settings) -> bool:
+    """Whether the settings name policies: files, those of a cluster, or packs."""
+    chosen, cluster = settings.policies, settings.cluster
+    in_cluster = bool(cluster.kubeconfig) or cluster.in_cluster
+    return bool(chosen.directories) or settings.packs.is_on or (in_cluster and (chosen.config_maps or chosen.native))
+
+
+def reserved() -> tuple[str, ...]:
+    """The names of the built-in rules, which no policy may have."""
+    from policies.admissionpolicy.rules import mutatingrule  # noqa: PLC0415 - as above
+
+    return (*BUILT_IN_RULES, mutatingrule.NAME)
+
+
+def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:
+    """A line for each unknown name in an exception. Policies without a binding are known, and packs that are off."""
+    written = [exception.value.rules for exception in policies.exceptions]
+    named = {name for names in (*written, *(exception.rules for exception in settings.exceptions)) for name in names}
+    off = (name for pack in type(settings.packs).names() if named for name in packfiles.names(pack).policies)
+    known = tuple(dict.fromkeys((*BUILT_IN_RULES, *policies.names, *(name for name in off if name in named))))
+    unknown = [
+        f"exceptions: there is no rule {name!r}; known are {', '.join(known)}"
+        for exception in settings.exceptions
+        for name in exception.rules
+        if name not in known
+    ]
+    return [*unknown, *(str(problem) for written in policies.exceptions for problem in written.unknown(known))]
+
+
+def exceptions(settings: Settings) -> list[PolicyException]:
+    """The entries of `exceptions:`, each named after its place in the configuration."""
+    return [
+        PolicyException(
+            f"exceptions[{index}]", **{**dict(exception), "object_selector": exception.object_selector.label_selector}
+        )
+        for index, exception in enumerate(settings.exceptions)
+    ]

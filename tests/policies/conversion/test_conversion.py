@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,21 @@ _JSON = st.recursive(
 def test_a_literal_has_the_value(value: object) -> None:
     """Parameters that are written into an expression come out as they were."""
     assert evaluate(cks_admission.compile(f"dyn({text.literal(value)})"), Request(object={})).value == value
+
+
+@given(st.sampled_from([document for entry in _FOREIGN for document in entry["documents"]]), st.data())
+def test_no_document_breaks_it(document: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever stands in a field, there is an outcome: something is made, or the loss is told."""
+    broken = json.loads(json.dumps(document))
+    place = broken
+    while isinstance(place, dict | list) and place:
+        key = data.draw(st.sampled_from(list(place) if isinstance(place, dict) else range(len(place))))
+        if not isinstance(place[key], dict | list) or data.draw(st.booleans()):
+            place[key] = data.draw(_JSON)
+            break
+        place = place[key]
+
+    (conversion,) = convert([broken])
+
+    kinds_ = [obj["kind"].removesuffix("Binding") for obj in conversion.objects]
+    assert kinds_ == ["ValidatingAdmissionPolicy"] * len(kinds_)

@@ -128,6 +128,7 @@ _RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed
         ('Internal error occurred: failed calling webhook "labels.cks-admission.dev": x', "service/no-answer"),
         ("Rule 'labels' could not be evaluated (TimeoutError: x).\nIt is set", "service/not-evaluated"),
         ("ValidatingAdmissionPolicy 'mine' with binding 'b' denied request: No.", "policies/denied"),
+        ("policy 'mine' with binding 'b' denied request: it failed", "policies/denied"),
     ],
 )  # fmt: skip
 def test_a_message_leads_to_its_section(text: str, name: str) -> None:

@@ -57,7 +57,11 @@ def _run(site: Path, *arguments: str, name: str = "cks-admission", stdin: str = 
     """A run of the command that finds nothing but the folder and the standard library."""
     program = f"import sys; sys.path.append({str(site)!r}); {_START.format(name=name)}"
     result = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, *arguments], input=stdin, capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-S", "-c", program, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return result.returncode, result.stdout, result.stderr
 

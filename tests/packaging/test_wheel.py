@@ -107,7 +107,7 @@ def test_what_a_server_needs_is_named(site: Path) -> None:
 
     extra = r"It comes with the extra `server`: pip install 'cks-admission\[server\]'"
     assert (code, out) == (2, "")
-    assert re.fullmatch(rf"cks-admission: the package \w+ is missing\. {extra}\n", err)
+    assert re.fullmatch(rf"Error: the package \w+ is missing\. {extra}\n", err)
 
 
 def test_the_plugin_says_its_own_name(site: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from copy import copy
 from importlib import import_module
+from typing import Any
 
 import click
+
+from webhook.cli.exits import packages
 
 NAME = "cks-admission"
 VERBS = {
@@ -56,11 +59,17 @@ class Verbs(click.Group):
         """The verbs, in the order in which people need them."""
         return list(VERBS)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb. Raises InputError where it needs a package that is not installed."""
+        with packages():
+            return super().invoke(ctx)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command, its module loaded now."""
+        """The verb's command, its module loaded now. Raises InputError as above."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(module_of(cmd_name)).command
+        with packages():
+            command: click.Command = import_module(module_of(cmd_name)).command
         name = ctx.find_root().info_name or NAME
         return renamed(command, name) if name.startswith("kubectl") else command
 

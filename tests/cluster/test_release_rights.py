@@ -77,7 +77,7 @@ TAKEN_OVER = [
 ]
 """Requests that a replica's token must not be good for: method, path and body."""
 OFF = {
-    **{rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology")},
+    **{rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology", "selectors")},
     "guard": {"namespaces": "off", "taints": "off"},
     "packs": dict(packmodes.OFF),
 }

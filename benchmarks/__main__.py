@@ -26,10 +26,11 @@ from benchmarks import (
     reload,
     report,
     servers,
+    sizing,
     speed,
     topology,
     workers,
-)
+)  # fmt: skip
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.inventory import cost as inventory
@@ -42,7 +43,7 @@ from benchmarks.speed import NoCoresError
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
     *("speed", "policies", "topology", "inventory", "gangs", "workers", "check"),
-    *("memory", "start", "cluster", "apiserver", "cel", "placement"),
+    *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement"),
 )
 START_RUNS = 9
 FAILURES = (
@@ -118,6 +119,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add(part, topology if part == "topology" else workers, compare(directory, *rounds))
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
+    elif part == "sizing":
+        results.add("sizing", sizing, sizing.measure(directory, _say))
     elif part == "placement":
         results.add("placement", placement, placement.measure(directory, *rounds))
     elif part == "cel":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -12,34 +13,51 @@ from typing import Any
 import click
 
 from policies.kubernetes.spelling import closest
+from webhook.cli.exits import packages
 from webhook.cli.run import ending
 
+NAME = "cks-admission"
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
     "manage": "Write certificates and webhook configurations for all replicas.",
     "init": "Write the first files of a policy.",
     "check": "Show what kubectl apply would do to objects, without a cluster.",
+    "why": "Explain a refusal or a warning, and what to do about it.",
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
     "fmt": "Format the CEL expressions of policies, in their files.",
+    "convert": "Turn CEL policies of Kyverno and Gatekeeper into Kubernetes' own.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
-    "export": "Print webhook configurations, settings or native policies.",
+    "export": "Print webhook configurations, settings, schemas or policies.",
     "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
 
-_OPERATOR = ("serve", "manage", "doctor", "certs", "unregister")
-"""The verbs in the package `operator`."""
-_OTHERWISE = {"version": "cks-admission --version", "help": "cks-admission --help", "validate": "cks-admission check"}
+_PACKAGES = {
+    "operator": ("serve", "manage", "doctor", "certs", "unregister"),
+    "author": ("init", "fmt", "convert", "export"),
+}
+"""The verbs whose modules are in a package of their own."""
+_OTHERWISE = {"version": "--version", "help": "--help", "validate": "check"}
 """What is meant by words that are verbs of other programs."""
 
 
 def module_of(verb: str) -> str:
     """The name of a verb's module."""
-    return f"webhook.cli.operator.{verb}" if verb in _OPERATOR else f"webhook.cli.{verb}"
+    package = next((f"{package}." for package, verbs in _PACKAGES.items() if verb in verbs), "")
+    return f"webhook.cli.{package}{verb}"
+
+
+def renamed(command: click.Command, name: str) -> click.Command:
+    """The command, whose help calls the program by another name."""
+    named = copy(command)
+    named.help = command.help and command.help.replace(f"{NAME} ", f"{name} ")
+    if isinstance(named, click.Group):
+        named.commands = {verb: renamed(inner, name) for verb, inner in named.commands.items()}
+    return named
 
 
 class Verbs(click.Group):
@@ -57,20 +75,22 @@ class Verbs(click.Group):
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb."""
-        with ending.marked():
+        """Run the verb. Raises InputError where it needs a package that is not installed."""
+        with ending.marked(), packages():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The verbs, in the order in which people need them."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb's command, its module loaded now."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command, its module loaded now. Raises InputError as above."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(module_of(cmd_name)).command
-        return command
+        with packages():
+            command: click.Command = import_module(module_of(cmd_name)).command
+        name = ctx.find_root().info_name or NAME
+        return renamed(command, name) if name.startswith("kubectl") else command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -78,7 +98,7 @@ class Verbs(click.Group):
         """The verb among the arguments, or an error that says which was meant."""
         given = args[0]
         if given not in VERBS and not given.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {given!r}.{_meant(given)}")
+            ctx.fail(f"No such command {given!r}.{_meant(given, ctx.find_root().info_name or NAME)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -87,13 +107,11 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _meant(given: str) -> str:
-    """What was probably meant by a word that is no verb; empty if nobody knows."""
-    if given in _OTHERWISE:
-        return f" Did you mean `{_OTHERWISE[given]}`?"
-    if near := closest(given, VERBS):
-        return f" Did you mean `cks-admission {near}`?"
-    return f" It is a file: did you mean `cks-admission check {given}`?" if Path(given).exists() else ""
+def _meant(given: str, name: str) -> str:
+    """What was probably meant by a word that is no verb; empty if nobody knows. name: of the program."""
+    if meant := _OTHERWISE.get(given) or closest(given, VERBS):
+        return f" Did you mean `{name} {meant}`?"
+    return f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

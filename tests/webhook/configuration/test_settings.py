@@ -139,6 +139,7 @@ _DEFAULTS: Json = {
     "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
     "exceptions": (),
+    "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
 
@@ -263,6 +264,7 @@ exceptions:
   users: [alice]
   groups: [dev]
   objectSelector: {matchLabels: {a: b}}
+help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
 """
 _OTHER_READ: Json = {
@@ -477,6 +479,7 @@ _OTHER_READ: Json = {
             "objectSelector": {"matchLabels": {"a": "b"}, "matchExpressions": ()},
         },
     ),
+    "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
-from policies.engine.facts import Node
 from policies.selectors.census import Census
 from policies.selectors.fault import Fault, instead, misspelt, place
 from policies.selectors.selection import Grouping
@@ -18,8 +16,8 @@ SHORT = {key.short: key.name for key in reversed(ALL) if key.sort == "place" and
 _EFFECTS = {"together": "draws no Pods together", "apart": "keeps no Pods apart", "spread": "spreads no Pods"}
 
 
-def by_key(grouping: Grouping, census: Census, allowed: Sequence[Node] | None) -> Fault | None:
-    """The fault of a topology key. allowed: the Nodes that the Pods may run on; None if that is not known."""
+def by_key(grouping: Grouping, census: Census, allowed: Census | None) -> Fault | None:
+    """The fault of a topology key. allowed: of the Nodes that the Pods may run on; None if that is not known."""
     key = grouping.key
     known = vocabulary.key(key)
     if fault := misspelt(key, census):
@@ -32,7 +30,7 @@ def by_key(grouping: Grouping, census: Census, allowed: Sequence[Node] | None) -
         waits = grouping.is_required and grouping.effect != "apart"
         effect = "so the Pods wait for ever" if waits else f"so it {_EFFECTS[grouping.effect]}"
         return Fault(key, f"is carried by no Node, {effect}.", _named(key, census))
-    return _by_allowed(grouping, allowed) if allowed else None
+    return _by_allowed(grouping, allowed) if allowed is not None and allowed.nodes else None
 
 
 def _named(key: str, census: Census) -> str:
@@ -41,19 +39,18 @@ def _named(key: str, census: Census) -> str:
     return f"Write {right}." if right and census.carries(right) else instead(key, census)
 
 
-def _by_allowed(grouping: Grouping, allowed: Sequence[Node]) -> Fault | None:
+def _by_allowed(grouping: Grouping, allowed: Census) -> Fault | None:
     """The fault of a key by the Nodes that the Pods may run on, of which there are some."""
     key = grouping.key
-    domains = Counter(node.labels[key] for node in allowed if key in node.labels)
-    around = Census(allowed)
+    domains, count = allowed.values(key), len(allowed.nodes)
     if not domains:
-        count = f"carried by none of the {len(allowed)} Nodes" if len(allowed) > 1 else "not carried by the one Node"
-        return Fault(key, f"is {count} that the Pods may run on.", instead(key, around))
-    is_single = len(allowed) > 1 and max(domains.values()) == 1
+        which = f"carried by none of the {count} Nodes" if count > 1 else "not carried by the one Node"
+        return Fault(key, f"is {which} that the Pods may run on.", instead(key, allowed))
+    is_single = count > 1 and max(domains.values()) == 1
     if grouping.effect != "together" or not (grouping.is_required and grouping.is_own and is_single) or key == HOSTNAME:
         return None
-    wider = [wide for wide in around.places if _is_wider(around.values(wide), len(domains))]
-    remedy = f"Write {max(wider, key=lambda wide: len(around.values(wide)))}." if wider else "Write a wider one."
+    wider = [wide for wide in allowed.places if _is_wider(allowed.values(wide), len(domains))]
+    remedy = f"Write {max(wider, key=lambda wide: len(allowed.values(wide)))}." if wider else "Write a wider one."
     return Fault(key, "has one Node in each domain here, so all Pods have to fit on one Node.", remedy)
 
 

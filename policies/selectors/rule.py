@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from policies.engine.facts import Facts, Node
+from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
 from policies.engine.requester import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
-from policies.selectors.census import Census
+from policies.selectors.census import Census, meets_all
 from policies.selectors.fault import Fault, Judge, by_nodes, called
 from policies.selectors.grouping import by_key
 from policies.selectors.selection import FIELDS, Selection, Term, keys, selection
 from policies.topology.affinity import NOTHING, RECORD, read_record
 from policies.topology.gang.gang import Requirement
-from policies.topology.nodes.selection import meets
 from policies.vocabulary.keys import RESERVED
 from policies.vocabulary.vocabulary import concerns
 
@@ -51,6 +50,7 @@ class NodeSelectors:
         self._workloads = workloads
         self._organization = organization
         self._told = told
+        self._census = Census(())
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """A warning for each fault in what is new."""
@@ -67,12 +67,12 @@ class NodeSelectors:
         if not templates or is_being_deleted(obj) or is_owned(obj):
             return ()
         record = read_record(mapping(mapping(obj, "metadata"), "annotations").get(RECORD)) or {}
-        census = Census(facts.nodes(), facts.nodes_to_come())
+        self._census = self._census.renewed(facts.nodes(), facts.nodes_to_come())
         violations: list[Violation] = []
         for location, template in templates:
             asked = selection(template, record.get(render(location), NOTHING))
             if _is_concerned(asked):
-                judge = Judge(census, self._organizations(asked, request, facts), self._told)
+                judge = Judge(self._census, self._organizations(asked, request, facts), self._told)
                 violations += _judged(asked, render((*location, *row.shape.spec)), judge)
         return list(dict.fromkeys(violations))
 
@@ -117,12 +117,12 @@ def _judged(asked: Selection, path: str, judge: Judge) -> Iterator[Violation]:
     affinity = f"{path}.affinity.nodeAffinity"
     for terms in (asked.required, asked.preferred):
         by_path += ((affinity, fault) for fault in _of_terms(terms, asked.selector, judge))
-    allowed = _allowed(asked, census.nodes)
+    allowed = _allowed(asked, census)
     for grouping in asked.groupings:
         fault = by_key(grouping, census, allowed) if concerns(grouping.key) else None
         if fault is not None:
             by_path.append((f"{path}.{grouping.path}", fault))
-    if allowed == [] and not by_path:
+    if allowed is not None and not allowed.nodes and not by_path:
         by_path += ((path, fault) for fault in _together(asked, census))
     for place, fault in by_path:
         # All of it is the problem: a key that is shortened, as values are, would not be found again.
@@ -156,23 +156,20 @@ def _by_nodes(requirement: Requirement, judge: Judge) -> Fault | None:
     return by_nodes(requirement, judge.census) if is_judged else None
 
 
-def _allowed(asked: Selection, nodes: Sequence[Node]) -> list[Node] | None:
-    """The Nodes that meet everything; None if that cannot be told, or would take long."""
-    terms = asked.written
+def _allowed(asked: Selection, census: Census) -> Census | None:
+    """The census of the Nodes that meet everything; None if that cannot be told, or would take long."""
+    terms, nodes = asked.written, census.nodes
     is_asked = asked.groupings or len(asked.selector) + sum(len(term or ()) for term in terms) > 1
     size = sum(1 + len(requirement.values) for term in (asked.selector, *terms) for requirement in term or ())
     if not (nodes and is_asked) or None in terms or size * len(nodes) > MOST_COMPARED:
         return None
-    left = list(nodes)
-    for requirement in asked.selector:
-        left = [node for node in left if node.labels.get(requirement.key) == requirement.values[0]]
-    return [node for node in left if not terms or any(term and _meets_all(term, node.labels) for term in terms)]
+    return census.allowed(asked.selector, tuple(term for term in terms if term is not None))
 
 
 def _together(asked: Selection, census: Census) -> Iterator[Fault]:
     """The fault that no Node has all that is required, though there is one for each part of it."""
     terms = [term or () for term in asked.written]
-    possible = [term for term in terms if any(_meets_all(term, node.labels) for node in census.nodes)]
+    possible = [term for term in terms if any(meets_all(term, node.labels) for node in census.nodes)]
     if terms and not possible:
         possible = terms[:1] if len(terms) == 1 else []
     requirements = [*asked.selector, *(possible[0] if len(possible) == 1 else ())]
@@ -181,12 +178,8 @@ def _together(asked: Selection, census: Census) -> Iterator[Fault]:
     for index, one in enumerate(requirements):
         for other in requirements[:index]:
             pair = (other, one)
-            if any(concerns(r.key) for r in pair) and not any(_meets_all(pair, node.labels) for node in census.nodes):
+            if any(concerns(r.key) for r in pair) and not any(meets_all(pair, node.labels) for node in census.nodes):
                 yield Fault("", f"no Node has both {' and '.join(map(called, pair))}.", "Change one of them.")
                 return
     if asked.selector and len(possible) > 1:
         yield Fault("", "no Node has what nodeSelector and node affinity require together.", "Change one of them.")
-
-
-def _meets_all(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    return all(meets(requirement, labels) for requirement in requirements)

@@ -93,7 +93,10 @@ def test_it_has_the_pages_the_packs_and_both_names(wheel: Path) -> None:
 
 def test_the_verbs_without_a_cluster_work_with_the_base_alone(site: Path) -> None:
     """After a plain installation the verbs for manifests and policies work, and the help of all of them."""
-    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {a.coreweave.cloud/b: c}}\nspec: {containers: []}\n"
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {a.coreweave.cloud/b: c}}\n"
+        "spec: {containers: [{name: main, image: example.org/main}]}\n"
+    )
     code, out, err = _run(site, "check", "-f", "-", stdin=pod)
     policy = str(site / "policies" / "packs" / "sunk" / "lock-toleration")
 

@@ -30,10 +30,10 @@ _SECURITY = fields(
     runAsNonRoot=st.booleans(),
     procMount=st.sampled_from(["Default", "Unmasked"]),
     capabilities=fields(add=st.lists(st.sampled_from(["CHOWN", "SYS_ADMIN"]), min_size=1, max_size=2)),
-    seccompProfile=fields(type=st.sampled_from(["RuntimeDefault", "Unconfined"])),
+    seccompProfile=st.fixed_dictionaries({"type": st.sampled_from(["RuntimeDefault", "Unconfined"])}),
     seLinuxOptions=fields(type=st.sampled_from(["container_t", "spc_t"]), user=st.just("root")),
 )
-_PROBES = fields(httpGet=fields(port=st.just(80)), periodSeconds=st.sampled_from([1, 5, 30]))
+_PROBES = fields(httpGet=st.just({"port": 80}), periodSeconds=st.sampled_from([1, 5, 30]))
 _CONTAINERS = st.builds(
     lambda name, image, rest: {"name": name, "image": image, **rest},
     _NAMES,
@@ -87,7 +87,7 @@ _SPECS = st.builds(
                 min_size=1,
                 max_size=1,
             ),
-            seccompProfile=fields(type=st.sampled_from(["RuntimeDefault", "Unconfined"])),
+            seccompProfile=st.fixed_dictionaries({"type": st.sampled_from(["RuntimeDefault", "Unconfined"])}),
             windowsOptions=fields(hostProcess=_BOOLEANS),
         ),
         terminationGracePeriodSeconds=st.sampled_from([1, 60, 90]),

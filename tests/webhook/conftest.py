@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp.test_utils import BaseTestServer
 from aiohttp.web import AppRunner, BaseRunner, ServerRunner
 from pytest_aiohttp import AiohttpClient
@@ -33,6 +34,13 @@ def _no_authorities_of_the_host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SSL_CERT_FILE", os.devnull)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A command that is run in this process sets up logs, which the next test knows nothing of."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ class Masking:
         try:
             masked = self.masked(json.loads(text))
         except ValueError:
-            return self._mask(text)
+            return str(self._mask(text))
         return json.dumps(masked) if len(self.hidden) > count else text
 
     def _secret(self, value: Any) -> Any:

@@ -207,7 +207,7 @@ def _notes(summary: _Summary, release: str) -> Iterator[str]:
         yield f"policies in the log that were not given, and not compared: {', '.join(sorted(summary.others))}"
     for other, times in sorted(summary.releases.items()):
         if other != release:
-            yield f"{times} records were judged as by Kubernetes {other}, and replayed as by {release}; see --kubernetes"
+            yield f"{times} records were judged as by Kubernetes {other}, and replayed as by {release}: --kubernetes"
 
 
 def _lines(logs: Sequence[str]) -> Iterator[_Line]:

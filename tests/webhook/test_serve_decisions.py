@@ -94,7 +94,7 @@ async def test_a_thousand_requests(tmp_path: Path) -> None:
 async def test_by_default_refusals_are_recorded_without_content(tmp_path: Path) -> None:
     """With a log and nothing else set, each refusal is a line that names no value of an object."""
     sets, log = written(tmp_path), tmp_path / "decisions.jsonl"
-    refused, warned = Case(1, "web", True), Case(2, "webx", False)
+    refused, warned = Case(1, "web", has_tier=True), Case(2, "webx", has_tier=False)
     async with Service(tmp_path, "--policies", str(sets.old), "--decision-log", str(log)) as service:
         async with connected(await service.port(), service.context()) as wire:
             for case in (refused, warned):
@@ -146,7 +146,7 @@ async def test_a_broken_shadow(tmp_path: Path) -> None:
 
         replace(file, good)
         await service.event("policies loaded", 3)  # those in force, none in the shadow, and now all
-        await _ask(service, [Case(1, "web", True)])
+        await _ask(service, [Case(1, "web", has_tier=True)])
         assert await _counted(service, "cks_admission_shadow_decisions_total") == {
             ("same", "also"): 1,
             ("same", "ends"): 1,
@@ -155,7 +155,7 @@ async def test_a_broken_shadow(tmp_path: Path) -> None:
 
         replace(file, policy("tier", "true", "Always."))
         await service.event("policies loaded", 4)
-        await _ask(service, [Case(2, "web", False)])
+        await _ask(service, [Case(2, "web", has_tier=False)])
         assert await _counted(service, "cks_admission_shadow_decisions_total") == {
             ("admit", "tier"): 1,
             ("same", "tier"): 1,
@@ -168,7 +168,7 @@ async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     log.mkdir()
     async with Service(tmp_path, "--policies", str(sets.old), "--decision-log", str(log)) as service:
         async with connected(await service.port(), service.context()) as wire:
-            assert (await wire.call(Case(1, "web", True).review)).status == 200
+            assert (await wire.call(Case(1, "web", has_tier=True).review)).status == 200
         lost = await service.event("decision log lost")
         assert lost["reason"] == "records cannot be written: Is a directory"
         assert await _counted(service, "cks_admission_decision_records_total") == {("lost",): 1}

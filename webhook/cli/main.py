@@ -15,7 +15,7 @@ VERBS = {
     "lint": "Find mistakes in policies, without running them.",
     "fmt": "Format the CEL expressions of policies, in their files.",
     "review": "Answer AdmissionReviews from files or standard input.",
-    "replay": "Show whose verdict other policies would change, by recorded requests.",
+    "replay": "Show whose verdict other policies would change.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",

@@ -130,10 +130,11 @@ def test_the_configuration_is_accepted_and_fits_its_pod(entry: Entry, tmp_path: 
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
 
+    folders = (*settings.policies.directories, *settings.policies.shadow, *settings.topology.files)
     files = [
         settings.tls.cert_file, settings.tls.key_file, settings.tls.client_ca_file, settings.registration.ca_file,
         f"{settings.cluster.service_account}/" if settings.cluster.service_account else "",
-        *(f"{folder}/" for folder in (*settings.policies.directories, *settings.policies.shadow, *settings.topology.files)),
+        *(f"{folder}/" for folder in folders),
     ]  # fmt: skip
     mounts = {mount["mountPath"].removeprefix("/etc/cks-admission/").strip("/") for mount in container["volumeMounts"]}
     assert mounts == _MOUNTED_ALWAYS | {file.partition("/")[0] for file in files if file}

@@ -33,6 +33,10 @@ _SHORTEST = 4
 _MANY = 256
 # The decisions and groups that a record has if it would be too long with all of them.
 _FEW = 20
+# How messages write what is between words, quotes and backslashes.
+_PARTS = re.compile(r"[\"\\]|[^\"\\\s]+?|\s+", re.DOTALL)
+_ESCAPED = {'"': r'\\?"', "\\": r"\\{1,2}"}
+_BLANK = r"(?:\s|\\[nt])*"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -191,20 +195,31 @@ def _hidden(value: Any, hide: Callable[[str], str] | None) -> Any:
 
 def _hiding(hidden: Iterable[str]) -> Callable[[str], str]:
     """A function that masks, in what people are told, the texts that were masked in objects."""
-    texts = {text for secret in hidden for text in _shapes(secret) if len(text) >= _SHORTEST}
+    texts = {text.strip() for secret in hidden for text in _shapes(secret) if len(text.strip()) >= _SHORTEST}
     if len(texts) > _MANY:
         return lambda _: MASK
     if not texts:
         return lambda told: told
     longest_first = sorted(texts, key=lambda text: (-len(text), text))
-    pattern = re.compile("|".join(map(re.escape, longest_first)))
+    pattern = re.compile("|".join(map(_written, longest_first)))
     return lambda told: pattern.sub(MASK, told)
 
 
 def _shapes(secret: str) -> Iterator[str]:
-    """A secret as it may stand in a message: as it is, on one line, and decoded as a Secret's data are."""
-    yield from (secret, " ".join(secret.split()))
+    """A secret as it is, and decoded as a Secret's data are."""
+    yield secret
     try:
         yield b64decode(secret, validate=True).decode()
     except (Base64Error, ValueError):
         return
+
+
+def _written(text: str) -> str:
+    """The expression for a text as messages write it: spaces for what cannot be printed, and perhaps escapes."""
+    return "".join(
+        _ESCAPED.get(part) or (_BLANK if _is_blank(part) else re.escape(part)) for part in _PARTS.findall(text)
+    )
+
+
+def _is_blank(part: str) -> bool:
+    return part.isspace() or not part.isprintable()

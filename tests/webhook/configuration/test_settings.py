@@ -256,8 +256,8 @@ packs:
   scheduling-safety:
     {mode: audit, policies: {node-selector: off}, parameters: {allowedReservedValues: [mine, "7"]}}
   sunk: {mode: off, policies: {lock-toleration: audit}}
-policies:
-  {directories: [policies, more.yaml], configMaps: false, native: false, kubernetes: "1.36", slow: skip, shadow: [changed]}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false, kubernetes: "1.36", slow: skip,
+  shadow: [changed]}
 safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
 - group: example.org

@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -54,6 +54,9 @@ _PLACES: st.SearchStrategy[Any] = st.recursive(
     ),
     max_leaves=6,
 )
+_WAYS: st.SearchStrategy[Callable[[str], str]] = st.sampled_from(
+    [str, printable, partial(quote, limit=1000), one_line]
+)  # as messages write values
 _OBJECTS = st.one_of(
     _SECRET,
     st.builds(lambda spec: {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}, _PLACES),
@@ -94,7 +97,7 @@ def test_no_record_holds_a_secret(obj: Json, content: Content, shown: st.DataObj
     masking = Masking()
     masking.masked(obj)
     hidden = sorted({text for secret in masking.hidden for text in record._shapes(secret)})
-    write = shown.draw(st.sampled_from([str, printable, partial(quote, limit=1000), one_line]))
+    write = shown.draw(_WAYS)
     told = " ".join(map(write, shown.draw(st.lists(st.sampled_from(hidden), max_size=3)))) if hidden else "nothing"
     found = _recorded(_applied(obj), f"it is {told}.", content)
 

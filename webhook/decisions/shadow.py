@@ -13,8 +13,10 @@ from time import thread_time
 from typing import NamedTuple, NoReturn
 
 import structlog
+from msgspec.structs import replace
 
 from policies.engine.comparison import compared, judgements, placed
+from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import PostponedError
@@ -31,7 +33,7 @@ SHARE = 0.1
 BURST = 1.0
 # What waits for them at most: reviews, and the bytes of their bodies.
 WAITING = 1024
-WAITING_BYTES = 8 * 1024 * 1024
+WAITING_BYTES = 4 * 1024 * 1024
 # For facts that have to be read first.
 _SECONDS = 5.0
 # What a review costs of the budget, besides its time, if it took too long twice: others would have to wait as long.
@@ -104,7 +106,7 @@ class Shadow:
         if size > LARGE or len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES:
             self._metrics.reviews.labels("dropped").inc()
             return
-        self._waiting.append(answered)
+        self._waiting.append(_with(answered, replace(answered.reviewed.request, object=None, old_object=None)))
         self._bytes += size
         self._wake.set()
 
@@ -150,4 +152,9 @@ class Shadow:
             self._metrics.count(change.policy, outcome)
         changes = [(outcome, change) for outcome, change in outcomes if outcome != "same"]
         if changes and self._log is not None:
-            self._log.shadow(answered, changes)
+            self._log.shadow(_with(answered, request), changes)
+
+
+def _with(answered: Answered, request: AdmissionRequest) -> Answered:
+    """The same with another request. What waits has none of its objects, which are ten times as large as the body."""
+    return answered._replace(reviewed=answered.reviewed._replace(request=request))

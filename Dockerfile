@@ -15,6 +15,7 @@ RUN python -m venv --without-pip /opt/cks-admission \
 COPY pyproject.toml README.md LICENSE ./
 COPY certs/ certs/
 COPY cks_admission/ cks_admission/
+COPY docs/refused/ docs/refused/
 COPY policies/ policies/
 COPY webhook/ webhook/
 RUN /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \

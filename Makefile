@@ -11,7 +11,7 @@ OLDER := 1.36
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test dist programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -40,6 +40,11 @@ unit: venv ## the fast tests, no cluster
 cluster-test: venv ## the chart, and the proofs through kubectl on a real kube-apiserver, or on another release: KUBERNETES=1.36 (programs built once into the user's cache)
 	$(TIMED) "make cluster-test" $(PYTEST) -n 3 --dist loadgroup tests/chart tests/cluster
 	$(if $(KUBERNETES),,KUBERNETES=$(OLDER) $(TIMED) "make cluster-test, what differs in $(OLDER)" $(PYTEST) -m differs tests/cluster)
+
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+dist: venv ## the wheel in dist/, the same bytes from the same commit
+	rm -rf dist
+	$(BIN)/python -m hatchling build -t wheel
 
 programs: venv ## the programs of the control plane, built once into the user's cache
 	for release in $(or $(KUBERNETES),$(OLDER) ""); do KUBERNETES=$$release PYTHONPATH=tests $(BIN)/python -m cluster.toolchain || exit; done

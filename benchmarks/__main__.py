@@ -17,7 +17,7 @@ from cluster.kubectl import KubectlError
 from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, gangs, policies, policyload, reload, report, servers, speed, topology, workers
+from benchmarks import footprint, gangs, policies, policyload, reload, report, servers, sizing, speed, topology, workers
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.inventory import cost as inventory
@@ -30,7 +30,7 @@ from benchmarks.speed import NoCoresError
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
     *("speed", "policies", "topology", "inventory", "gangs", "workers"),
-    *("memory", "start", "cluster", "apiserver", "cel", "placement"),
+    *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement"),
 )
 START_RUNS = 9
 FAILURES = (
@@ -98,14 +98,15 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("reload", reload, reload.measure(directory, _say))
     elif part == "topology":
         results.add("topology", topology, topology.measure(directory, *rounds))
-    elif part == "inventory":
-        results.add("inventory", inventory, inventory.measure(_say))
-    elif part == "gangs":
-        results.add("gangs", gangs, gangs.measure(_say))
+    elif part in ("inventory", "gangs"):
+        module = inventory if part == "inventory" else gangs
+        results.add(part, module, module.measure(_say))
     elif part == "workers":
         results.add("workers", workers, workers.compare(directory, *rounds))
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
+    elif part == "sizing":
+        results.add("sizing", sizing, sizing.measure(directory, _say))
     elif part == "placement":
         results.add("placement", placement, placement.measure(directory, *rounds))
     elif part == "cel":

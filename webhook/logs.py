@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from typing import Any, Literal, TextIO, cast
+from typing import Any, TextIO, cast
 
 import msgspec
 import structlog
@@ -18,15 +18,14 @@ from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.violation import FIELD_LENGTH, shortened
+from webhook.configuration.fields import LogFormat, LogLevel
 from webhook.seldom import Seldom
 from webhook.sink import Sink
 
-Level = Literal["debug", "info", "warning", "error"]
-Format = Literal["auto", "json", "text"]
 _NOTABLE = frozenset({"deny", "warn", "excepted"})
 
 
-def configure(level: Level, form: Format, stream: TextIO = sys.stderr) -> Sink:
+def configure(level: LogLevel, form: LogFormat, stream: TextIO = sys.stderr) -> Sink:
     """Set up the process's logs, and return where they go. `auto` is text on a terminal, JSON elsewhere."""
     as_text = form == "text" or (form == "auto" and stream.isatty())
     renderer: Any = structlog.dev.ConsoleRenderer(colors=stream.isatty()) if as_text else _json

@@ -26,7 +26,7 @@ _BACKEND = "backend.coreweave.cloud/"
 T = TypeVar("T")
 
 
-def _node(number: int, *, cordoned: bool = False) -> bytes:
+def node(number: int, *, cordoned: bool = False) -> bytes:
     """A Node as the API server sends it, with as many labels as Nodes with GPUs have."""
     labels = {f"feature.node.kubernetes.io/cpu-{feature}": "true" for feature in range(45)}
     labels |= {
@@ -60,7 +60,7 @@ def _node(number: int, *, cordoned: bool = False) -> bytes:
     )
 
 
-def _pod(number: int, node: int) -> bytes:
+def pod(number: int, node: int) -> bytes:
     """A Pod of a Job. On each Node there are more Pods than those with GPUs."""
     job_number = number // _GANG
     job = f"train-{job_number:06}"
@@ -108,7 +108,7 @@ def _microseconds(act: Callable[[T], object], these: Iterable[T]) -> float:
 
 
 def _nodes(*, cordoned: bool) -> Iterator[NodeManifest]:
-    return (_NODE.decode(_node(number, cordoned=cordoned)) for number in range(0, NODES, NODES // _UPDATES))
+    return (_NODE.decode(node(number, cordoned=cordoned)) for number in range(0, NODES, NODES // _UPDATES))
 
 
 def _measured() -> dict[str, Any]:
@@ -116,12 +116,12 @@ def _measured() -> dict[str, Any]:
     empty = _resident()
     inventory = Inventory(_gang_of)
     for number in range(NODES):
-        inventory.put_node(_NODE.decode(_node(number)))
+        inventory.put_node(_NODE.decode(node(number)))
     nodes = _resident()
     for number in range(PODS):
-        inventory.put_pod(_POD.decode(_pod(number, number * NODES // PODS)))
+        inventory.put_pod(_POD.decode(pod(number, number * NODES // PODS)))
     memory = {"without a cluster": empty, "with Nodes": nodes, "with Nodes and Pods": _resident()}
-    new = [_POD.decode(_pod(number, number % NODES)) for number in range(PODS, PODS + _UPDATES)]
+    new = [_POD.decode(pod(number, number % NODES)) for number in range(PODS, PODS + _UPDATES)]
     terms = ((Requirement(f"{_BACKEND}fabric", "In", ("f1", "f2")), Requirement(f"{_BACKEND}flavor", "Exists")),)
     member = Member("spec.template", _GANG, ((_GPU, 8),), terms=terms)
     first = _microseconds(inventory.eligible, [member])

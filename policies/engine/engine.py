@@ -92,11 +92,15 @@ class Unanimity(tuple[Decision, ...]):
 
 
 class Answer(Struct, frozen=True):
-    """The answer to a request: the decisions of the rules that ran, the patch, and warnings for the requester."""
+    """The answer to a request: the decisions of the rules that ran, the patch, and warnings for the requester.
+
+    help: lines that say where the refusal is explained.
+    """
 
     decisions: tuple[Decision, ...] = ()
     operations: tuple[PatchOperation, ...] = ()
     warnings: tuple[str, ...] = ()
+    help: tuple[str, ...] = ()
 
     @property
     def unanimity(self) -> Unanimity | None:
@@ -126,7 +130,8 @@ class Answer(Struct, frozen=True):
         parts = [describe((violation for denial in denials for violation in denial.violations), more), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
         parts += [failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
-        return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH)
+        end = "".join(f"\n{line}" for line in self.help)
+        return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH - len(end)) + end
 
 
 ADMITTED = Answer()
@@ -155,7 +160,16 @@ def validate(
     ]
     lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision)]
     more = sum(decision.more for decision in decisions if decision.verdict == "warn")
-    return Answer(tuple(decisions), (), limited(lines, more))
+    return _told(Answer(tuple(decisions), (), limited(lines, more)), ruleset)
+
+
+def _told(answer: Answer, ruleset: RuleSet) -> Answer:
+    """The answer, with where to read on if it refuses."""
+    if not ruleset.help.url or answer.allowed:
+        return answer
+    denials = [decision for decision in answer.decisions if decision.denies]
+    violations = [violation for denial in denials for violation in denial.violations]
+    return replace(answer, help=ruleset.help.lines(violations, failed=any(denial.failure for denial in denials)))
 
 
 @lru_cache(maxsize=256)  # one for each kind of request
@@ -224,7 +238,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
         _lap(facts, rule)
         operations += mutation.operations
         lines += (one_line(line, CHANGE_LENGTH) for line in mutation.warnings)
-    return Answer(tuple(decisions), tuple(operations), limited(lines)) if decisions else ADMITTED
+    return _told(Answer(tuple(decisions), tuple(operations), limited(lines)), ruleset) if decisions else ADMITTED
 
 
 def _lap(facts: Facts, rule: Rule) -> None:
@@ -295,7 +309,8 @@ def overtime(
         Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase, request, ruleset)))
         for rule in rules
     )
-    return Answer(decisions, (), limited([line for decision in decisions for line in _warnings(decision)]))
+    lines = [line for decision in decisions for line in _warnings(decision)]
+    return _told(Answer(decisions, (), limited(lines)), ruleset)
 
 
 def _warnings(decision: Decision) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from policies.engine.exception import PolicyException
+from policies.engine.help import NO_HELP, Help
 from policies.engine.request import AdmissionRequest, Target
 from policies.engine.rule import Hook, Phase, Rule
 from policies.engine.safety import Safety
@@ -44,17 +45,22 @@ class _Match(NamedTuple):
 class RuleSet:
     """Rules in the order in which they run, their exceptions, and the requests that most of them spare.
 
-    screeners: those of its rules.
+    help: where refusals are explained. screeners: those of its rules.
 
     A reload replaces the whole rule set. Raises ValueError if two rules have the same name.
     """
 
     def __init__(
-        self, rules: Iterable[Rule], exceptions: Iterable[PolicyException] = (), safety: Safety = NOTHING_SPARED
+        self,
+        rules: Iterable[Rule],
+        exceptions: Iterable[PolicyException] = (),
+        safety: Safety = NOTHING_SPARED,
+        help: Help = NO_HELP,
     ) -> None:
         self.rules = tuple(rule for rule in rules if rule.action != "off")
         self.exceptions = tuple(exceptions)
         self.safety = safety
+        self.help = help
         for name, times in Counter(rule.name for rule in self.rules).items():
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")

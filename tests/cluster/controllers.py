@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import yaml
 
 from cluster import manifests, toolchain
-from cluster.polling import answers
+from cluster.polling import PATIENCE, NotYet, answers
 from cluster.process import Component
 from cluster.workspace import free_ports
 
@@ -64,6 +65,8 @@ def running(control_plane: ControlPlane, project: Project) -> Iterator[None]:
     try:
         url = f"http://127.0.0.1:{ports['health']}/readyz"
         control_plane.wait_for(f"the controllers of {project}", lambda: answers(url, control_plane.ca_file))
+        # They say that they are ready before they serve webhooks.
+        control_plane.wait_for(f"the webhooks of {project}", lambda: _is_open(ports["webhook"]))
         control_plane.objects.apply(hooks)
         yield
     except AssertionError as error:
@@ -72,6 +75,15 @@ def running(control_plane: ControlPlane, project: Project) -> Iterator[None]:
         control_plane.objects.delete_manifests(hooks)
         component.terminate()
         component.end(_ENDING_SECONDS)
+
+
+def _is_open(port: int) -> bool:
+    """Whether something listens at a port. Raises NotYet."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except OSError as error:
+        raise NotYet(str(error)) from error
+    return True
 
 
 def _configuration(control_plane: ControlPlane, project: Project, directory: Path, ports: Mapping[str, int]) -> Path:

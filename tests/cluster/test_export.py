@@ -19,6 +19,7 @@ from support.policies import packs
 from cluster.apicalls import Answer, Caller
 from cluster.polling import NotYet
 from policies.admissionpolicy.rules.suiterun import SuiteRun
+from policies.conversion.conversion import convert
 from policies.suite import CaseNamespace, CaseUser, read
 from webhook.cli.main import main
 from webhook.sources import policyfiles
@@ -117,6 +118,21 @@ def applied(cluster: Cluster, plain: dict[str, Json]) -> Iterator[str]:
         for case in refused:
             cluster.wait(case.object, lambda answer: answer.code == http.client.CREATED)
         cluster.wait(changed.object, lambda answer: _filled_in(answer.body) == before)
+
+
+def test_the_api_server_takes_what_is_converted(cluster: Cluster) -> None:
+    """Policies of Kyverno and Gatekeeper, turned, are taken as they are, those left out that are said to be lost."""
+    foreign = Path(__file__).parents[1] / "policies" / "conversion" / "foreign.yaml"
+    refused = {}
+    for entry in yaml.safe_load(foreign.read_text(encoding="utf-8")):
+        for document, conversion in zip(entry["documents"], convert(entry["documents"]), strict=True):
+            for obj in conversion.objects:
+                answer = cluster.control_plane.objects.applied(obj, dry_run=True)
+                if answer.code >= http.client.BAD_REQUEST:
+                    refused[document["metadata"]["name"]] = answer.body["message"]
+
+    assert list(refused) == ["from-api"]
+    assert "undeclared reference to 'resource'" in refused["from-api"]
 
 
 def test_kubectl_applies_what_is_exported(applied: str) -> None:

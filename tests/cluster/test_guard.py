@@ -39,11 +39,13 @@ POLICY = Path(__file__).parents[2] / "policies" / "examples" / "placement-capaci
 
 @pytest.fixture(scope="module", autouse=True)
 def guarded(control_plane: ControlPlane, service: Service) -> Iterator[None]:
-    """Make a Node with a slow link and a Namespace of the control plane, and let the guard refuse."""
+    """Make a slow Node and a Namespace of the control plane; the guard refuses, and says where to read on."""
     control_plane.node(NODE, LABELS, TAINTS, {"nvidia.com/gpu": 8})
     control_plane.namespace(THEIRS, {"ns.coreweave.cloud/org": "control-plane"})
     with service.configured(
-        guard={"namespaces": "deny", "taints": "deny"}, topology={**topologynodes.SETTINGS, "facts": FACTS}
+        guard={"namespaces": "deny", "taints": "deny"},
+        topology={**topologynodes.SETTINGS, "facts": FACTS},
+        help={"url": "https://docs.example.org/{page}/#{code}"},
     ):
         yield
     control_plane.objects.delete("node", NODE)
@@ -59,6 +61,7 @@ def test_taints_stay(control_plane: ControlPlane) -> None:
         f"Error from server (Forbidden): {REFUSED}Taints that keep Pods off Nodes must stay.\n"
         f'  spec.taints: sunk.coreweave.com/lock=true:NoExecute must stay on Node "{NODE}".\n'
         "SUNK removes it when the Slurm job ends: cancel the job, or have guard.exempt name SUNK's account.\n"
+        "Read on: https://docs.example.org/guard/#taint\n"
     )
     assert [(answer.returncode, answer.stderr) for answer in (cordoned, uncordoned)] == [(0, "")] * 2
 
@@ -66,7 +69,10 @@ def test_taints_stay(control_plane: ControlPlane) -> None:
 def test_namespaces_of_the_control_plane_stay(control_plane: ControlPlane) -> None:
     """They are neither edited nor deleted by a person; an administrator may do both."""
     told = f"{REFUSED}Namespaces of the control plane must be left as they are.\n"
-    asked = "Ask the provider of the cluster, or have an administrator add you to guard.exempt.\n"
+    asked = (
+        "Ask the provider of the cluster, or have an administrator add you to guard.exempt.\n"
+        "Read on: https://docs.example.org/guard/#namespace\n"
+    )
 
     edited = control_plane.kubectl("annotate", "namespace", THEIRS, "team=a")
     deleted = control_plane.kubectl("delete", "namespace", THEIRS, "--wait=false")

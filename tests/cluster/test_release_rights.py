@@ -23,6 +23,7 @@ from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import MANAGE, NAME, NAMESPACE, events
 from cluster.rights import Right, granted, used
 from policies.objects.workload import BUILT_IN
+from policies.selectors import pool
 from webhook.configuration import inventory
 from webhook.configuration.settings import Settings
 
@@ -76,7 +77,7 @@ TAKEN_OVER = [
 ]
 """Requests that a replica's token must not be good for: method, path and body."""
 OFF = {
-    **{rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology")},
+    **{rule: {"action": "off"} for rule in ("labels", "tolerations", "sunk", "topology", "selectors")},
     "guard": {"namespaces": "off", "taints": "off"},
     "packs": dict(packmodes.OFF),
 }
@@ -231,21 +232,25 @@ def _lose_what_is_shared(audited: ControlPlane, installed: Release) -> None:
 def _name_topologies(audited: ControlPlane, installed: Release) -> None:
     """A Topology object is deleted, and whoever may name it is looked for: objects of all kinds with templates.
 
-    A Job of Kueue names one too, for which its ResourceFlavors are read.
+    A Job of Kueue names one too, for which its ResourceFlavors are read. Grove's kind is followed under both names.
     """
     others = [row for row in BUILT_IN if row.templates and row.group not in ("", "apps", "batch")]
     kinds = [manifests.custom_resource(row.kind, row.group, "v1") for row in others]
-    crds.install(audited, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, *kinds)
+    pools = [manifests.custom_resource(pool.KIND, group, v[0], scope="Cluster") for group, v in pool.VERSIONS.items()]
+    crds.install(audited, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, crds.GROVE_TOPOLOGY_BEFORE, *pools, *kinds)
     level = {"nodeLabel": "kubernetes.io/hostname"}
     topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "gone"}}
 
-    def followed() -> bool:
-        found = [events(each, "topologies of a scheduler are followed") for each in installed.wait()]
-        if not all(len(each) >= 2 for each in found):
-            raise NotYet(str(found))
+    def followed(count: int) -> bool:
+        lines = [events(replica, "topologies of a scheduler are followed") for replica in installed.wait()]
+        if not all(len(of_replica) >= count for of_replica in lines):
+            raise NotYet(str(lines))
         return True
 
-    wait_for("both kinds of Topology to be followed", followed)
+    wait_for("three kinds of topologies to be followed", lambda: followed(3))
+    crds.remove(audited, crds.GROVE_TOPOLOGY_BEFORE)
+    crds.install(audited, crds.GROVE_TOPOLOGY)
+    wait_for("Grove's newer kind to be followed", lambda: followed(4))
 
     def looked_for() -> bool:
         audited.objects.apply({**topology, "spec": {"levels": [level]}})

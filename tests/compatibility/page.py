@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,7 +24,6 @@ SUBJECTS: Mapping[str, str] = {
     "matching": "webhooks and policies: which requests they are asked about",
 }
 """The rows of the table."""
-_PARTS = ("results", "changes")
 
 
 def tables() -> Mapping[str, str]:
@@ -45,10 +43,13 @@ def expressions(release: Release) -> Mapping[str, Any]:
 
 
 def written(page: str) -> str:
-    """The page with the current tables."""
+    """The page with the current tables. Raises ValueError if it has no place for one."""
     for name, table in tables().items():
-        part = rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)"
-        page = re.sub(part, lambda match, table=table: match[1] + table + match[2], page, flags=re.DOTALL)  # type: ignore[misc]
+        before, start, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        if not end:
+            raise ValueError(f"{PAGE.name} has no place for {name}")
+        page = f"{before}{start}{table}\n{end}{after}"
     return page
 
 

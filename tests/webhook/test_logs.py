@@ -19,7 +19,7 @@ from policies.engine.exception import PolicyException
 from policies.engine.facts import StaticFacts
 from policies.engine.rule import SkippedError
 from webhook import logs
-from webhook.logs import Level
+from webhook.configuration.fields import LogLevel
 from webhook.seldom import Seldom
 
 _SECRET = "tell-nobody"
@@ -252,7 +252,7 @@ def test_the_form_follows_the_setting(form: Any, stream: _Stream, *, terminal: b
         ("error", ["error"]),
     ],
 )
-def test_the_level_is_the_least_that_is_shown(level: Level, shown: list[str], stream: _Stream) -> None:
+def test_the_level_is_the_least_that_is_shown(level: LogLevel, shown: list[str], stream: _Stream) -> None:
     """Lines below the level of the setting are left out."""
     logs.configure(level, "json", stream)
     log = structlog.get_logger()

@@ -35,6 +35,19 @@ def reading(*errors: type[Exception]) -> Iterator[None]:
         raise unreadable(error) from None
 
 
+@contextmanager
+def packages() -> Iterator[None]:
+    """Raises an InputError where a package is missing that comes with the extra `server`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in ("", "certs", "cks_admission", "policies", "webhook"):
+            raise
+        remedy = "It comes with the extra `server`: pip install 'cks-admission[server]'"
+        raise InputError(f"the package {name} is missing. {remedy}") from None
+
+
 class ToolError(click.ClickException):
     """The tool or the cluster failed."""
 

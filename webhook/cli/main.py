@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
+from copy import copy
 from importlib import import_module
+from typing import Any
 
 import click
 
+from webhook.cli.exits import packages
+
+NAME = "cks-admission"
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
     "manage": "Write certificates and webhook configurations for all replicas.",
     "init": "Write the first files of a policy.",
     "check": "Show what kubectl apply would do to objects, without a cluster.",
+    "why": "Explain a refusal or a warning, and what to do about it.",
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
     "fmt": "Format the CEL expressions of policies, in their files.",
+    "convert": "Turn CEL policies of Kyverno and Gatekeeper into Kubernetes' own.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "replay": "Show whose verdict other policies would change.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",
-    "export": "Print webhook configurations, settings or native policies.",
+    "export": "Print webhook configurations, settings, schemas or policies.",
     "doctor": "Check an installation and say how to fix what is wrong.",
     "unregister": "Remove the webhook configurations from a cluster.",
 }
 
-_OPERATOR = ("serve", "manage", "doctor", "certs", "unregister")
-"""The verbs in the package `operator`."""
+_PACKAGES = {
+    "operator": ("serve", "manage", "doctor", "certs", "unregister"),
+    "author": ("init", "fmt", "convert", "export"),
+}
+"""The verbs whose modules are in a package of their own."""
 
 
 def module_of(verb: str) -> str:
     """The name of a verb's module."""
-    return f"webhook.cli.operator.{verb}" if verb in _OPERATOR else f"webhook.cli.{verb}"
+    package = next((f"{package}." for package, verbs in _PACKAGES.items() if verb in verbs), "")
+    return f"webhook.cli.{package}{verb}"
+
+
+def renamed(command: click.Command, name: str) -> click.Command:
+    """The command, whose help calls the program by another name."""
+    named = copy(command)
+    named.help = command.help and command.help.replace(f"{NAME} ", f"{name} ")
+    if isinstance(named, click.Group):
+        named.commands = {verb: renamed(inner, name) for verb, inner in named.commands.items()}
+    return named
 
 
 class Verbs(click.Group):
@@ -40,12 +60,19 @@ class Verbs(click.Group):
         """The verbs, in the order in which people need them."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The verb's command, its module loaded now."""
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb. Raises InputError where it needs a package that is not installed."""
+        with packages():
+            return super().invoke(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command, its module loaded now. Raises InputError as above."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(module_of(cmd_name)).command
-        return command
+        with packages():
+            command: click.Command = import_module(module_of(cmd_name)).command
+        name = ctx.find_root().info_name or NAME
+        return renamed(command, name) if name.startswith("kubectl") else command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The verbs with a line each, without loading them."""

@@ -26,6 +26,8 @@ from webhook.configuration.fields import (
     Globs,
     InnerPaths,
     KindsAndNames,
+    LogFormat,
+    LogLevel,
     Many,
     Port,
     ReleaseName,
@@ -39,7 +41,6 @@ from webhook.configuration.listen import Listen
 from webhook.configuration.packs import PacksSettings
 from webhook.configuration.placement import TopologySettings
 from webhook.configuration.selector import Selector
-from webhook.logs import Format, Level
 
 __all__ = ["TOLD", "Settings", "SettingsError"]
 
@@ -368,11 +369,22 @@ class SafetySettings(_Model):
     users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
+class HelpSettings(_Model):
+    """Where people whom a rule refuses can read on."""
+
+    url: str = Field(
+        "",
+        pattern=r"^(https?://\S{1,500})?$",
+        description="Address that ends each refusal. {page} and {code} stand for a page of docs/refused and a heading "
+        "on it: https://docs.example.org/refused/{page}/#{code}. Empty: refusals end without one.",
+    )
+
+
 class Log(_Model):
     """Logs, on stderr."""
 
-    level: Level = Field("info", description="debug, info, warning or error; admitted requests are logged at debug.")
-    format: Format = Field("auto", description="json, text, or auto: text on a terminal.")
+    level: LogLevel = Field("info", description="debug, info, warning or error; admitted requests are logged at debug.")
+    format: LogFormat = Field("auto", description="json, text, or auto: text on a terminal.")
 
 
 class Settings(_Model):
@@ -397,6 +409,7 @@ class Settings(_Model):
     workloads: Many[WorkloadSettings] = Field((), description=WorkloadSettings.__doc__)
     exceptions: Many[ExceptionSettings] = Field((), description=ExceptionSettings.__doc__)
     decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
+    help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
 
     @model_validator(mode="after")

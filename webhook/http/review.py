@@ -358,7 +358,7 @@ def _status(answer: Answer) -> _Status:
     status = _Status(answer.message, first.reason, first.code, "Failure")
     if first.reason == "Invalid":  # kubectl shows only the causes of an Invalid answer
         more = sum(denial.more for denial in denials)
-        status.details = _Details((*_causes(refused, more), *map(_Cause, answer.ended)))
+        status.details = _Details((*_causes(refused, more), *map(_Cause, (*answer.ended, *answer.help))))
     return status
 
 

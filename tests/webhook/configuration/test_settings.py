@@ -154,6 +154,7 @@ _DEFAULTS: Json = {
         "maxFileBytes": 67108864,
         "maxFiles": 5,
     },
+    "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
 
@@ -286,6 +287,7 @@ decisions:
   maxRecordBytes: 65536
   maxFileBytes: 1048576
   maxFiles: 2
+help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
 """
 _OTHER_READ: Json = {
@@ -509,6 +511,7 @@ _OTHER_READ: Json = {
         "maxFileBytes": 1048576,
         "maxFiles": 2,
     },
+    "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }
 

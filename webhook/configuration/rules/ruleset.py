@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from policies.engine.help import NO_HELP, Help
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
+from webhook import refused
 from webhook.configuration import safety
 from webhook.configuration.rules.guard import guard_rule
 from webhook.configuration.rules.labels import labels_rule
@@ -39,4 +41,9 @@ def build(
     ]
     rules += [selectors_rule(settings, rules, policies.shipped), *policies.rules]
     written = (*exceptions(settings), *(exception.value for exception in policies.exceptions))
-    return RuleSet(rules, written, safety.safety(settings, control_plane_namespaces))
+    return RuleSet(rules, written, safety.safety(settings, control_plane_namespaces), help_of(settings))
+
+
+def help_of(settings: Settings) -> Help:
+    """Where refusals are explained; the pages are read only if there is an address for them."""
+    return Help(settings.help.url, refused.sections()) if settings.help.url else NO_HELP

@@ -1,4 +1,4 @@
-"""`cks-admission export webhook-configuration|configuration|native`."""
+"""`cks-admission export webhook-configuration|configuration|schema|native`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Export(click.Group):
 
 @click.group("export", cls=_Export)
 def command() -> None:
-    """Print webhook configurations, all settings, or policies for kube-apiserver."""
+    """Print webhook configurations, all settings, schemas for editors, or policies for kube-apiserver."""
 
 
 @command.command("webhook-configuration")
@@ -77,6 +77,26 @@ def configuration() -> None:
     click.echo(reference(), nl=False)
 
 
+@command.command("schema")
+@click.argument("name", type=click.Choice(["configuration", "suite", "exception", "report"]))
+def schema(name: str) -> None:
+    """Print the JSON Schema of a document, by which editors complete and check it while you write.
+
+    report is what `check -o json` prints. The first line of a YAML file names its schema, as a path or an address:
+
+    \b
+      # yaml-language-server: $schema=suite.schema.json
+
+    \b
+    Examples:
+      cks-admission export schema configuration > cks.schema.json
+      cks-admission export schema suite > suite.schema.json
+    """
+    from webhook import schemas  # noqa: PLC0415 - nothing else here needs them
+
+    click.echo(json.dumps(schemas.schema(name), indent=2))
+
+
 @command.command("native")
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(exists=True))
 @click.option(
@@ -104,7 +124,7 @@ def native(paths: tuple[str, ...], config: Path | None, *, templates: bool, **ch
       cks-admission export native --config cks.yaml | kubectl apply -f -
       cks-admission export native --templates policies/packs/sunk
     """
-    from webhook.cli.native import export  # noqa: PLC0415 - as above
+    from webhook.cli.author.native import export  # noqa: PLC0415 - as above
     from webhook.configuration.rules import workload_table  # noqa: PLC0415 - as above
     from webhook.sources import packs, policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 

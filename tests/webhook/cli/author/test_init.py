@@ -15,7 +15,7 @@ from support.service.commands import COMMAND
 
 from webhook.cli.main import main
 
-_GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "policies.md"
+_GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "policies.md"
 _CONSOLE = re.compile(r"^```console\n\$ cks-admission (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _WEB = """\
 apiVersion: apps/v1

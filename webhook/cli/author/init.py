@@ -74,14 +74,21 @@ def command() -> None:
     default=Path(),
     help="Folder in which the policy's own folder is made.  [default: this one]",
 )
-def policy(name: str, directory: Path) -> None:
+@click.option(
+    "--schema",
+    metavar="PATH|URL",
+    help="Where editors find what export schema suite printed; from the policy's folder.",
+)
+def policy(name: str, directory: Path, schema: str | None) -> None:
     """Write a policy, its binding and its suite into a new folder of its name.
 
-    They work as they are: change the rule, its message and the cases, and run the suite while you do.
+    They work as they are: change the rule, its message and the cases, and run the suite while you do. With --schema the
+    suite begins with the line by which editors complete and check it.
 
     \b
     Examples:
       cks-admission init policy team-label
+      cks-admission init policy team-label --schema ../suite.schema.json
       cks-admission test --watch team-label
     """
     if problems := dns_subdomain(name):
@@ -91,7 +98,8 @@ def policy(name: str, directory: Path) -> None:
         folder.mkdir(parents=True)
     except FileExistsError:
         raise InputError(f"{folder} exists: choose another name, or remove it") from None
-    for file, text in (("policy.yaml", _POLICY), ("suite.yaml", _SUITE)):
-        (folder / file).write_text(text.format(name=name), encoding="utf-8")
+    head = f"# yaml-language-server: $schema={schema}\n" if schema else ""
+    for file, text in (("policy.yaml", _POLICY.format(name=name)), ("suite.yaml", head + _SUITE.format(name=name))):
+        (folder / file).write_text(text, encoding="utf-8")
         click.echo(f"wrote {folder / file}")
     click.echo(f"Next: cks-admission test --watch {folder}")

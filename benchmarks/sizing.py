@@ -1,0 +1,93 @@
+"""The memory that a replica needs for clusters of several sizes, on a real control plane that holds that many Nodes.
+
+The service runs with its defaults: all rules, the shipped packs, and the inventory of Nodes and Pods.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cluster import toolchain
+from cluster.controlplane import ControlPlane
+from cluster.programs import CONTROL_PLANE
+
+from benchmarks import servers
+from benchmarks.bodies import REAL, body
+from benchmarks.inventory.crowd import node, pod
+from benchmarks.load import drive
+from benchmarks.report import Figure
+
+SIZES = (100, 1000, 5000)
+"""Nodes."""
+PODS_PER_NODE = 10
+LOAD_SECONDS = 2.0
+_MEMORY = 256 + 128  # MB: what the chart reserves for the inventory, and for the process with policies
+
+
+class Size(NamedTuple):
+    """What a replica takes with a cluster. ready: seconds until it is. memory: MB, after a load."""
+
+    nodes: int
+    pods: int
+    ready: float
+    memory: float
+
+
+def measure(directory: Path, say: Callable[[str], None]) -> list[Size]:
+    """A row for each size. Raises what the control plane and the servers raise."""
+    config = directory / "sizing.yaml"
+    config.write_text("{}\n", encoding="utf-8")
+    sizes, nodes = [], 0
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster:
+        # Nobody plays the kubelets of these Nodes, and Pods on Nodes that are silent would be deleted in between.
+        cluster.component("kube-controller-manager").terminate()
+        for size in SIZES:
+            say(f"{size} Nodes and {size * PODS_PER_NODE} Pods")
+            _fill(cluster, range(nodes, size))
+            nodes = size
+            sizes.append(_measured(directory, size, "--config", str(config), "--kubeconfig", _reader(cluster)))
+    return sizes
+
+
+def _reader(cluster: ControlPlane) -> str:
+    return str(cluster.kubeconfig("alice"))
+
+
+def _fill(cluster: ControlPlane, nodes: range) -> None:
+    for number in nodes:
+        cluster.objects.create({"apiVersion": "v1", "kind": "Node", **json.loads(node(number))})
+        for index in range(PODS_PER_NODE):
+            written = json.loads(pod(number * PODS_PER_NODE + index, number))
+            written["metadata"] |= {"namespace": "default", "ownerReferences": []}
+            written["spec"].pop("priority")
+            cluster.objects.create({"apiVersion": "v1", "kind": "Pod", **written})
+
+
+def _measured(directory: Path, nodes: int, *options: str) -> Size:
+    before = time.perf_counter()
+    with servers.service(directory, *options) as (server, port):
+        ready = time.perf_counter() - before
+        for path in ("/mutate", "/validate"):
+            drive(port, path, body(path, REAL), server, LOAD_SECONDS)
+        return Size(nodes, nodes * PODS_PER_NODE, ready, server.resident())
+
+
+def table(sizes: list[Size]) -> Iterator[str]:
+    """A line for each size."""
+    yield "Memory of a replica by the size of the cluster"
+    for size in sizes:
+        yield f"  {size.nodes:>6} Nodes {size.pods:>7} Pods  {size.memory:>6.0f} MB  ready after {size.ready:.1f} s"
+
+
+def figures(sizes: list[Size]) -> Iterator[Figure]:
+    """What it must not exceed."""
+    yield from (Figure(f"memory with {size.nodes} Nodes", size.memory, _MEMORY, unit=" MB") for size in sizes)
+
+
+def as_json(sizes: list[Size]) -> list[dict[str, float]]:
+    """All rows."""
+    return [size._asdict() for size in sizes]

@@ -1,0 +1,1 @@
+"""CEL policies of Kyverno and Gatekeeper as Kubernetes' own."""

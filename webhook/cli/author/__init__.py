@@ -1,0 +1,1 @@
+"""The verbs of those who write policies: init, fmt, convert, export."""

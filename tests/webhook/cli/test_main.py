@@ -22,6 +22,7 @@ _COMMANDS = [
     ("fmt",),
     ("convert",),
     ("review",),
+    ("replay",),
     ("eval",),
     ("topology", "list"),
     ("topology", "show"),

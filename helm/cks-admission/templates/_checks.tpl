@@ -58,7 +58,7 @@
 {{- end -}}
 {{- end -}}
 {{- if and (eq "-" (dig "decisions" "log" "" $.Values.config)) (gt (int $.Values.workers) 1) -}}
-{{- fail "config.decisions.log is - and workers over 1: long lines of several processes would get mixed; set workers to 1, or config.decisions.log to a file in a volume that can be written to" -}}
+{{- fail "config.decisions.log is - and workers over 1: long lines of several processes would get mixed: set workers to 1, and replicas to more" -}}
 {{- end -}}
 {{- range list "listen" "health" -}}
 {{- if eq 0 (int (dig . "port" 1 $.Values.config)) -}}

@@ -10,6 +10,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -83,7 +84,7 @@ def _record(asked: Asked, content: Content, longest: int, more: Mapping[str, Any
     hide: Callable[[str], str] | None = None
     if content != "none":
         whole, masking = _masked(asked, longest)
-        hide = _hiding(masking.hidden)
+        hide = _Hiding(masking.hidden)
         described["masked"] = len(masking.hidden)
         if content == "objects":
             labels = {} if asked.labels is None else {"namespaceLabels": dict(asked.labels)}
@@ -155,7 +156,7 @@ def _masked(asked: Asked, longest: int) -> tuple[JsonObject, Masking]:
         request = dict(mapping(msgspec.json.decode(asked.body), "request"))
         for key in ("object", "oldObject"):
             if isinstance(obj := request.get(key), dict):
-                request[key] = _without_managed_fields(masking.masked(obj, is_secret=is_secret))
+                request[key] = masking.masked(_without_managed_fields(obj), is_secret=is_secret)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise _ContentError("the review is nested too deeply, or has texts that are no Unicode") from None
     return request, masking
@@ -193,16 +194,30 @@ def _hidden(value: Any, hide: Callable[[str], str] | None) -> Any:
     return [_hidden(item, hide) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _hiding(hidden: Iterable[str]) -> Callable[[str], str]:
-    """A function that masks, in what people are told, the texts that were masked in objects."""
-    texts = {text.strip() for secret in hidden for text in _shapes(secret) if len(text.strip()) >= _SHORTEST}
-    if len(texts) > _MANY:
-        return lambda _: MASK
-    if not texts:
-        return lambda told: told
-    longest_first = sorted(texts, key=lambda text: (-len(text), text))
-    pattern = re.compile("|".join(map(_written, longest_first)))
-    return lambda told: pattern.sub(MASK, told)
+class _Hiding:
+    """Masks, in what people are told, the texts that were masked in objects.
+
+    How is found out when there is a message: most records have none.
+    """
+
+    def __init__(self, hidden: Iterable[str]) -> None:
+        self._hidden = hidden
+
+    def __call__(self, told: str) -> str:
+        """The message with the mask in place of each text; the mask alone if there are too many texts to look for."""
+        if len(self._texts) > _MANY:
+            return MASK
+        return self._pattern.sub(MASK, told) if self._texts else told
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        shapes = (text.strip() for secret in self._hidden for text in _shapes(secret))
+        return frozenset(text for text in shapes if len(text) >= _SHORTEST)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
+        return re.compile("|".join(map(_written, longest_first)))
 
 
 def _shapes(secret: str) -> Iterator[str]:

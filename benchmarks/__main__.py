@@ -17,7 +17,20 @@ from cluster.kubectl import KubectlError
 from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
-from benchmarks import footprint, gangs, policies, policyload, reload, report, servers, sizing, speed, topology, workers
+from benchmarks import (
+    footprint,
+    gangs,
+    manifests,
+    policies,
+    policyload,
+    reload,
+    report,
+    servers,
+    sizing,
+    speed,
+    topology,
+    workers,
+)  # fmt: skip
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
 from benchmarks.inventory import cost as inventory
@@ -29,7 +42,7 @@ from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
-    *("speed", "policies", "topology", "inventory", "gangs", "workers"),
+    *("speed", "policies", "topology", "inventory", "gangs", "workers", "check"),
     *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement"),
 )
 START_RUNS = 9
@@ -96,13 +109,14 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("policies", policies, policies.compare(directory, *rounds))
         results.add("policy load", policyload, policyload.measure(directory))
         results.add("reload", reload, reload.measure(directory, _say))
-    elif part == "topology":
-        results.add("topology", topology, topology.measure(directory, *rounds))
     elif part in ("inventory", "gangs"):
-        module = inventory if part == "inventory" else gangs
+        module = {"inventory": inventory, "gangs": gangs}[part]
         results.add(part, module, module.measure(_say))
-    elif part == "workers":
-        results.add("workers", workers, workers.compare(directory, *rounds))
+    elif part == "check":
+        results.add("check", manifests, manifests.measure(directory))
+    elif part in ("topology", "workers"):
+        compare = topology.measure if part == "topology" else workers.compare
+        results.add(part, topology if part == "topology" else workers, compare(directory, *rounds))
     elif part == "apiserver":
         results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
     elif part == "sizing":

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.problem import show
-from policies.admissionpolicy.model import LINT_IGNORE, Expression
-
-IDS: Mapping[str, str] = {
-    "type-error": "An expression does not match the schema of a kind that the policy applies to",
-    "missing-has": "A field that may be absent is read without a test; if it is absent, the expression fails",
-    "quantity-comparison": "A quantity, which is a text, is compared with a number, or as a text",
-    "null-object": "`object` is read on DELETE, or `oldObject` on CREATE, where it is null",
-    "unreachable-validation": "A validation can never fail",
-    "never-matches": "A rule, selector or binding that no request can match",
-    "no-remedy": "There is no message, or it does not say what to do",
-    "native-panic": "An expression that makes kube-apiserver panic, so the policy cannot be created",
-    "unused-variable": "A variable that no expression reads",
-    "unused-params": "A `paramKind`, but no expression reads `params`",
-    "doubtful": "Valid, but probably not intended, such as a paramRef without a `paramKind`",
-    "unknown-ignore": f"`{LINT_IGNORE}` names a finding that does not exist",
-}
-"""All findings by id, with what each means."""
+from policies.admissionpolicy.model import Expression
+from policies.lint.code import BY_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
     """One finding, at a place in a file.
 
-    subject: the kind and name of the document. path: the field as the API server names it. line, column: from 1.
-    message: what was found. remedy: what to do. excerpt: the line of the expression, and a line with a caret below it.
+    id: its name in the table of codes. subject: the kind and name of the document. path: the field as the API server
+    names it. line, column: from 1. message: what was found. remedy: what to do. excerpt: the line of the expression,
+    and a line with a caret below it.
     """
 
     id: str
@@ -44,6 +29,11 @@ class LintFinding:
     message: str
     remedy: str
     excerpt: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> str:
+        """Its short code, such as CKS102."""
+        return BY_NAME[self.id]
 
 
 @dataclass(frozen=True, slots=True)

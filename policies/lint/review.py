@@ -18,7 +18,8 @@ from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, Release
 from policies.lint import expressions, matching, quantities
 from policies.lint.catalog import ResourceCatalog, catalog
-from policies.lint.finding import IDS, LintFinding, LintSubject
+from policies.lint.code import BY_NAME, UnknownCodeError, named
+from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.typecheck import TypedPolicy, checked_kinds
 from policies.lint.unguarded import unguarded
 
@@ -86,14 +87,19 @@ def _kept(
     findings: Iterable[LintFinding], annotations: Mapping[str, str], subject: LintSubject
 ) -> Iterator[LintFinding]:
     """The findings that the annotation does not ignore, and findings about unknown names in the annotation."""
-    ignored = [name.strip() for name in annotations.get(LINT_IGNORE, "").split(",") if name.strip()]
-    yield from (finding for finding in findings if finding.id not in ignored)
-    for name in ignored:
-        if name not in IDS:
-            remedy = nearest(name, IDS) or f"write one of {', '.join(IDS)}"
-            yield subject.at(
-                "unknown-ignore", ("metadata", "annotations", LINT_IGNORE), f"there is no finding {name!r}", remedy
-            )
+    ignored: set[str] = set()
+    unknown = []
+    for name in filter(None, map(str.strip, annotations.get(LINT_IGNORE, "").split(","))):
+        try:
+            ignored |= named(name)
+        except UnknownCodeError:
+            unknown.append(name)
+    yield from (finding for finding in findings if finding.code not in ignored)
+    for name in unknown:
+        remedy = nearest(name, BY_NAME) or f"write one of {', '.join(BY_NAME)}"
+        yield subject.at(
+            "unknown-ignore", ("metadata", "annotations", LINT_IGNORE), f"there is no finding {name!r}", remedy
+        )
 
 
 def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -> Iterator[LintFinding]:

@@ -21,6 +21,7 @@ SUBJECTS: Mapping[str, str] = {
     "documents": "documents: what a new policy is refused for, in which words",
     "policies": "policies: verdict, code, reason, message, warnings, audit annotations",
     "merges": "mutations: the object that comes of them, or the error",
+    "schemas": "schemas: verdict on broken and right manifests and their fields, demands of single fields",
     "matching": "webhooks and policies: which requests they are asked about",
 }
 """The rows of the table."""

@@ -15,8 +15,9 @@ from support.service.reviews import review
 
 from fuzzing.reviews import Review
 from policies.engine.request import UserInfo
-from webhook.cli import check, options
+from webhook.cli import options
 from webhook.cli.main import main
+from webhook.cli.objects.outcome import decide
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
@@ -57,7 +58,7 @@ class Offline:
         except (ManifestError, FileError, ValueError):
             return None
         asked = manifest.request(written.object, None, user=ALICE, namespace="default")
-        outcome = check.decide(written, asked, self._ruleset, self._facts)
+        outcome = decide(written, asked, self._ruleset, self._facts)
         return outcome.allowed, outcome.changed
 
 

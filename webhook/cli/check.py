@@ -2,88 +2,75 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from msgspec.structs import replace
 
-from policies.engine import engine
-from policies.engine.engine import Answer, Decision
 from policies.engine.facts import StaticFacts
-from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo
-from policies.engine.ruleset import RuleSet
+from policies.engine.request import GroupVersionKind, JsonObject, UserInfo, mapping
 from policies.kubernetes.release import NEWEST, Release
-from policies.objects import patch
-from webhook.cli import exits, options
+from webhook.cli import options
 from webhook.cli.exits import InputError, reading
-from webhook.cli.output import headline, to_yaml, write
+from webhook.cli.findings.finding import unreadable
+from webhook.cli.findings.report import Report
+from webhook.cli.objects import definitions
+from webhook.cli.objects.definitions import SchemaOptions
+from webhook.cli.objects.outcome import with_nodes
+from webhook.cli.run import again
+from webhook.cli.run.progress import progress
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
-from webhook.files.manifest import Manifest, ManifestError
+from webhook.files.manifest import ManifestError
+from webhook.files.walk import Walk, walk
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
+    from policies.admissionpolicy.rules.coverage import Coverage
     from policies.admissionpolicy.schema import Schema
+    from webhook.cli.objects.judge import Flaws, Identity, Judge
     from webhook.sources.policyfiles import PolicyFiles
 
+_COUNTS = ("refused", "warned", "changed", "matched by no policy", "not read")
 
-class ObjectOutcome(NamedTuple):
-    """What would happen to an object: the changes of the rules, and their verdict on the result."""
 
-    manifest: Manifest
-    request: AdmissionRequest
-    changed: JsonObject
-    mutation: Answer
-    validation: Answer
+class _Asked(NamedTuple):
+    """What is asked for: the objects, who sends them and where to, the Nodes and schemas, and how it is printed."""
 
-    @property
-    def allowed(self) -> bool:
-        """Whether the object would be admitted."""
-        return self.mutation.allowed and self.validation.allowed
-
-    @property
-    def message(self) -> str:
-        """The refusal; empty where there is none."""
-        return "\n".join(answer.message for answer in (self.mutation, self.validation) if answer.message)
-
-    @property
-    def warnings(self) -> list[str]:
-        """What whoever applies the object is warned of."""
-        return [*self.mutation.warnings, *self.validation.warnings]
-
-    @property
-    def headline(self) -> str:
-        """The line about the object."""
-        return headline(self.manifest.where, self.request, allowed=self.allowed)
-
-    @property
-    def head(self) -> dict[str, Any]:
-        """The same as data."""
-        return {
-            "where": self.manifest.where,
-            "kind": self.request.kind.kind,
-            "namespace": self.request.scope_namespace,
-            "name": self.request.display_name,
-            "allowed": self.allowed,
-        }
+    paths: tuple[str, ...]
+    ignore: tuple[str, ...]
+    old: str | None
+    user: UserInfo
+    namespace: str
+    labels: Mapping[str, str]
+    nodes: tuple[str, ...]
+    schemas: SchemaOptions
+    settings: Settings
+    output: str
+    diff: bool
+    quiet: bool
+    strict: bool
 
 
 @click.command("check")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...", type=options.PATH)
 @click.option(
     "-f",
     "--filename",
     "files",
     multiple=True,
-    required=True,
     metavar="FILE|DIR|-",
-    help="File or directory with objects, or - for standard input; repeatable.",
+    type=options.PATH,
+    help="The same as an argument; repeatable.",
+)
+@click.option(
+    "--ignore", multiple=True, metavar="PATTERN", help="Files to leave out in folders, as in .gitignore; repeatable."
 )
 @click.option(
     "--old",
@@ -99,186 +86,163 @@ class ObjectOutcome(NamedTuple):
 @options.policies
 @options.kubernetes
 @options.nodes
+@definitions.options
 @click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config
-@options.output
+@options.findings
+@options.watch
 def command(
-    files: tuple[str, ...], old: str | None, user: str, groups: tuple[str, ...], namespace: str,
-    namespace_labels: tuple[str, ...], nodes: tuple[str, ...], config: Path | None, output: str, *, diff: bool,
-    **changes: tuple[str, ...],
+    paths: tuple[str, ...], files: tuple[str, ...], user: str, groups: tuple[str, ...],
+    namespace_labels: tuple[str, ...], config: Path | None, policies__directories: tuple[str, ...],
+    policies__kubernetes: str | None, schema: str, crds: tuple[str, ...], kubeconfig: str, *, watch: bool, **rest: Any,
 ) -> None:  # fmt: skip
     """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
 
+    Of folders, .yaml, .yml and .json files are read, but for hidden ones and those that --ignore or a .cksignore names.
+    Objects are judged by the schemas of their kinds first, custom resources by their CustomResourceDefinitions.
     With Nodes it chooses the domain of a gang as the service does in their cluster.
+
+    Exit codes: 0 if all objects would be admitted, 1 if some would be refused, 2 if something cannot be read.
 
     \b
     Examples:
-      cks-admission check -f train.yaml
-      cks-admission check -f manifests/ --as alice --as-group dev --diff
-      cks-admission check -f manifests/ --policies policies/
-      cks-admission check -f train.yaml --nodes nodes.json --diff
-      kubectl get deployment web -o yaml > old.yaml; cks-admission check -f web.yaml --old old.yaml
+      cks-admission check examples/
+      cks-admission check examples/deployment.yaml --as alice --as-group dev --diff
+      cks-admission check examples/ --policies policies/packs/scheduling-safety -o sarif
+      cks-admission check docs/guides/topology/train.yaml --nodes docs/guides/topology/nodes.yaml --diff
+      kubectl kustomize overlays/production | cks-admission check -
+      helm template charts/web | cks-admission check - --strict
+      kubectl get deployment web -o yaml > old.yaml; cks-admission check web.yaml --old old.yaml
     """
-    settings = options.settings(config, changes)
-    options.refuse_one_stdin(files, nodes)
+    given = (*paths, *files)
+    if not given:
+        raise InputError("name files or folders, such as `cks-admission check deploy/`, or - for standard input")
+    changes = {"policies__directories": policies__directories, "policies__kubernetes": policies__kubernetes}
+    asked = _Asked(
+        given,
+        user=UserInfo(user, groups=(*groups, "system:authenticated")),
+        labels=options.labels(namespace_labels),
+        schemas=SchemaOptions(schema, crds, kubeconfig),
+        settings=options.settings(config, changes),
+        **rest,
+    )
+    options.refuse_one_stdin(given, asked.nodes)
+    if watch:
+        again.run(lambda: _run(asked), (*given, *policies__directories))
+    sys.exit(_run(asked))
+
+
+def _run(asked: _Asked) -> int:
+    """Judge the objects and print what comes of them. The exit code. Raises InputError and ToolError."""
+    from webhook.cli.objects import crew  # noqa: PLC0415 - the help of a verb needs none of this
+    from webhook.cli.objects.source import Source  # noqa: PLC0415 - as above
+
+    found = walk(asked.paths, asked.ignore)
+    _tell_passed(found)
+    source = Source.of(found.files)
+    report = Report(asked.output, quiet=asked.quiet, strict=asked.strict)
+    for problem in found.problems:
+        report.add(unreadable(problem))
+    judge = _judge(asked, source.definitions())
+    # What one gang takes of the Nodes is not free for the next.
+    steps = crew.steps(source.parts(), judge, alone=bool(asked.nodes))
+    with progress(source.size, shown=asked.output in ("junit", "sarif", "gitlab") or asked.quiet) as bar:
+        for step in steps:
+            for result in step.results:
+                report.add(result)
+            bar(step.characters)
+    if not report.total:
+        raise InputError(f"{', '.join(asked.paths)}: no objects found")
+    if judge.coverage is not None:
+        _tell_idle(judge.coverage, report.total)
+    return report.end(_summary(report.total - report.counts["not read"], report.counts))
+
+
+def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
+    """The judge for what is asked. among: the CustomResourceDefinitions among the objects."""
+    from webhook.cli.objects.judge import Circumstances, Judge  # noqa: PLC0415 - as above
+
+    settings, today = asked.settings, datetime.now(UTC).date()
+    release = settings.policies.release or NEWEST
+    own = [*among, *asked.schemas.definitions()]
     with reading(SettingsError, FileError, ManifestError):
-        written, ruleset = options.ruleset(settings, datetime.now(UTC).date(), drafts=True)
-        olds = list(manifest.read([old])) if old else []
-    manifests = read_objects(files)
-    known = _schemas([*olds, *manifests], written, settings.policies.release or NEWEST)
-    olds, manifests = (_received(each, known) for each in (olds, manifests))
-    before = {_identity(m.object, namespace): m.object for m in olds}
-    today = datetime.now(UTC).date()
-    facts = with_nodes(written.facts(today) if written else StaticFacts(today), nodes, settings)
-    labels = options.labels(namespace_labels)
-    who = UserInfo(user, groups=(*groups, "system:authenticated"))
-    outcomes = []
-    for given in manifests:
-        earlier = before.get(_identity(given.object, namespace))
-        request = manifest.request(given.object, earlier, user=who, namespace=namespace)
-        outcomes.append(decide(given, request, ruleset, in_namespace(facts, request.namespace, labels)))
-    if written is not None:
-        _tell_idle(written, [outcome.request for outcome in outcomes], facts, labels, settings)
-    if output == "text":
-        for outcome in outcomes:
-            click.echo("\n".join(_text(outcome, diff=diff)))
-    else:
-        write([_json(outcome) for outcome in outcomes], output)
-    sys.exit(exits.OK if all(outcome.allowed for outcome in outcomes) else exits.REFUSED)
+        written, ruleset = options.ruleset(settings, today, drafts=True)
+        known = _schemas(own, written, release)
+        facts = written.facts(today) if written else StaticFacts(today)
+        circumstances = Circumstances(
+            ruleset=ruleset,
+            facts=with_nodes(facts, asked.nodes, settings),
+            schema=known,
+            user=asked.user,
+            namespace=asked.namespace,
+            labels=asked.labels,
+            before=_before(asked, known),
+            flaws=_flaws(own, written, release) if asked.schemas.mode == "strict" else (),
+        )
+    coverage = _coverage(written, facts, asked) if written is not None else None
+    return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
+
+
+def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mapping[Identity, JsonObject]:
+    """The objects as they are now. Raises FileError, ManifestError and OSError."""
+    from webhook.cli.objects.judge import as_received, identity  # noqa: PLC0415 - as above
+
+    objects = (as_received(m, known).object for m in manifest.read([asked.old] if asked.old else []))
+    return {identity(obj, asked.namespace): obj for obj in objects}
 
 
 def _schemas(
-    manifests: Iterable[Manifest], written: PolicyFiles | None, release: Release
+    own: Iterable[JsonObject], written: PolicyFiles | None, release: Release
 ) -> Callable[[GroupVersionKind], Schema]:
-    """The schemas of a release and of the CRDs in policy files and among the objects."""
+    """The schemas of a release, of CRDs, and of those in policy files."""
     from policies.admissionpolicy import schema  # noqa: PLC0415 - only objects to be judged need the tables
-    from webhook.sources.policyfiles import custom  # noqa: PLC0415
+    from webhook.sources.policyfiles import custom  # noqa: PLC0415 - as above
 
-    definitions = [m.object.get("spec") or {} for m in manifests if m.object["kind"] == "CustomResourceDefinition"]
-    own = {**(written.custom if written else {}), **custom(definitions)}
-    return lambda kind: own.get(kind) or schema.known(kind, release)
-
-
-def _received(manifests: Iterable[Manifest], known: Callable[[GroupVersionKind], Schema]) -> list[Manifest]:
-    """The objects as the API server reads them."""
-    from policies.admissionpolicy.builtin.intake import kind_of, received  # noqa: PLC0415 - as above
-
-    return [m._replace(object=received(m.object, known(kind_of(m.object)))) for m in manifests]
+    more = {**(written.custom if written else {}), **custom(mapping(value, "spec") for value in own)}
+    return lambda kind: more.get(kind) or schema.known(kind, release)
 
 
-def _tell_idle(
-    written: PolicyFiles,
-    requests: Sequence[AdmissionRequest],
-    facts: StaticFacts,
-    labels: Mapping[str, str],
-    settings: Settings,
-) -> None:
-    """Say on stderr which policies matched nothing: those that are probably misspelt, and the number of the others."""
-    from policies.admissionpolicy.rules.coverage import idle  # noqa: PLC0415 - most runs have no policies
+def _flaws(own: Iterable[JsonObject], written: PolicyFiles | None, release: Release) -> tuple[Flaws, ...]:
+    """What finds flaws by the schemas of a release, of CRDs, and of those in policy files."""
+    from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
+    from webhook.cli.objects.flaws import finder  # noqa: PLC0415 - as above
+
+    beside = (document.value for document in written.loaded.context) if written else ()
+    return (finder(Schemas(release, (*own, *definitions.among(beside)))),)
+
+
+def _coverage(written: PolicyFiles, facts: StaticFacts, asked: _Asked) -> Coverage:
+    from policies.admissionpolicy.rules.coverage import Coverage  # noqa: PLC0415 - most runs have no policies
 
     loaded = written.loaded
-    of = partial(_labels_of, facts=facts, more=labels)
-    found = list(idle(loaded.policies, loaded.bindings, requests, of, workload_table(settings)))
-    for policy, reason, hint in found:
-        if hint:
-            click.echo(f"{policy}: 0 of {len(requests)} objects matched {reason}; did you mean {hint}?", err=True)
-    if others := [f"{policy} ({reason})" for policy, reason, hint in found if not hint]:
-        click.echo(f"0 of {len(requests)} objects matched {'; '.join(others)}", err=True)
+    of = partial(_labels_of, facts=facts, more=asked.labels)
+    return Coverage(loaded.policies, loaded.bindings, of, workload_table(asked.settings))
 
 
 def _labels_of(namespace: str, *, facts: StaticFacts, more: Mapping[str, str]) -> Mapping[str, str]:
     return {**facts.namespace_labels(namespace), **more}
 
 
-def with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
-    """The facts with the Nodes in files. Raises InputError."""
-    if not paths:
-        return facts
-    from webhook.cli.topology import nodefiles, stock  # noqa: PLC0415 - most runs read no Nodes
-
-    objects = nodefiles.read(paths, options.stdin(paths))
-    nodes = tuple(manifest.node for manifest in objects.nodes)
-    choose = stock.chooser(objects, stock.records(objects, settings))
-    # Requests on a command line are dry runs, but what one object takes is not free for the next.
-    return replace(
-        facts,
-        cluster_nodes=nodes,
-        chooser=lambda key: choose(replace(key, dry_run=False)),
-        coming=objects.coming,
-    )
+def _tell_passed(found: Walk) -> None:
+    """Say on stderr what is passed over, in one line."""
+    if found.passed:
+        shown, more = found.passed[:5], len(found.passed) - 5
+        rest = f" and {more} more" if more > 0 else ""
+        click.echo(f"passed over, for no objects are in them: {', '.join(shown)}{rest}", err=True)
 
 
-def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) -> StaticFacts:
-    """The facts for what is in a Namespace that has further labels."""
-    return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **labels}})
+def _tell_idle(coverage: Coverage, objects: int) -> None:
+    """Say on stderr which policies matched nothing: those that are probably misspelt, and the number of the others."""
+    found = list(coverage.idle())
+    for policy, reason, hint in found:
+        if hint:
+            click.echo(f"{policy}: 0 of {objects} objects matched {reason}; did you mean {hint}?", err=True)
+    if others := [f"{policy} ({reason})" for policy, reason, hint in found if not hint]:
+        click.echo(f"0 of {objects} objects matched {'; '.join(others)}", err=True)
 
 
-def read_objects(files: Sequence[str]) -> list[Manifest]:
-    """The objects in files. Raises InputError, also where there are none."""
-    with reading(FileError, ManifestError):
-        manifests = list(manifest.read(files, options.stdin(files)))
-    if not manifests:
-        raise InputError(f"{', '.join(files)}: no objects found")
-    return manifests
-
-
-def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:
-    """What happens to an object: the rules change it, then judge the result.
-
-    The API server asks nobody to judge what was refused already.
-    """
-    mutation = engine.mutate(request, ruleset, facts)
-    if not mutation.allowed:
-        return ObjectOutcome(written, request, written.object, mutation, engine.ADMITTED)
-    changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
-    validation = engine.validate(replace(request, object=changed), ruleset, facts)
-    return ObjectOutcome(written, request, changed, mutation, validation)
-
-
-def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
-    changes = len(outcome.mutation.operations)
-    changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
-    yield outcome.headline + changed
-    for answer in (outcome.mutation, outcome.validation):
-        for warning in answer.warnings:
-            yield f"  {click.style('Warning:', fg='yellow')} {warning}"
-        for decision in answer.decisions:
-            if decision.verdict == "excepted" and decision.exception is not None:
-                skipped = click.style("skipped:", fg="yellow")
-                yield f"  {skipped} {decision.rule} by exception {decision.exception.grounds}"
-        if answer.message:
-            yield from ("  " + line for line in answer.message.splitlines())
-    if diff and changes:
-        yield from _diff(outcome)
-
-
-def _diff(outcome: ObjectOutcome) -> Iterator[str]:
-    before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
-    colours = {"+": "green", "-": "red"}
-    for line in difflib.unified_diff(before, after, "as received", "as admitted", lineterm=""):
-        yield "  " + click.style(line, fg=colours.get(line[0]))
-
-
-def _json(outcome: ObjectOutcome) -> dict[str, Any]:
-    return {
-        **outcome.head,
-        "message": outcome.message,
-        "warnings": outcome.warnings,
-        "decisions": list(map(_decision, (*outcome.mutation.decisions, *outcome.validation.decisions))),
-        "patch": list(outcome.mutation.operations),
-    }
-
-
-def _decision(decision: Decision) -> dict[str, Any]:
-    """A decision as data. `exception`, if any: the one that applies, or would have applied until it ended."""
-    violations = [{"path": v.path, "text": v.line or v.summary} for v in decision.violations]
-    data: dict[str, Any] = {"rule": decision.rule, "verdict": decision.verdict, "violations": violations}
-    if (exception := decision.exception) is not None:
-        data["exception"] = {"name": exception.name, "until": str(exception.until), "reason": exception.reason}
-    return data
-
-
-def _identity(obj: JsonObject, namespace: str) -> tuple[str, str, str, str]:
-    metadata = obj.get("metadata") or {}
-    group = obj["apiVersion"].rpartition("/")[0]
-    return group, obj["kind"], str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")
+def _summary(objects: int, counts: Counter[str]) -> Iterator[str]:
+    """The line below the objects, if there are several."""
+    if objects > 1:
+        parts = [f"{counts[name]} {name}" for name in _COUNTS if counts[name]]
+        yield f"{objects} objects: {', '.join(parts) or 'all admitted as they are'}"

@@ -27,6 +27,7 @@ from policies.cel.types import DYN
 from policies.cel.values import type_of
 from policies.conditions.celtext import is_identifier
 from policies.engine.lookup import Missing
+from policies.engine.request import mapping
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, unreadable
@@ -51,6 +52,9 @@ class _Same:
 @click.command("eval")
 @click.argument("expression", required=False)
 @click.option("-f", "--filename", "file", metavar="FILE|-", help="The object.")
+@click.option(
+    "--document", metavar="N|KIND/NAME", help="Which document of -f, if it has several: its number from 1, or its name."
+)
 @click.option("--old", metavar="FILE", help="The object as it is now: oldObject.")
 @click.option("--params", metavar="FILE", help="The parameter object: params.")
 @click.option("--namespace-object", metavar="FILE", help="The object's Namespace: namespaceObject.")
@@ -68,6 +72,9 @@ class _Same:
 @click.option(
     "--result", type=click.Choice(list(RESULTS)), default="any", show_default=True, help="The type that is demanded."
 )
+@click.option("--user", metavar="NAME", help="Who makes the request: request.userInfo.username.")
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="Group of that user; repeatable.")
+@click.option("-e", "--exit-status", "status", is_flag=True, help="Exit with 1 if the value is false.")
 @click.option("--authorizer", type=click.Choice(["allow", "deny"]), help="What every authorization check says.")
 @click.option("--explain", "generated", is_flag=True, help="Show the Python that the expression becomes.")
 @click.option("--why", is_flag=True, help="Say what made the value false, or what failed.")
@@ -78,12 +85,13 @@ class _Same:
 def command(
     expression: str | None, file: str | None, old: str | None, params: str | None, namespace_object: str | None,
     request: str | None, given: tuple[str, ...], variables: tuple[str, ...], result: str, authorizer: str | None,
-    case_file: str | None, policies__kubernetes: str | None, output: str, *, generated: bool, why: bool, new: bool,
+    case_file: str | None, policies__kubernetes: str | None, output: str, document: str | None, user: str | None,
+    groups: tuple[str, ...], *, generated: bool, why: bool, new: bool, status: bool,
 ) -> None:  # fmt: skip
     """Evaluate a CEL expression as kube-apiserver would: value, type and cost.
 
-    Exits with 0 for any value, false too, with 1 when the expression fails or a case differs, with 2 when it does not
-    compile.
+    Exits with 0 for any value, false too unless -e is given, with 1 when the expression fails or a case differs, with 2
+    when it does not compile.
 
     \b
     Examples:
@@ -92,6 +100,8 @@ def command(
       cks-admission eval 'variables.names' --variable names='object.spec.containers.map(c, c.name)' -f pod.yaml
       cks-admission eval 'object.spec.containers.includes(1)' -f pod.yaml --kubernetes 1.36
       cks-admission eval 'event.isFatal && node.metadata.labels.pool == "a"' --var event=event.yaml --var node=node.yaml
+      cks-admission eval -e 'request.userInfo.username == "alice"' --user alice && echo yes
+      kubectl kustomize overlays/production | cks-admission eval 'object.spec' -f - --document Deployment/web
       cks-admission eval --cases cases.yaml
     """
     dialect = Dialect(options.release(policies__kubernetes), stored=not new)
@@ -108,8 +118,9 @@ def command(
         "namespaceObject": namespace_object,
         "request": request,
     }
-    inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
-    names = composition.bind(_activation(inputs, authorizer) | own)
+    inputs = {name: _object(path, dialect.release) for name, path in paths.items() if name != "object"}
+    inputs["object"] = _object(file, dialect.release, document)
+    names = composition.bind(_activation(inputs, authorizer, _user(user, groups)) | own)
     try:
         evaluation = program.evaluate(names)
     except Missing as missing:
@@ -117,7 +128,8 @@ def command(
     cost = evaluation.cost + names["variables"].cost
     reasons = _reasons(program, composition, names, evaluation) if why else ()
     _show(_answer(evaluation, cost, program, reasons, generated=generated), output)
-    sys.exit(exits.OK if evaluation.error is None else exits.REFUSED)
+    refused = evaluation.error is not None or (status and evaluation.value is False)
+    sys.exit(exits.REFUSED if refused else exits.OK)
 
 
 def _own(given: Iterable[str], dialect: Dialect) -> dict[str, Any]:
@@ -156,14 +168,38 @@ def _compile(
         raise InputError(f"the expression does not compile\n{error}") from None
 
 
-def _object(path: str | None, release: Release) -> Any:
+def _user(name: str | None, groups: Iterable[str]) -> dict[str, Any]:
+    """The userInfo of a request; empty if nobody is named."""
+    given = {"username": name or "", "groups": [*groups, "system:authenticated"]}
+    return given if name or given["groups"][:-1] else {}
+
+
+def _object(path: str | None, release: Release, document: str | None = None) -> Any:
     if path is None:
         return None
     objects = [value for value in _documents(path) if value is not None]
-    if len(objects) != 1 or not isinstance(objects[0], dict):
-        raise InputError(f"{path}: holds {len(objects)} documents; one object is needed")
-    (obj,) = objects
+    chosen = objects if document is None else _chosen(path, objects, document)
+    if len(chosen) != 1 or not isinstance(chosen[0], dict):
+        hint = "; choose one with --document" if document is None and len(chosen) > 1 else ""
+        raise InputError(f"{path}: holds {len(chosen)} documents; one object is needed{hint}")
+    (obj,) = chosen
     return received(obj, known(kind_of(obj), release))
+
+
+def _chosen(path: str, objects: list[Any], document: str) -> list[Any]:
+    """The documents of a number from 1, or of a kind and name. Raises InputError."""
+    names = [_name_of(obj) for obj in objects]
+    if document.isdecimal() and 0 < int(document) <= len(objects):
+        return [objects[int(document) - 1]]
+    if names.count(document) != 1:
+        raise InputError(f"--document {document}: {path} holds {', '.join(names) or 'no objects'}")
+    return [objects[names.index(document)]]
+
+
+def _name_of(obj: Any) -> str:
+    """What a document is called: its kind and name."""
+    kind = obj.get("kind") if isinstance(obj, dict) else None
+    return f"{kind}/{mapping(obj, 'metadata').get('name')}"
 
 
 def _documents(path: str) -> list[Any]:
@@ -176,7 +212,7 @@ def _documents(path: str) -> list[Any]:
         raise InputError(str(error)) from None
 
 
-def _activation(inputs: Mapping[str, Any], authorizer: str | None) -> dict[str, Any]:
+def _activation(inputs: Mapping[str, Any], authorizer: str | None, user: Mapping[str, Any]) -> dict[str, Any]:
     """The variables. Without --request the operation is what the objects tell."""
     object_, old = inputs["object"], inputs["oldObject"]
     request = inputs["request"]
@@ -184,6 +220,8 @@ def _activation(inputs: Mapping[str, Any], authorizer: str | None) -> dict[str, 
         operation = "UPDATE" if object_ and old else "DELETE" if old else "CREATE"
         metadata = (object_ or old or {}).get("metadata") or {}
         request = {"operation": operation, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
+    if user:
+        request = {**request, "userInfo": user}
     return activation(
         request,
         _Same(authorizer),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,38 @@ import click
 from policies.admissionpolicy.documents.document import Document
 from policies.kubernetes.release import Release
 from policies.lint.catalog import catalog
+from policies.lint.code import CODES, UnknownCodeError, named
 from policies.lint.finding import LintFinding
 from policies.lint.review import review
 from policies.lint.typecheck import warnings
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
+from webhook.cli.findings.finding import Finding, Result
+from webhook.cli.findings.report import Report
 from webhook.cli.output import write
+from webhook.cli.run import again
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True))
+@click.option("--select", multiple=True, metavar="CODE", help="Show only findings of this code; repeatable.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Show no findings of this code; repeatable.")
 @click.option(
     "--type-checking", is_flag=True, help="Show only what Kubernetes would write to status.typeChecking of each policy."
 )
 @options.kubernetes
-@options.output
-def command(paths: tuple[str, ...], output: str, policies__kubernetes: str | None, *, type_checking: bool) -> None:
+@options.findings
+@options.watch
+def command(
+    paths: tuple[str, ...], select: tuple[str, ...], ignore: tuple[str, ...], output: str,
+    policies__kubernetes: str | None, *, type_checking: bool, quiet: bool, strict: bool, watch: bool,
+) -> None:  # fmt: skip
     """Find mistakes in admission policies, without running them.
 
-    PATH is a file with policies, or a directory with such files.
+    PATH is a file with policies, or a directory with such files. CODE is a code, the beginning of codes or a name, such
+    as CKS102, CKS1 or missing-has; several may be separated by commas. All findings are warnings, and fail.
 
     Exit codes: 0 if there are no findings, 1 if there are any, 2 if something cannot be read.
 
@@ -42,21 +52,56 @@ def command(paths: tuple[str, ...], output: str, policies__kubernetes: str | Non
     Examples:
       cks-admission lint policies/packs
       cks-admission lint policy.yaml crds/ -o json
+      cks-admission lint policies/ --select CKS101,CKS102 --ignore no-remedy
       cks-admission lint policy.yaml --type-checking
     """
-    files = _read(paths, options.release(policies__kubernetes))
+    del strict  # findings fail as it is
+    chosen = _codes("--select", select) or set(CODES)
+    shown = chosen - _codes("--ignore", ignore)
+    release = options.release(policies__kubernetes)
     if type_checking:
-        status = _type_checking(files)
-        write(status, "yaml" if output == "text" else output)
-        sys.exit(exits.REFUSED if any(policy["typeChecking"] for policy in status) else exits.OK)
-    findings = review(files.loaded, _documents(files), files.release)
-    if output == "text":
-        for finding in findings:
-            click.echo("\n".join(_text(finding)))
-        click.echo(_summary(findings, len(files.loaded.policies)))
-    else:
-        write([{**asdict(finding), "excerpt": "\n".join(finding.excerpt)} for finding in findings], output)
-    sys.exit(exits.REFUSED if findings else exits.OK)
+        sys.exit(_type_checking(_read(paths, release), output))
+    if watch:
+        again.run(lambda: _run(paths, release, shown, Report(output, quiet=quiet, strict=True)), paths)
+    sys.exit(_run(paths, release, shown, Report(output, quiet=quiet, strict=True)))
+
+
+def _codes(option: str, given: Iterable[str]) -> set[str]:
+    """The codes that an option names. Raises InputError."""
+    try:
+        return {code for text in given for name in text.split(",") if name.strip() for code in named(name.strip())}
+    except UnknownCodeError as error:
+        raise InputError(f"{option} {error}") from None
+
+
+def _run(paths: tuple[str, ...], release: Release, codes: set[str], report: Report) -> int:
+    """Review the policies and print the findings. The exit code. Raises InputError."""
+    files = _read(paths, release)
+    findings = [f for f in review(files.loaded, _documents(files), files.release) if f.code in codes]
+    for result in _results(files, findings):
+        report.add(result)
+    return report.end([_summary(findings, len(files.loaded.policies))])
+
+
+def _results(files: PolicyFiles, findings: list[LintFinding]) -> Iterator[Result]:
+    """A result for each finding, in their order, and one for each policy without any."""
+    faulty = {finding.subject for finding in findings}
+    for finding in findings:
+        yield _result(finding)
+    for policy in files.loaded.policies:
+        name, origin = f"{policy.kind} {policy.name}", policy.origin
+        if name not in faulty:
+            yield Result(origin.file, name, origin.file, origin.line)
+
+
+def _result(finding: LintFinding) -> Result:
+    named, file = finding.subject or Path(finding.file).name, finding.file
+    found = Finding(
+        "warning", finding.code, finding.id, file, finding.line, finding.column, finding.path, finding.message,
+        finding.remedy, finding.subject,
+    )  # fmt: skip
+    data = {**found._asdict(), "excerpt": "\n".join(finding.excerpt)}
+    return Result(file, named, file, finding.line, (found,), tuple(_text(finding)), data)
 
 
 def _read(paths: tuple[str, ...], release: Release) -> PolicyFiles:
@@ -75,26 +120,33 @@ def _documents(files: PolicyFiles) -> Iterator[Document]:
         yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
 
 
-def _type_checking(files: PolicyFiles) -> list[dict[str, Any]]:
-    """The part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones."""
+def _type_checking(files: PolicyFiles, form: str) -> int:
+    """Print the part of the status of each ValidatingAdmissionPolicy; Kubernetes checks no types of mutating ones.
+
+    The exit code. Raises InputError.
+    """
+    if form not in ("text", "json", "yaml"):
+        raise InputError(f"--type-checking has no findings for -o {form}; print it as text, json or yaml")
     known = catalog((document.value for document in files.loaded.context), files.release)
     statuses: dict[str, dict[str, Any]] = {}  # of policies of one name the last one counts
     for policy in files.loaded.policies:
         if policy.kind == "ValidatingAdmissionPolicy":
             entries = [{"fieldRef": w.field_ref, "warning": w.warning} for w in warnings(policy, known)]
             statuses[policy.name] = {"expressionWarnings": entries} if entries else {}
-    return [{"name": name, "typeChecking": status} for name, status in statuses.items()]
+    write([{"name": name, "typeChecking": s} for name, s in statuses.items()], "yaml" if form == "text" else form)
+    return exits.REFUSED if any(statuses.values()) else exits.OK
 
 
 def _text(finding: LintFinding) -> Iterator[str]:
     place = click.style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
-    yield f"{place} {click.style('warning', fg='yellow')}: {finding.id}: {finding.path}: {finding.message}"
+    code = f"{click.style(finding.code, fg='yellow')} {finding.id}"
+    yield f"{place} {click.style('warning', fg='yellow')}: {code}: {finding.path}: {finding.message}"
     yield from finding.excerpt
     if finding.remedy:
         yield f"hint: {finding.remedy}"
 
 
-def _summary(findings: tuple[LintFinding, ...], policies: int) -> str:
+def _summary(findings: list[LintFinding], policies: int) -> str:
     looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
     count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
     return f"{count} in {looked}"

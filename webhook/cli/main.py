@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
+from policies.kubernetes.spelling import closest
 from webhook.cli.exits import packages
+from webhook.cli.run import ending
 
 NAME = "cks-admission"
 VERBS = {
@@ -36,6 +42,8 @@ _PACKAGES = {
     "author": ("init", "fmt", "convert", "export"),
 }
 """The verbs whose modules are in a package of their own."""
+_OTHERWISE = {"version": "--version", "help": "--help", "validate": "check"}
+"""What is meant by words that are verbs of other programs."""
 
 
 def module_of(verb: str) -> str:
@@ -56,14 +64,25 @@ def renamed(command: click.Command, name: str) -> click.Command:
 class Verbs(click.Group):
     """A group whose commands are modules of this package."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The verbs, in the order in which people need them."""
-        return list(VERBS)
+    def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **more: Any) -> Any:
+        """Run the command; in the end, every error is words and an exit code."""
+        more.setdefault("color", ending.colour(os.environ))
+        run = partial(super().main, args, *rest, standalone_mode=False, **more)
+        return ending.run(run, args) if standalone_mode else run()
+
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        """The context of a run."""
+        with ending.marked():
+            return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb. Raises InputError where it needs a package that is not installed."""
-        with packages():
+        with ending.marked(), packages():
             return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The verbs, in the order in which people need them."""
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb's command, its module loaded now. Raises InputError as above."""
@@ -74,10 +93,26 @@ class Verbs(click.Group):
         name = ctx.find_root().info_name or NAME
         return renamed(command, name) if name.startswith("kubectl") else command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb among the arguments, or an error that says which was meant."""
+        given = args[0]
+        if given not in VERBS and not given.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {given!r}.{_meant(given, ctx.find_root().info_name or NAME)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The verbs with a line each, without loading them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
+
+
+def _meant(given: str, name: str) -> str:
+    """What was probably meant by a word that is no verb; empty if nobody knows. name: of the program."""
+    if meant := _OTHERWISE.get(given) or closest(given, VERBS):
+        return f" Did you mean `{name} {meant}`?"
+    return f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

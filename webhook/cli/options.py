@@ -35,11 +35,32 @@ output = click.option(
     show_default=True,
     help="Output format.",
 )
+PATH = click.Path(allow_dash=True)
+"""The type of arguments that name files or folders, for shells that complete them. Whether they exist is said later."""
+
+
+def findings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how findings are printed."""
+    form = click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json", "yaml", "junit", "sarif", "github", "gitlab"]),
+        default="text",
+        show_default=True,
+        help="Output format.",
+    )
+    quiet = click.option("-q", "--quiet", is_flag=True, help="Print only what something is found about.")
+    strict = click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+    return form(quiet(strict(command)))
+
+
+watch = click.option("--watch", is_flag=True, help="Run again whenever a file changes, until Ctrl-C.")
 policies = click.option(
     "--policies",
     "policies__directories",
     multiple=True,
     metavar="FILE|DIR",
+    type=PATH,
     help="Policies and exceptions to use besides the built-in rules, instead of packs that the configuration does not "
     "name; repeatable.",
 )
@@ -56,6 +77,7 @@ nodes = click.option(
     "--nodes",
     multiple=True,
     metavar="FILE|DIR|-",
+    type=PATH,
     help="Nodes and Pods, as kubectl get nodes,pods -A -o json prints them; repeatable.",
 )
 

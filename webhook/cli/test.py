@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree as ET
 
 import click
 
 from policies import suite as suites
 from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_config_map
 from policies.engine.request import UserInfo
+from policies.glob import matches
 from policies.kubernetes.release import Release
+from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
-from webhook.cli import exits, options
+from webhook.cli import options
 from webhook.cli.exits import InputError
+from webhook.cli.findings.finding import Finding, Result
+from webhook.cli.findings.junit import junit
+from webhook.cli.findings.report import Report
+from webhook.cli.objects import definitions, suiteobjects
 from webhook.cli.output import to_yaml
-from webhook.files import manifest, watch, yamlfile
+from webhook.cli.run import again
+from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
-
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class _ProblemsError(Exception):
@@ -40,9 +43,10 @@ class _ProblemsError(Exception):
 
 
 class _Asked(NamedTuple):
-    """What is asked for: suites, a file for the results, the release as which policies are judged."""
+    """What is asked for: suites, a part of the names of cases, a file for the results, the release for policies."""
 
     paths: tuple[str, ...]
+    pattern: str
     junit: Path | None
     release: Release
 
@@ -59,8 +63,8 @@ class _Verdict(NamedTuple):
         return self.actual == self.case.expect
 
 
-class _Report(NamedTuple):
-    """A suite that was run; `warnings`: of the documents that it names."""
+class _Run(NamedTuple):
+    """A suite that was run; `warnings`: of the documents that it names, and of its objects."""
 
     file: Path
     name: str
@@ -73,15 +77,21 @@ class _Report(NamedTuple):
 
 
 @click.command("test")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=options.PATH)
+@click.option(
+    "--run", "pattern", default="", metavar="PATTERN", help="Run only cases of such a name; * and ? are wildcards."
+)
+@click.option("-v", "--verbose", is_flag=True, help="Name every case, those that pass too.")
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Also write the results to this file as JUnit XML."
 )
-@click.option(
-    "--watch", "again", is_flag=True, help="Run again whenever a file in these folders changes, until Ctrl-C."
-)
 @options.kubernetes
-def command(paths: tuple[str, ...], junit: Path | None, policies__kubernetes: str | None, *, again: bool) -> None:
+@options.findings
+@options.watch
+def command(
+    paths: tuple[str, ...], pattern: str, junit: Path | None, output: str, policies__kubernetes: str | None, *,
+    verbose: bool, quiet: bool, strict: bool, watch: bool,
+) -> None:  # fmt: skip
     """Run policy test suites: check that policies decide example cases as expected. No cluster is needed.
 
     PATH is a suite, or a directory with files named suite.yaml or *.suite.yaml.
@@ -91,63 +101,71 @@ def command(paths: tuple[str, ...], junit: Path | None, policies__kubernetes: st
     \b
     Examples:
       cks-admission test policies/packs
+      cks-admission test policies/packs --run '*toleration*' -v
       cks-admission test policies/packs/sunk/lock-toleration/suite.yaml
       cks-admission test policies/packs --junit results.xml
-      cks-admission test --watch policies/mine
+      cks-admission test --watch policies/packs/sunk
     """
-    asked = _Asked(paths, junit, options.release(policies__kubernetes))
-    if again:
-        folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in paths}
-        asyncio.run(_again(asked, folders))
-    sys.exit(exits.OK if _passed(asked) else exits.REFUSED)
+    asked = _Asked(paths, pattern, junit, options.release(policies__kubernetes))
+
+    def run() -> int:
+        return _tested(asked, Report(output, quiet=quiet, strict=strict), verbose=verbose)
+
+    if watch:
+        again.run(run, paths)
+    sys.exit(run())
 
 
-async def _again(asked: _Asked, folders: Iterable[str]) -> None:
-    """Run the suites now, and again whenever a file below the folders has changed."""
-    state = _state(folders)
-    _say(asked)
-    async for _ in watch.changes(folders):
-        if state != (state := _state(folders)):
-            _say(asked)
-
-
-def _state(folders: Iterable[str]) -> Mapping[Path, int]:
-    """When files below the folders were written."""
-    return {file: file.stat().st_mtime_ns for folder in folders for file in Path(folder).rglob("*.yaml")}
-
-
-def _say(asked: _Asked) -> None:
-    """Run the suites at this time. What cannot be read is said, for it may be mended with the next change."""
-    click.echo(f"{datetime.now().astimezone():%H:%M:%S}")
-    try:
-        _passed(asked)
-    except InputError as error:
-        error.show()
-    click.echo("Waiting for a change; Ctrl-C ends.")
-
-
-def _passed(asked: _Asked) -> bool:
-    """Run the suites and print the results. Whether all cases pass. Raises InputError."""
-    paths, junit, release = asked
+def _tested(asked: _Asked, report: Report, *, verbose: bool) -> int:
+    """Run the suites and print the results. The exit code. Raises InputError."""
+    paths = asked.paths
     problems = [f"{path}: no suites found" for path in paths if not _found(path)]
-    reports = []
+    runs = []
     today = datetime.now(UTC).date()
     for file in dict.fromkeys(file for path in paths for file in _found(path)):
         try:
-            reports.append(_run(file, today, release))
+            runs.append(_run(file, today, asked))
         except _ProblemsError as error:
             problems += error.problems
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
-    if junit is not None:
-        _write_junit(junit, reports)
-    for warning in dict.fromkeys(warning for report in reports for warning in report.warnings):
+    runs = [run for run in runs if run.verdicts]
+    if asked.pattern and not runs:
+        raise InputError(f"--run {asked.pattern}: no case has such a name")
+    if asked.junit is not None:
+        _write(asked.junit, junit([result for run in runs for result in _results(run, verbose=False)]))
+    for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
         click.echo(warning, err=True)
-    for report in reports:
-        click.echo("\n".join(_text(report)))
-    count, failed = sum(len(report.verdicts) for report in reports), sum(len(report.failed) for report in reports)
-    click.echo(f"{count - failed} of {count} cases passed in {len(reports)} suite{'s' * (len(reports) != 1)}")
-    return not failed
+    for result in (result for run in runs for result in _results(run, verbose=verbose)):
+        report.add(result)
+    count, failed = sum(len(run.verdicts) for run in runs), sum(len(run.failed) for run in runs)
+    return report.end([f"{count - failed} of {count} cases passed in {len(runs)} suite{'s' * (len(runs) != 1)}"])
+
+
+def _results(run: _Run, *, verbose: bool) -> Iterator[Result]:
+    """A result for each case; the lines of a suite stand with its first one."""
+    head = f"{run.file}: {run.name}: {len(run.verdicts) - len(run.failed)} of {len(run.verdicts)} cases passed"
+    # Who wants to hear of failures only is told of the suite with its first one.
+    first = run.failed[0] if run.failed and not verbose else run.verdicts[0]
+    for verdict in run.verdicts:
+        finding = () if verdict.passed else (_finding(run, verdict),)
+        lines = ((head,) if verdict is first else ()) + tuple(_text(run, verdict, verbose=verbose))
+        data = {
+            "suite": run.name,
+            "file": str(run.file),
+            "line": verdict.line,
+            "case": verdict.case.name,
+            "passed": verdict.passed,
+            "findings": [made._asdict() for made in finding],
+        }
+        yield Result(run.name, verdict.case.name, str(run.file), verdict.line, finding, lines, data)
+
+
+def _finding(run: _Run, verdict: _Verdict) -> Finding:
+    message = "\n".join([_difference(verdict.case.expect, verdict.actual), *_diff(verdict)])
+    return Finding(
+        "error", "case", "a case of a suite", str(run.file), verdict.line, 0, "", message, "", verdict.case.name
+    )
 
 
 def _found(path: str) -> tuple[Path, ...]:
@@ -158,8 +176,9 @@ def _found(path: str) -> tuple[Path, ...]:
     return tuple(file for file in files if policyfiles.is_suite(file) and file.is_file())
 
 
-def _run(file: Path, today: date, release: Release) -> _Report:
-    """Read a suite and what it names, and run its cases. Raises _ProblemsError."""
+def _run(file: Path, today: date, asked: _Asked) -> _Run:
+    """Read a suite and what it names, and run the cases that are asked for. Raises _ProblemsError."""
+    release = asked.release
     document = _document(file)
     suite = _suite(file, document)
     policies = _policies(file, suite, today, release)
@@ -171,10 +190,14 @@ def _run(file: Path, today: date, release: Release) -> _Report:
         decisions=policies.rights,
         release=release,
     )
-    lines = (document.line(("cases", index)) for index in range(len(suite.cases)))
-    cases = zip(map(run.received, suite.cases), lines, strict=True)
-    verdicts = [_Verdict(case, line, run.outcome(case)) for case, line in cases]
-    return _Report(file, suite.name, verdicts, list(map(str, policies.loaded.warnings)))
+    verdicts = []
+    for index, case in enumerate(suite.cases):
+        if not asked.pattern or matches(case.name, [asked.pattern]):
+            read = run.received(case)
+            verdicts.append(_Verdict(read, document.line(("cases", index)), run.outcome(read)))
+    schemas = Schemas(release, definitions.among(document.value for document in policies.loaded.context))
+    warnings = [*map(str, policies.loaded.warnings), *suiteobjects.warnings(document, schemas)]
+    return _Run(file, suite.name, verdicts, warnings)
 
 
 def _document(file: Path) -> YamlDocument:
@@ -235,14 +258,15 @@ def _target(group: str, kind: str) -> KindTarget:
     return KindTarget(request.resource.resource, "Namespaced" if request.namespace else "Cluster")
 
 
-def _text(report: _Report) -> Iterator[str]:
-    passed = len(report.verdicts) - len(report.failed)
-    yield f"{report.file}: {report.name}: {passed} of {len(report.verdicts)} cases passed"
+def _text(run: _Run, verdict: _Verdict, *, verbose: bool) -> Iterator[str]:
+    if verdict.passed:
+        if verbose:
+            yield f"  {run.file}:{verdict.line}: {click.style(verdict.case.name, fg='green')}: passed"
+        return
     colours = {"+": "green", "-": "red"}
-    for verdict in report.failed:
-        yield f"  {report.file}:{verdict.line}: {click.style(verdict.case.name, fg='red', bold=True)}"
-        for line in _diff(verdict):
-            yield "    " + click.style(line, fg=colours.get(line[0]))
+    yield f"  {run.file}:{verdict.line}: {click.style(verdict.case.name, fg='red', bold=True)}"
+    for line in _diff(verdict):
+        yield "    " + click.style(line, fg=colours.get(line[0]))
 
 
 def _diff(verdict: _Verdict) -> list[str]:
@@ -265,31 +289,15 @@ def _lines(outcome: Expectation) -> Iterator[str]:
             yield from f"{name}: {text}".split("\n")
 
 
-def _write_junit(file: Path, reports: Iterable[_Report]) -> None:
-    root = ET.Element("testsuites")
-    for report in reports:
-        counts = {"tests": str(len(report.verdicts)), "failures": str(len(report.failed))}
-        top = ET.SubElement(root, "testsuite", {"name": _xml(report.name), "file": str(report.file), **counts})
-        for verdict in report.verdicts:
-            names = {"classname": _xml(report.name), "name": _xml(verdict.case.name), "line": str(verdict.line)}
-            case = ET.SubElement(top, "testcase", names)
-            if not verdict.passed:
-                failure = ET.SubElement(case, "failure", {"message": _summary(verdict.case.expect, verdict.actual)})
-                failure.text = _xml("\n".join(_diff(verdict)))
-    ET.indent(root)
+def _write(file: Path, text: str) -> None:
     try:
-        ET.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
+        file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _summary(expected: Expectation, actual: Expectation) -> str:
+def _difference(expected: Expectation, actual: Expectation) -> str:
     if expected.verdict != actual.verdict:
         return f"expected {expected.verdict}, found {actual.verdict}"
     same_texts = replace(expected, patched=None) == replace(actual, patched=None)
     return "the objects differ" if same_texts else "the texts differ"
-
-
-def _xml(text: str) -> str:
-    """A text without the characters that XML does not allow."""
-    return _NO_XML.sub("\ufffd", text)

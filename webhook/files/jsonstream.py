@@ -11,12 +11,14 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
 _BETWEEN = re.compile(r"(?:\s+|#[^\n]*|---[^\S\n]*(?=[#\n]|\Z))*")
+_WHITE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s,:{}\[\]"]+')
 # An escape with its backslash; the group is a half of a surrogate pair without the other half.
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
@@ -27,31 +29,114 @@ _Marks = Callable[[int], yaml.Mark]
 
 
 class JsonValue(NamedTuple):
-    """A value in a file, and `node` with the places of its parts."""
+    """A value in a file. line: where it begins, counted from 0. duplicates: whether a map in it has a key twice.
+
+    node: makes the node with all places.
+    """
 
     value: Any
-    node: yaml.Node
+    line: int
+    duplicates: bool
+    node: Callable[[], yaml.Node]
 
 
 def values(name: str, text: str, depth: int) -> tuple[list[JsonValue], int]:
     """The values at the beginning of a file, and the offset of the rest, which is not JSON or nested deeper."""
-    at = _next(text, 0)
-    if not text.startswith(("{", "[", '"'), at):
+    if not begins(text):
         return [], 0
+    at = _next(text, 0)
     readable = _ESCAPE.sub(_replaced, text)
-    marks = _marks(name, text)
     result: list[JsonValue] = []
     while at < len(text):
+        maps = _Maps()
         try:
-            value, end = _DECODER.raw_decode(readable, at)
+            value, end = json.JSONDecoder(parse_constant=_refused, object_pairs_hook=maps.read).raw_decode(readable, at)
         except (ValueError, RecursionError):
             break
-        node, after = _node(text, at, end, marks, depth), _next(text, end)
-        if node is None or not (isinstance(value, dict) or (after == len(text) and not result)):
+        after = _next(text, end)
+        if _is_deeper(value, depth) or not (isinstance(value, dict) or (after == len(text) and not result)):
             break
-        result.append(JsonValue(value, node))
+        line = len(text[: at + 1].splitlines()) - 1
+        result.append(JsonValue(value, line, maps.duplicates, partial(_node, name, text, at, end)))
         at = after
     return result, at if result else 0
+
+
+class _Maps:
+    """Makes maps of pairs, and notices if a key is there twice: the nodes, which say where, take ten times as long."""
+
+    def __init__(self) -> None:
+        self.duplicates = False
+
+    def read(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The map."""
+        value = dict(pairs)
+        self.duplicates = self.duplicates or len(value) < len(pairs)
+        return value
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Whether a value has more levels of maps and lists."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return children is not None and (depth <= 0 or any(_is_deeper(child, depth - 1) for child in children))
+
+
+def items(text: str) -> list[tuple[int, int]] | None:
+    """Where each item of a List begins and ends, if the text is one and nothing else; else None.
+
+    Each item is JSON of its own, so it can be read without the others.
+    """
+    places: list[tuple[int, int]] = []
+    kind: Any = ""
+    try:
+        at, done = _within(text, _next(text, 0), "{"), False
+        while not done:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _within(text, _blank(text, at), ":")
+            if key == "items" and text[at] == "[" and not places:
+                places, at = _elements(text, at)
+            else:
+                value, at = _DECODER.raw_decode(text, at)
+                kind = value if key == "kind" else kind
+                if key == "items":
+                    return None
+            at = _blank(text, at)
+            done = text[at] == "}"
+            at = at + 1 if done else _within(text, at, ",")
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return places if isinstance(kind, str) and kind.endswith("List") and _next(text, at) == len(text) else None
+
+
+def _elements(text: str, start: int) -> tuple[list[tuple[int, int]], int]:
+    """The places of the elements of a list, and the end of the list. Raises ValueError and IndexError."""
+    places = []
+    at = _blank(text, start + 1)
+    while text[at] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        places.append((at, end))
+        at = _blank(text, end)
+        if text[at] != "]":
+            at = _within(text, at, ",")
+    return places, at + 1
+
+
+def _within(text: str, at: int, sign: str) -> int:
+    """The offset of what follows a sign. Raises ValueError if another one is there."""
+    if text[at] != sign:
+        raise ValueError(f"{sign} is missing")
+    return _blank(text, at + 1)
+
+
+def _blank(text: str, at: int) -> int:
+    """The offset of the first character that is not white space."""
+    blank = _WHITE.match(text, at)
+    return at if blank is None else blank.end()
+
+
+def begins(text: str) -> bool:
+    """Whether a text begins as JSON does."""
+    return text.startswith(("{", "[", '"'), _next(text, 0))
 
 
 def _next(text: str, offset: int) -> int:
@@ -83,15 +168,14 @@ def _marks(name: str, text: str) -> _Marks:
     return mark
 
 
-def _node(text: str, start: int, end: int, mark: _Marks, depth: int) -> yaml.Node | None:
-    """The node of the value between two offsets; None if it is nested deeper than this."""
+def _node(name: str, text: str, start: int, end: int) -> yaml.Node:
+    """The node of the value between two offsets."""
+    mark = _marks(name, text)
     parts: list[list[yaml.Node]] = [[]]
     starts: list[yaml.Mark] = []
     for token in _TOKEN.finditer(text, start, end):
         first = token[0][0]
         if first in "{[":
-            if len(parts) > depth:
-                return None
             parts.append([])
             starts.append(mark(token.start()))
         elif first in "}]":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from policies.engine.request import (
     UserInfo,
 )
 from policies.objects.workload import plural
-from webhook.files.yamlfile import load
+from webhook.files.yamlfile import YamlDocument, load
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Resource names other than the lower-case kind with s or es.
@@ -53,11 +53,21 @@ class ManifestError(Exception):
     """A file contains something that is not a Kubernetes object; the text says where and what."""
 
 
+Places = Callable[[Sequence[str | int]], tuple[int, int]]
+"""Returns line and column, from 1, of the field at a path, or of its nearest existing parent."""
+
+
 class Manifest(NamedTuple):
-    """An object and its place, as file:line."""
+    """An object and its place, as file:line. places: of its fields, in that file."""
 
     where: str
     object: JsonObject
+    places: Places = lambda _: (1, 1)
+
+    @property
+    def file(self) -> str:
+        """The name of the file."""
+        return self.where.rpartition(":")[0]
 
 
 def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
@@ -74,11 +84,16 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
 
 
 def given(path: str) -> Iterator[str]:
-    """The file at a path from a command line, or the files in that directory, sorted by name, recursively."""
+    """The file at a path from a command line, or the files in that directory that are not hidden, sorted by name."""
     if Path(path).is_dir():
-        yield from sorted(str(p) for p in Path(path).rglob("*") if p.suffix in SUFFIXES and p.is_file())
+        files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        yield from sorted(str(file) for file in files if not _is_hidden(file.relative_to(path)))
     else:
         yield path
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def followed(path: str) -> Iterator[Path]:
@@ -106,10 +121,12 @@ def _raised(error: OSError) -> None:
 def _objects(name: str, text: str | bytes) -> Iterator[Manifest]:
     for document in load(name, text):
         for place, value in document.parts():
-            yield _manifest(f"{name}:{document.line(place)}", value)
+            yield of_value(document, place, value)
 
 
-def _manifest(where: str, value: Any) -> Manifest:
+def of_value(document: YamlDocument, path: tuple[str | int, ...], value: Any) -> Manifest:
+    """The object that is a document, or that stands at a path in it. Raises ManifestError."""
+    where = f"{document.name}:{document.line(path)}"
     if not isinstance(value, dict):
         raise ManifestError(f"{where}: not a Kubernetes object: a map with apiVersion, kind and metadata was expected")
     for field in ("apiVersion", "kind"):
@@ -117,7 +134,7 @@ def _manifest(where: str, value: Any) -> Manifest:
             raise ManifestError(f"{where}: not a Kubernetes object: it has no {field}")
     if not isinstance(value.get("metadata", {}), dict):
         raise ManifestError(f"{where}: metadata must be a map")
-    return Manifest(where, value)
+    return Manifest(where, value, lambda steps: document.place((*path, *steps)))
 
 
 def request(

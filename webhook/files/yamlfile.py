@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import yaml
 
+from policies.objects.fieldpath import render
 from webhook.files import jsonstream
 
 # libyaml is ten times faster. Every wheel of PyYAML contains it, but not every build.
@@ -27,6 +29,8 @@ _FLOAT = re.compile(
 )
 _VISIBLE = re.compile(r"[^\r\n\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
+_STRING, _MAP, _SEQUENCE = f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"
+_MARKER = re.compile(r"^(?:%.*\n)*---(?=\s|$)", re.MULTILINE)
 
 
 class FileError(Exception):
@@ -59,13 +63,37 @@ _Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
 _Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
-class YamlDocument:
-    """One document: its value, and `node` with the places of its parts."""
+class Part(NamedTuple):
+    """A part of a file that can be read on its own. before: the lines above it. json: whether it begins as JSON."""
 
-    def __init__(self, name: str, value: Any, node: yaml.Node) -> None:
+    name: str
+    text: str
+    before: int = 0
+    json: bool = False
+
+    def where(self, line: int, column: int | None = None) -> str:
+        """The place of a line of the part, counted from 0, as people read it."""
+        place = f"{self.name}:{self.before + line + 1}"
+        return place if column is None else f"{place}:{column + 1}"
+
+
+class YamlDocument:
+    """One document: its value, and `node` with the places of its parts.
+
+    first: the line on which it begins. before: the lines of the file above the node. make: makes it.
+    """
+
+    def __init__(self, name: str, value: Any, first: int, before: int, make: Callable[[], yaml.Node]) -> None:
         self.name = name
         self.value = value
-        self.node = node
+        self.first = first
+        self.before = before
+        self._make = make
+
+    @cached_property
+    def node(self) -> yaml.Node:
+        """The root of the nodes."""
+        return self._make()
 
     def parts(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         """The document, or the items of a List such as `kubectl get` prints, each with its path."""
@@ -77,14 +105,18 @@ class YamlDocument:
 
     def line(self, path: Sequence[str | int] = ()) -> int:
         """The line, from 1, of the value at a path of keys and indexes, or of its nearest existing parent."""
+        return self.place(path)[0] if path else self.first
+
+    def place(self, path: Sequence[str | int] = ()) -> tuple[int, int]:
+        """Line and column, from 1, of the key or item at a path, or of its nearest existing parent."""
         node = self.node
-        line = node.start_mark.line
+        mark = node.start_mark
         for step in path:
             key, below = child(node, step)
             if below is None:
                 break
-            line, node = (key or below).start_mark.line, below
-        return int(line) + 1
+            mark, node = (key or below).start_mark, below
+        return int(mark.line) + 1 + self.before, int(mark.column) + 1
 
 
 def decoded(name: str, content: str | bytes) -> str:
@@ -97,12 +129,55 @@ def decoded(name: str, content: str | bytes) -> str:
 
 def load(name: str, content: str | bytes) -> list[YamlDocument]:
     """The documents of a file, without empty ones. Raises FileError."""
-    text = decoded(name, content)
+    return _stream(Part(name, decoded(name, content)))
+
+
+def _stream(part: Part) -> list[YamlDocument]:
+    """The documents of a part that may begin with JSON."""
+    name, text, before, _ = part
     values, end = jsonstream.values(name, text, DEPTH)
-    for _, node in values:
-        _refuse_duplicates(name, node)
-    documents = [YamlDocument(name, value, node) for value, node in values]
-    return documents if documents and end == len(text) else [*documents, *_documents(name, _blanked(text, end))]
+    for read in values:
+        if read.duplicates:
+            _refuse_duplicates(part, read.node())
+    documents = [YamlDocument(name, read.value, read.line + before + 1, before, read.node) for read in values]
+    if documents and end == len(text):
+        return documents
+    return [*documents, *_documents(part._replace(text=_blanked(text, end)))]
+
+
+def parts(name: str, content: str | bytes) -> Iterator[Part]:
+    """The parts of a file that can be read one by one.
+
+    They are what is between lines of `---`, the items of a List in JSON, or other JSON as a whole. Wherever a line of
+    `---` is, a document ends (YAML 1.1, section 9.1.1), so a mistake in one stays there. Raises FileError.
+    """
+    text = decoded(name, content)
+    if jsonstream.begins(text):
+        items = jsonstream.items(text)
+        yield from [Part(name, text, json=True)] if items is None else _items(name, text, items)
+        return
+    start = before = 0
+    for marker in _MARKER.finditer(text):
+        if marker.start():
+            part = text[start : marker.start()]
+            yield Part(name, part, before)
+            before += part.count("\n")
+            start = marker.start()
+    yield Part(name, text[start:], before)
+
+
+def load_part(part: Part) -> list[YamlDocument]:
+    """The documents of a part, without empty ones. Raises FileError."""
+    return _stream(part) if part.json else _documents(part)
+
+
+def _items(name: str, text: str, places: Iterable[tuple[int, int]]) -> Iterator[Part]:
+    """The items at some places, each with blanks for what is before it on its line, so that columns stay."""
+    before = line = 0
+    for start, end in places:
+        before += text.count("\n", line, start)
+        line = text.rfind("\n", 0, start) + 1
+        yield Part(name, " " * (start - line) + text[start:end], before, json=True)
 
 
 def _blanked(text: str, end: int) -> str:
@@ -110,41 +185,88 @@ def _blanked(text: str, end: int) -> str:
     return _VISIBLE.sub(" ", text[:end]) + text[end:]
 
 
-def _documents(name: str, text: str) -> list[YamlDocument]:
+def _documents(part: Part) -> list[YamlDocument]:
     documents = []
     loader: Any = None
     try:
-        _refuse_bombs(name, text)
-        loader = _Loader(text)
+        _refuse_bombs(part)
+        loader = _Loader(part.text)
         while loader.check_node():
             node = loader.get_node()
-            _refuse_duplicates(name, node)
-            value = loader.construct_document(node)
+            value = _value(part, loader, node)
             if value is not None:
-                documents.append(YamlDocument(name, value, node))
+                first = int(node.start_mark.line) + 1 + part.before
+                documents.append(YamlDocument(part.name, value, first, part.before, partial(_itself, node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        where = part.where(mark.line, mark.column) if mark else part.name
         raise FileError(f"{where}: not valid YAML: {error.problem or error.context}") from None
     except FileError:
         raise
     except Exception as error:  # noqa: BLE001 - the library's constructors raise whatever Python's types do
-        raise FileError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+        raise FileError(f"{part.name}: not valid YAML: {' '.join(str(error).split())}") from None
     finally:
         if loader is not None:
             loader.dispose()
     return documents
 
 
-def _refuse_bombs(name: str, text: str) -> None:
+def _itself(node: yaml.Node) -> yaml.Node:
+    return node
+
+
+class _OddError(Exception):
+    """A node that is left to the library: a merge, a tag, a key that is no text or is there twice."""
+
+
+def _value(part: Part, loader: Any, node: yaml.Node) -> Any:
+    """The value of a document. Raises FileError for a duplicate key."""
+    scalars = {
+        f"{_TAG}int": loader.construct_yaml_int,
+        f"{_TAG}float": loader.construct_yaml_float,
+        f"{_TAG}bool": loader.construct_yaml_bool,
+        f"{_TAG}null": loader.construct_yaml_null,
+    }
+    try:
+        return _plain(node, scalars)
+    except _OddError:
+        _refuse_duplicates(part, node)
+        return loader.construct_document(node)
+
+
+def _plain(node: yaml.Node, scalars: Mapping[str, Callable[[yaml.Node], Any]]) -> Any:
+    """The value of a node, some three times as fast as the library's constructor. Raises _OddError."""
+    tag = node.tag
+    if isinstance(node, yaml.ScalarNode):
+        if tag == _STRING:
+            return node.value
+        if tag in scalars:
+            return scalars[tag](node)
+    elif isinstance(node, yaml.MappingNode) and tag == _MAP:
+        value = {_plain_key(key): _plain(item, scalars) for key, item in node.value}
+        if len(value) == len(node.value):
+            return value
+    elif isinstance(node, yaml.SequenceNode) and tag == _SEQUENCE:
+        return [_plain(item, scalars) for item in node.value]
+    raise _OddError
+
+
+def _plain_key(node: yaml.Node) -> str:
+    if node.tag != _STRING or not isinstance(node, yaml.ScalarNode):
+        raise _OddError
+    return str(node.value)
+
+
+def _refuse_bombs(part: Part) -> None:
     """Refuse text that nests too deeply or expands to too many values, before recursive code processes it."""
+    name, text = part.name, part.text
     if "&" not in text and _deepest(text) <= DEPTH:
         return
     open_counts: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
     total, has_aliases = 0, False
     for event in yaml.parse(text, Loader=_Base):
-        where = f"{name}:{event.start_mark.line + 1}" if event.start_mark else name
+        where = part.where(event.start_mark.line) if event.start_mark else name
         size = 1
         if isinstance(event, yaml.CollectionStartEvent):
             open_counts.append((event.anchor, total))
@@ -183,18 +305,36 @@ def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node
     return None, None
 
 
-def _refuse_duplicates(name: str, root: yaml.Node) -> None:
+def _refuse_duplicates(part: Part, root: yaml.Node) -> None:
     """Refuse duplicate keys, which are mistakes. YAML forbids them, but PyYAML keeps the last one."""
     for node in _collections(root, set()):
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                line = key.start_mark.line + 1
+                line, column = key.start_mark.line, key.start_mark.column
                 if key.value in lines:
-                    raise FileError(
-                        f"{name}:{line}: the key {key.value!r} is there twice, first on line {lines[key.value]}"
-                    )
+                    field = render((*_path(root, node), key.value))  # the words of the API server's strict decoder
+                    first = part.before + lines[key.value] + 1
+                    raise FileError(f'{part.where(line, column)}: duplicate field "{field}", first on line {first}')
                 lines[key.value] = line
+
+
+def _path(node: yaml.Node, wanted: yaml.Node) -> tuple[str | int, ...]:
+    """The path to a node that is below another one."""
+    for step, below in _entries(node):
+        if below is wanted:
+            return (step,)
+        if path := _path(below, wanted):
+            return (step, *path)
+    return ()
+
+
+def _entries(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
+    """The nodes one step below a node, with these steps."""
+    if isinstance(node, yaml.MappingNode):
+        yield from ((str(key.value), value) for key, value in node.value)
+    elif isinstance(node, yaml.SequenceNode):
+        yield from enumerate(node.value)
 
 
 def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:

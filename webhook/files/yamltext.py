@@ -16,11 +16,12 @@ Entry = tuple[yaml.Node, yaml.Node]
 
 def documents(text: str) -> Iterator[tuple[int, str]]:
     """The documents of a file, each with the number of lines before it, including documents with only comments."""
-    start = 0
+    start = before = 0
     for marker in _MARKER.finditer(text):
-        yield text.count("\n", 0, start), text[start : marker.start()]
+        yield before, text[start : marker.start()]
+        before += text.count("\n", start, marker.end())
         start = marker.end()
-    yield text.count("\n", 0, start), text[start:]
+    yield before, text[start:]
 
 
 def without(text: str, path: Sequence[str], prefix: str) -> str:

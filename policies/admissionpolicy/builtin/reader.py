@@ -147,7 +147,7 @@ class Reader:
         if kind.type == "numeric" and number:
             return self._number(value, atom, kind, context)
         if kind.form == "byte" and isinstance(value, str):
-            if (place := _no_base64(value)) is not None:
+            if (place := no_base64(value)) is not None:
                 start = "" if self._as_json else "error decoding from json: "
                 raise DecodingError(f"{start}illegal base64 data at input byte {place}")
             return value.replace("\r", "").replace("\n", "")
@@ -267,7 +267,7 @@ def _time(text: str, point: str) -> str:
     return f"{format_timestamp(seconds * SECOND).removesuffix('Z')}{fraction}Z"
 
 
-def _no_base64(text: str) -> int | None:
+def no_base64(text: str) -> int | None:
     """The offset where Go's base64 decoder fails: the first invalid character or an incomplete group; else None."""
     bare = text.rstrip("=") if len(text) - len(text.rstrip("=")) <= 2 else text
     for index, character in enumerate(bare):

@@ -5,8 +5,9 @@ A policy that matches nothing is as silent as one that everything satisfies, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from enum import IntEnum
 from typing import NamedTuple
 
 from policies.admissionpolicy import resource
@@ -27,53 +28,91 @@ class Idle(NamedTuple):
     hint: str = ""
 
 
-def idle(
-    policies: Iterable[Policy],
-    bindings: Sequence[Binding],
-    requests: Sequence[AdmissionRequest],
-    labels: NamespaceLabels,
-    workloads: Mapping[tuple[str, str], Workload],
-) -> Iterator[Idle]:
-    """The policies that match none of the requests, nor of the Pods that these would create.
+class Reach(IntEnum):
+    """How far the requests so far came towards a policy, each step further than the one before."""
 
-    labels: of Namespaces. workloads: the kinds whose templates are judged.
+    NOTHING = 0
+    RESOURCE = 1
+    SELECTED = 2
+    MATCHED = 3
+
+
+class Coverage:
+    """Which of some policies match requests, or the Pods that these would create, one request after the other.
+
+    labels: of Namespaces. workloads: the kinds whose templates are judged. reach: how far requests came towards each.
     """
-    derived = [pod for request in requests for found in derive(request, workloads) for pod in found.requests]
-    for policy in policies:
-        asked = [*requests, *derived] if is_derived(policy) else requests
-        own = [binding for binding in bindings if _names(binding, policy)]
-        reason = _reason(policy, own, asked, labels)
-        if reason:
-            yield Idle(policy.name, reason, _hint(policy.match_constraints))
+
+    def __init__(
+        self,
+        policies: Iterable[Policy],
+        bindings: Iterable[Binding],
+        labels: NamespaceLabels,
+        workloads: Mapping[tuple[str, str], Workload],
+    ) -> None:
+        self._bound = [(policy, [b for b in bindings if _names(b, policy)]) for policy in policies]
+        self._labels = labels
+        self._workloads = workloads
+        self.reach: dict[tuple[str, str], Reach] = {}
+
+    def add(self, request: AdmissionRequest) -> None:
+        """Take a request into account."""
+        rest = [bound for bound in self._bound if self._reach(bound[0]) < Reach.MATCHED]
+        derives = any(is_derived(policy) for policy, _ in rest)
+        pods = [pod for item in derive(request, self._workloads) for pod in item.requests] if derives else []
+        for policy, bindings in rest:
+            for asked in (request, *pods) if is_derived(policy) else (request,):
+                self._raise(_identity(policy), _reach(policy, bindings, asked, self._labels))
+
+    def merge(self, reach: Mapping[tuple[str, str], Reach]) -> None:
+        """Take into account what came of other requests for the same policies."""
+        for identity, value in reach.items():
+            self._raise(identity, value)
+
+    def idle(self) -> Iterator[Idle]:
+        """The policies that match none of the requests."""
+        for policy, bindings in self._bound:
+            reach = self._reach(policy)
+            if reach < Reach.MATCHED:
+                yield Idle(policy.name, _reason(policy, bindings, reach), _hint(policy.match_constraints))
+
+    def _reach(self, policy: Policy) -> Reach:
+        return self.reach.get(_identity(policy), Reach.NOTHING)
+
+    def _raise(self, identity: tuple[str, str], reach: Reach) -> None:
+        self.reach[identity] = max(reach, self.reach.get(identity, Reach.NOTHING))
 
 
-def _reason(
-    policy: Policy, bindings: Sequence[Binding], requests: Sequence[AdmissionRequest], labels: NamespaceLabels
-) -> str:
-    """What kept the policy from matching; empty if it matches."""
+def _identity(policy: Policy) -> tuple[str, str]:
+    return policy.kind, policy.name
+
+
+def _reach(policy: Policy, bindings: Iterable[Binding], request: AdmissionRequest, labels: NamespaceLabels) -> Reach:
     constraints = policy.match_constraints
     anywhere = replace(constraints, namespace_selector=EVERYTHING, object_selector=EVERYTHING)
-    if not _matching(anywhere, requests, labels):
-        return ", ".join(dict.fromkeys(name for rule in constraints.resource_rules for name in rule.resources))
-    selected = _matching(constraints, requests, labels)
-    if not selected:
-        return "the selectors of its matchConstraints"
+    if not _matches(anywhere, request, labels):
+        return Reach.NOTHING
+    if not _matches(constraints, request, labels):
+        return Reach.RESOURCE
     narrow = [binding.match_resources for binding in bindings]
-    if narrow and not any(each is None or _matching(each, selected, labels) for each in narrow):
-        return f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
-    return ""
+    if narrow and not any(each is None or _matches(each, request, labels) for each in narrow):
+        return Reach.SELECTED
+    return Reach.MATCHED
 
 
-def _matching(
-    constraints: MatchResources, requests: Sequence[AdmissionRequest], labels: NamespaceLabels
-) -> list[AdmissionRequest]:
-    matcher = Matcher(constraints)
-    return [request for request in requests if _matches(matcher, request, labels)]
+def _reason(policy: Policy, bindings: Iterable[Binding], reach: Reach) -> str:
+    """What keeps requests from the policy."""
+    if reach == Reach.NOTHING:
+        rules = policy.match_constraints.resource_rules
+        return ", ".join(dict.fromkeys(name for rule in rules for name in rule.resources))
+    if reach == Reach.RESOURCE:
+        return "the selectors of its matchConstraints"
+    return f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
 
 
-def _matches(matcher: Matcher, request: AdmissionRequest, labels: NamespaceLabels) -> bool:
+def _matches(constraints: MatchResources, request: AdmissionRequest, labels: NamespaceLabels) -> bool:
     try:
-        return matcher.matches(request, labels)
+        return Matcher(constraints).matches(request, labels)
     except MatchError:
         return True  # nobody knows; the policy's own failure is told elsewhere
 

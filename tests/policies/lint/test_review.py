@@ -7,7 +7,7 @@ from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.model import LINT_IGNORE
-from policies.lint.finding import IDS
+from policies.lint.code import CODES, UnknownCodeError, named
 from policies.lint.review import review
 
 _BAD = {"expression": "object.spec.paused == true"}
@@ -117,5 +117,39 @@ def test_shipped_policies_are_clean(pack: packs.PackPolicy) -> None:
 
 
 def test_every_finding_has_a_meaning() -> None:
-    """Ids are words with hyphens, and each says what it means."""
-    assert [id_ for id_, meaning in IDS.items() if not meaning or id_ != id_.lower() or " " in id_] == []
+    """Codes count up, names are words with hyphens, and each says what it means."""
+    names = [meaning.name for meaning in CODES.values()]
+
+    assert list(CODES) == [f"CKS{101 + index}" for index in range(len(CODES))]
+    assert [name for name in names if name != name.lower() or " " in name or names.count(name) > 1] == []
+    assert all(meaning.text for meaning in CODES.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("CKS102", {"CKS102"}),
+        ("cks102", {"CKS102"}),
+        ("missing-has", {"CKS102"}),
+        ("CKS10", {f"CKS10{digit}" for digit in range(1, 10)}),
+        ("CKS", set(CODES)),
+    ],
+)
+def test_codes_are_named(text: str, codes: set[str]) -> None:
+    """A code, the beginning of codes and a name stand for codes."""
+    assert named(text) == codes
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("mising-has", "mising-has: there is no such code; did you mean missing-has?"),
+        ("CKS191", "CKS191: there is no such code; did you mean CKS1"),
+        ("", ": there is no such code"),
+    ],
+)
+def test_unknown_codes_are_refused(text: str, error: str) -> None:
+    """What is no code is said, with the nearest name."""
+    with pytest.raises(UnknownCodeError) as refused:
+        named(text)
+    assert str(refused.value).startswith(error)

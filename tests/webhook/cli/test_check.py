@@ -26,6 +26,7 @@ _FILES = {
               labels: {app: train, x.coreweave.com/y: z}
             spec:
               containers: [{name: main, image: example.org/train}]
+          selector: {matchLabels: {app: train}}
         ---
         apiVersion: v1
         kind: Pod
@@ -59,13 +60,14 @@ _FILES = {
         apiVersion: v1
         kind: Pod
         metadata: {name: gpu}
-        spec: {containers: [{name: main, resources: {limits: {nvidia.com/gpu: 8}}}]}
+        spec: {containers: [{name: main, image: x, resources: {limits: {nvidia.com/gpu: 8}}}]}
         """,
     "agent.yaml": """\
         apiVersion: apps/v1
         kind: DaemonSet
         metadata: {name: agent, namespace: team}
-        spec: {template: {spec: {containers: [{name: main}]}}}
+        spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec:
+          {containers: [{name: main, image: x}]}}}
         """,
     "node.json": '{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","labels":{"a.coreweave.com/b":"c"}}}',
     "list.yaml": """\
@@ -101,11 +103,12 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 _TRAIN = f"""\
 train.yaml:1: Deployment team/train: refused
   {_SUMMARY}
-    metadata.labels: foo.coreweave.cloud/bar="true"
-    spec.template.metadata.labels: x.coreweave.com/y="z"
+    metadata.labels: foo.coreweave.cloud/bar="true" (line 7)
+    spec.template.metadata.labels: x.coreweave.com/y="z" (line 11)
   {_REMEDY}
-train.yaml:15: Pod default/job-…: admitted, changed by 1 patch operation
+train.yaml:16: Pod default/job-…: admitted, changed by 1 patch operation
 """
+_TWO = "2 objects: 1 refused, 1 changed\n"
 _TRAIN_DIFF = """\
   --- as received
   +++ as admitted
@@ -129,7 +132,7 @@ node.json:1: Node n: refused
 _LABELLED = f"""\
 labelled.yaml:1: ConfigMap default/a: refused
   {_SUMMARY}
-    metadata.labels: foo.coreweave.cloud/bar="true"
+    metadata.labels: foo.coreweave.cloud/bar="true" (line 3)
   {_REMEDY}
 """
 
@@ -137,13 +140,13 @@ labelled.yaml:1: ConfigMap default/a: refused
 @pytest.mark.parametrize(
     ("arguments", "output", "code"),
     [
-        pytest.param("-f train.yaml", _TRAIN, 1, id="refused-and-changed"),
-        pytest.param("-f train.yaml --diff", _TRAIN + _TRAIN_DIFF, 1, id="diff"),
+        pytest.param("-f train.yaml", _TRAIN + _TWO, 1, id="refused-and-changed"),
+        pytest.param("-f train.yaml --diff", _TRAIN + _TRAIN_DIFF + _TWO, 1, id="diff"),
         pytest.param("-f gpu.yaml", "gpu.yaml:1: Pod default/gpu: admitted\n", 0, id="admitted"),
         pytest.param("-f gpu.yaml --diff", "gpu.yaml:1: Pod default/gpu: admitted\n", 0, id="nothing-to-diff"),
         pytest.param("-f gpu.yaml -n team", "gpu.yaml:1: Pod team/gpu: admitted\n", 0, id="namespace"),
         pytest.param("-f node.json", _NODE, 1, id="json"),
-        pytest.param("-f node.json -f labelled.yaml", _NODE + _LABELLED, 1, id="two-files"),
+        pytest.param("-f node.json -f labelled.yaml", f"{_NODE}{_LABELLED}2 objects: 2 refused\n", 1, id="two-files"),
         pytest.param(
             "-f agent.yaml",
             "agent.yaml:1: DaemonSet team/agent: admitted, changed by 1 patch operation\n",
@@ -152,14 +155,14 @@ labelled.yaml:1: ConfigMap default/a: refused
         ),
         pytest.param(
             "-f agent.yaml --config team.yaml",
-            f"agent.yaml:1: DaemonSet team/agent: admitted\n  Warning: {_STAYS_OFF}\n",
+            f"agent.yaml:1: DaemonSet team/agent: admitted\n  Warning: {_STAYS_OFF} (line 4)\n",
             0,
             id="warned-by-configuration",
         ),
         pytest.param(
             "-f labelled.yaml --config team.yaml",
             "labelled.yaml:1: ConfigMap default/a: admitted\n"
-            f'  Warning: metadata.labels: foo.coreweave.cloud/bar="true": {_SUMMARY} {_REMEDY}\n',
+            f'  Warning: metadata.labels: foo.coreweave.cloud/bar="true": {_SUMMARY} {_REMEDY} (line 3)\n',
             0,
             id="a-refusal-made-a-warning",
         ),
@@ -205,7 +208,8 @@ def test_lists_are_judged_item_by_item() -> None:
     assert result.stdout.splitlines() == [
         "list.yaml:4: ConfigMap default/a: admitted",
         "list.yaml:7: Namespace team: admitted",
-        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} {_OWN_ORG}',
+        f'  Warning: metadata.labels: ns.coreweave.cloud/org="control-plane": {_SUMMARY} {_OWN_ORG} (line 9)',
+        "2 objects: 1 warned",
     ]
 
 
@@ -219,6 +223,7 @@ def test_directories_are_walked() -> None:
         "dir/a.yml:1: Pod default/gpu: admitted",
         "dir/b.yaml:1: Pod default/gpu: admitted",
         "dir/sub/a.json:1: Pod default/gpu: admitted",
+        "3 objects: all admitted as they are",
     ]
 
 
@@ -230,6 +235,23 @@ def test_standard_input_is_read() -> None:
 
 
 _TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def _finding(line: int, column: int, path: str, label: str) -> Json:
+    return {
+        "level": "error",
+        "code": "labels",
+        "rule": "labels",
+        "file": "train.yaml",
+        "line": line,
+        "column": column,
+        "path": path,
+        "message": f"{_SUMMARY.rstrip('.')}: {label}",
+        "remedy": _REMEDY,
+        "object": "Deployment team/train",
+    }
+
+
 _MACHINES: list[Json] = [
     {
         "where": "train.yaml:1",
@@ -237,41 +259,36 @@ _MACHINES: list[Json] = [
         "namespace": "team",
         "name": "train",
         "allowed": False,
-        "message": "\n".join(line.removeprefix("  ") for line in _TRAIN.splitlines()[1:5]),
+        "message": "\n".join(line.removeprefix("  ").partition(" (line")[0] for line in _TRAIN.splitlines()[1:5]),
         "warnings": [],
+        "findings": [
+            _finding(7, 5, "metadata.labels", 'foo.coreweave.cloud/bar="true"'),
+            _finding(11, 28, "spec.template.metadata.labels", 'x.coreweave.com/y="z"'),
+        ],
         "decisions": [
-            {"rule": "topology", "verdict": "admit", "violations": []},
-            {
-                "rule": "labels",
-                "verdict": "deny",
-                "violations": [
-                    {"path": "metadata.labels", "text": 'metadata.labels: foo.coreweave.cloud/bar="true"'},
-                    {
-                        "path": "spec.template.metadata.labels",
-                        "text": 'spec.template.metadata.labels: x.coreweave.com/y="z"',
-                    },
-                ],
-            },
-            {"rule": "topology", "verdict": "admit", "violations": []},
-            {"rule": "selectors", "verdict": "admit", "violations": []},
+            {"rule": "topology", "verdict": "admit"},
+            {"rule": "labels", "verdict": "deny"},
+            {"rule": "topology", "verdict": "admit"},
+            {"rule": "selectors", "verdict": "admit"},
         ],
         "patch": [],
     },
     {
-        "where": "train.yaml:15",
+        "where": "train.yaml:16",
         "kind": "Pod",
         "namespace": "default",
         "name": "job-…",
         "allowed": True,
         "message": "",
         "warnings": [],
+        "findings": [],
         "decisions": [
-            {"rule": "topology", "verdict": "admit", "violations": []},
-            {"rule": "tolerations", "verdict": "patch", "violations": []},
-            {"rule": "labels", "verdict": "admit", "violations": []},
-            {"rule": "topology", "verdict": "admit", "violations": []},
-            {"rule": "tolerations", "verdict": "admit", "violations": []},
-            {"rule": "selectors", "verdict": "admit", "violations": []},
+            {"rule": "topology", "verdict": "admit"},
+            {"rule": "tolerations", "verdict": "patch"},
+            {"rule": "labels", "verdict": "admit"},
+            {"rule": "topology", "verdict": "admit"},
+            {"rule": "tolerations", "verdict": "admit"},
+            {"rule": "selectors", "verdict": "admit"},
         ],
         "patch": [{"op": "add", "path": "/spec/tolerations/-", "value": _TOLERATION}],
     },
@@ -299,5 +316,5 @@ def test_colour_is_for_terminals_only() -> None:
     """Output that is piped has no escape sequences."""
     done = start("check", "-f", "train.yaml", "--diff")
 
-    assert done.stdout.decode() == _TRAIN + _TRAIN_DIFF
+    assert done.stdout.decode() == _TRAIN + _TRAIN_DIFF + _TWO
     assert (done.stderr, done.returncode) == (b"", 1)

@@ -43,6 +43,8 @@ _FILES = {
             spec:
               containers: [{name: main, image: example.org/train}]
               tolerations: [{operator: Exists}]
+            metadata: {labels: {app: train}}
+          selector: {matchLabels: {app: train}}
         """,
     "deny/limits.yaml": _LIMIT % (_PODS, "Deny"),
     "warn/limits.yaml": _LIMIT % (_PODS, "Warn"),
@@ -236,7 +238,7 @@ _NO_KEY = (
             f"""\
             pod.yaml:1: Pod team/train: refused
               {_DENIED}
-                spec.containers[0].resources.limits.memory: {_WHY}
+                spec.containers[0].resources.limits.memory: {_WHY} (line 5)
             """,
             1,
             id="deny",
@@ -246,7 +248,7 @@ _NO_KEY = (
             f"""\
             deployment.yaml:1: Deployment team/train: refused
               {_DENIED}
-                spec.template.spec.containers[0].resources.limits.memory: {_WHY}
+                spec.template.spec.containers[0].resources.limits.memory: {_WHY} (line 7)
             """,
             1,
             id="the-template-of-a-workload",
@@ -255,7 +257,8 @@ _NO_KEY = (
             "-f pod.yaml --policies warn",
             """\
             pod.yaml:1: Pod team/train: admitted
-              Warning: limits: every container needs a memory limit (spec.containers[0].resources.limits.memory)
+              Warning: limits: every container needs a memory limit (spec.containers[0].resources.limits.memory) \
+(line 5)
             """,
             0,
             id="warn",
@@ -266,7 +269,7 @@ _NO_KEY = (
             """\
             deployment.yaml:1: Deployment team/train: refused
               ValidatingAdmissionPolicy 'limits' with binding 'limits' denied request: main: no memory limit
-                spec.template.spec.containers[0].resources.limits.memory
+                spec.template.spec.containers[0].resources.limits.memory (line 7)
             """,
             1,
             id="the-author-explains",
@@ -276,9 +279,11 @@ _NO_KEY = (
             """\
             pod.yaml:1: Pod team/train: refused
               ValidatingAdmissionPolicy 'priority' with binding 'priority' denied request: too low a priority
-                spec: has(object.spec.priority) is false
+                spec: has(object.spec.priority) is false (line 4)
             deployment.yaml:1: Deployment team/train: admitted
-              Warning: priority: too low a priority (spec.template.spec) (unless spec.priority will be set otherwise)
+              Warning: priority: too low a priority (spec.template.spec) (unless spec.priority will be set otherwise) \
+(line 6)
+            2 objects: 1 refused, 1 warned
             """,
             1,
             id="a-field-that-admission-will-fill",
@@ -288,7 +293,7 @@ _NO_KEY = (
             """\
             pod.yaml:1: Pod team/train: refused
               ValidatingAdmissionPolicy 'images' with binding 'images' denied request: an image from elsewhere: ask ml
-                spec.containers[0].image
+                spec.containers[0].image (line 5)
             """,
             1,
             id="parameters-and-namespaces-beside-the-policies",
@@ -364,7 +369,8 @@ is false (authorizer.requestResource.subresource('scale').check('update') is "")
               skipped: limits by exception legacy-trainer until 2099-12-31: OPS-1234: moved off by 2100
             deployment.yaml:1: Deployment team/train: refused
               {_DENIED}
-                spec.template.spec.containers[0].resources.limits.memory: {_WHY}
+                spec.template.spec.containers[0].resources.limits.memory: {_WHY} (line 7)
+            2 objects: 1 refused
             """,
             1,
             id="an-exception-for-pods-says-nothing-of-templates",
@@ -485,7 +491,7 @@ def test_an_exception_that_has_ended() -> None:
         dedent(f"""\
             pod.yaml:1: Pod team/train: refused
               {_DENIED}
-                spec.containers[0].resources.limits.memory: {_WHY}
+                spec.containers[0].resources.limits.memory: {_WHY} (line 5)
               The exception "legacy-trainer" from limits ended on 2020-12-31 (OPS-1234: moved off by 2021).
             """),
         dedent("""\
@@ -501,20 +507,16 @@ def test_an_exception_in_json() -> None:
     result = run("check", "-f", "pod.yaml", "--policies", "skipped", "-o", "json")
 
     exception = {"name": "legacy-trainer", "until": "2099-12-31", "reason": "OPS-1234: moved off by 2100"}
-    path = "spec.containers[0].resources.limits.memory"
-    assert json.loads(result.stdout)[0]["decisions"] == [
-        {"rule": "topology", "verdict": "admit", "violations": []},
-        {"rule": "tolerations", "verdict": "admit", "violations": []},
-        {"rule": "labels", "verdict": "admit", "violations": []},
-        {"rule": "topology", "verdict": "admit", "violations": []},
-        {"rule": "tolerations", "verdict": "admit", "violations": []},
-        {"rule": "selectors", "verdict": "admit", "violations": []},
-        {
-            "rule": "limits",
-            "verdict": "excepted",
-            "violations": [{"path": path, "text": f"{path}: {_WHY}"}],
-            "exception": exception,
-        },
+    (outcome,) = json.loads(result.stdout)
+    assert [(f["level"], f["code"], f["line"], f["column"]) for f in outcome["findings"]] == [("note", "limits", 5, 16)]
+    assert outcome["decisions"] == [
+        {"rule": "topology", "verdict": "admit"},
+        {"rule": "tolerations", "verdict": "admit"},
+        {"rule": "labels", "verdict": "admit"},
+        {"rule": "topology", "verdict": "admit"},
+        {"rule": "tolerations", "verdict": "admit"},
+        {"rule": "selectors", "verdict": "admit"},
+        {"rule": "limits", "verdict": "excepted", "exception": exception},
     ]
 
 
@@ -590,7 +592,9 @@ spec:
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
-spec: {template: {spec: {containers: []}}}
+spec:
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web}]}}
 ---
 apiVersion: example.org/v1
 kind: Widget

@@ -196,7 +196,43 @@ def test_two_objects_are_one_too_many(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text("a: 1\n---\nb: 2\n")
 
-    assert run("eval", "1", "-f", str(path)).stderr == f"Error: {path}: holds 2 documents; one object is needed\n"
+    problem = "holds 2 documents; one object is needed; choose one with --document"
+    assert run("eval", "1", "-f", str(path)).stderr == f"Error: {path}: {problem}\n"
+
+
+@pytest.mark.parametrize(
+    ("document", "output"),
+    [
+        ("1", "value: 1\n"),
+        ("Pod/b", "value: 2\n"),
+        ("Pod/c", "Error: --document Pod/c: two.yaml holds Pod/a, Pod/b\n"),
+        ("3", "Error: --document 3: two.yaml holds Pod/a, Pod/b\n"),
+        ("0", "Error: --document 0: two.yaml holds Pod/a, Pod/b\n"),
+    ],
+)
+def test_a_document_is_chosen(document: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--document takes a number or a kind and name; another one is refused with those that exist."""
+    monkeypatch.chdir(tmp_path)
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {}}}\nspec: {{priority: {}}}\n"
+    Path("two.yaml").write_text(f"{pod.format('a', 1)}---\n{pod.format('b', 2)}", encoding="utf-8")
+
+    assert run("eval", "object.spec.priority", "-f", "two.yaml", "--document", document).output.startswith(output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [("1==1 -e", 0), ("1==2 -e", 1), ("1==2", 0), ("1 -e", 0), ("request.userInfo.groups[0]=='dev' --group dev -e", 0)],
+)
+def test_a_false_value_is_exit_code_1_on_demand(arguments: str, code: int) -> None:
+    """With -e a shell can branch on the value."""
+    assert run("eval", *arguments.split()).exit_code == code
+
+
+def test_the_user_is_that_of_the_request() -> None:
+    """--user and --group are the userInfo; everybody who is somebody is authenticated."""
+    result = run("eval", "request.userInfo", "--user", "alice", "--group", "dev", "-o", "json")
+
+    assert json.loads(result.stdout)["value"] == {"username": "alice", "groups": ["dev", "system:authenticated"]}
 
 
 @pytest.mark.parametrize(("answer", "value"), [("allow", "true"), ("deny", "false")])

@@ -10,10 +10,10 @@ import pytest
 import yaml
 from support.service.commands import run
 
-from policies.lint.finding import IDS
+from policies.lint.code import CODES, Meaning
 
 _SUNK = Path(__file__).parents[3] / "policies" / "packs" / "sunk"
-_REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
+_REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "lint.md"
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -31,8 +31,10 @@ metadata: {name: paused}
 spec: {policyName: paused, validationActions: [Deny]}
 """
 _FINDING = {
-    "id": "missing-has",
-    "subject": "ValidatingAdmissionPolicy paused",
+    "level": "warning",
+    "code": "CKS102",
+    "rule": "missing-has",
+    "object": "ValidatingAdmissionPolicy paused",
     "file": "p.yaml",
     "line": 8,
     "column": 17,
@@ -56,7 +58,7 @@ def test_finding_is_shown_with_its_place_and_its_remedy() -> None:
 
     assert (result.stderr, result.exit_code) == ("", 1)
     assert result.stdout == (
-        "p.yaml:8:17: warning: missing-has: spec.validations[0].expression:"
+        "p.yaml:8:17: warning: CKS102 missing-has: spec.validations[0].expression:"
         " object.spec.paused may be absent; then the expression fails\n"
         "object.spec.paused == false\n"
         "^\n"
@@ -131,12 +133,36 @@ def test_what_cannot_be_read_is_an_error(text: str, error: str) -> None:
 
 
 def test_reference_lists_every_finding() -> None:
-    """The table in the reference has each id with its meaning."""
-    section = _REFERENCE.read_text(encoding="utf-8").partition("\n## lint\n")[2].partition("\n## ")[0]
+    """The page of the findings has a section for each code, with its name and its meaning first."""
+    sections = re.findall(r"^## (\w+): (.*)\n\n(.*)\.$", _REFERENCE.read_text(encoding="utf-8"), re.MULTILINE)
 
-    rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", section, re.MULTILINE)
+    assert [(code, Meaning(name, text)) for code, name, text in sections] == list(CODES.items())
 
-    assert dict(rows) == dict(IDS)
+
+@pytest.mark.parametrize(
+    ("arguments", "codes"),
+    [
+        ("", ["CKS102", "CKS107"]),
+        ("--select missing-has", ["CKS102"]),
+        ("--select CKS1 --ignore CKS102", ["CKS107"]),
+        ("--ignore CKS102,no-remedy", []),
+    ],
+)
+def test_findings_are_selected(arguments: str, codes: list[str]) -> None:
+    """Codes, beginnings of codes and names select findings and leave them out; exit code 0 if none is left."""
+    Path("p.yaml").write_text(_POLICY.replace("resume the rollout before you change it", "not so"), encoding="utf-8")
+
+    result = run("lint", "p.yaml", "-o", "json", *arguments.split())
+
+    assert ([f["code"] for f in json.loads(result.stdout)], result.exit_code) == (codes, 1 if codes else 0)
+
+
+def test_an_unknown_code_is_refused() -> None:
+    """A code that does not exist selects nothing, so it is an error, with the one that is meant."""
+    result = run("lint", "p.yaml", "--select", "mising-has")
+
+    assert (result.stdout, result.exit_code) == ("", 2)
+    assert result.stderr == "Error: --select mising-has: there is no such code; did you mean missing-has?\n"
 
 
 def test_doubts_about_exceptions_are_findings() -> None:
@@ -151,8 +177,10 @@ def test_doubts_about_exceptions_are_findings() -> None:
 
     (found,) = (each for each in json.loads(result.stdout) if each["file"] == "e.yaml")
     assert found == {
-        "id": "doubtful",
-        "subject": "",
+        "level": "warning",
+        "code": "CKS111",
+        "rule": "doubtful",
+        "object": "",
         "file": "e.yaml",
         "line": 4,
         "column": 54,

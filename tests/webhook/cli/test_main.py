@@ -1,15 +1,27 @@
 """The command as a whole: its verbs, their help, and how little each of them loads."""
 
+import json
+import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from support.patience import PATIENCE
 from support.service.commands import COMMAND, last_line, run, start
 
 from webhook.cli.main import VERBS
+from webhook.cli.run import ending
+
+_CHECKOUT = Path(__file__).parents[3]
+_POD = "examples/pod.yaml"
 
 _COMMANDS = [
     ("serve",),
@@ -71,16 +83,155 @@ def test_the_version_is_the_distributions() -> None:
     ("arguments", "error"),
     [
         (("nothing",), "Error: No such command 'nothing'."),
+        (("chekc",), "Error: No such command 'chekc'. Did you mean `cks-admission check`?"),
+        (("lnit", "policies"), "Error: No such command 'lnit'. Did you mean `cks-admission lint`?"),
+        (("version",), "Error: No such command 'version'. Did you mean `cks-admission --version`?"),
+        (("help",), "Error: No such command 'help'. Did you mean `cks-admission --help`?"),
+        (
+            (_POD,),
+            f"Error: No such command '{_POD}'. It is a file: did you mean `cks-admission check {_POD}`?",
+        ),
+        (("topology", "lsit"), "Error: No such command 'lsit'. Did you mean 'list'?"),
+        (
+            ("topology", "explain", "examples/pod.yaml"),
+            "Error: Missing option '-f' / '--filename'. Did you mean -f examples/pod.yaml?",
+        ),
+        (
+            ("eval", "true", "examples/pod.yaml"),
+            "Error: Got unexpected extra argument (examples/pod.yaml). Did you mean -f examples/pod.yaml?",
+        ),
         (("--nothing",), "Error: No such option '--nothing'."),
         (("check", "--nothing"), "Error: No such option '--nothing'."),
+        (
+            ("check", "--polices", "x"),
+            "Error: No such option '--polices'. (Did you mean one of: '--nodes', '--policies'?)",
+        ),
     ],
-    ids=["verb", "option", "option-of-a-verb"],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], error: str) -> None:
-    """What does not exist is named, on stderr."""
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not exist is named, on stderr, with what was probably meant."""
+    monkeypatch.chdir(_CHECKOUT)
     result = run(*arguments)
 
     assert (result.stdout, last_line(result.stderr), result.exit_code) == ("", error, 2)
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)], ids=["json", "yaml"])
+@pytest.mark.parametrize(
+    ("verb", "error"),
+    [
+        ("check", "name files or folders, such as `cks-admission check deploy/`, or - for standard input"),
+        ("check --nothing", "No such option '--nothing'."),
+        ("lint nowhere", "Invalid value for 'PATH...': Path 'nowhere' does not exist."),
+        ("test nowhere", "nowhere: cannot be read: No such file or directory"),
+        ("eval object.", "the expression does not compile"),
+    ],
+)
+def test_errors_are_documents_where_results_are(
+    verb: str, error: str, form: str, read: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With -o json or yaml an error is a document on stdout, and words on stderr as ever."""
+    monkeypatch.chdir(tmp_path)
+    result = run(*verb.split(), "-o", form)
+
+    (name, text) = read(result.stdout).popitem()
+    assert (name, text.splitlines()[0], result.exit_code) == ("error", error, 2)
+    assert f"Error: {error}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("check", "examples"), ("--help",), ("lint", "policies/packs/sunk")], ids=" ".join
+)
+def test_a_full_disk_is_exit_code_3(arguments: tuple[str, ...]) -> None:
+    """Output that cannot be written is a failure, which is said in one line."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, cwd=_CHECKOUT, timeout=PATIENCE, check=False
+        )
+
+    error = b"Error: standard output cannot be written: No space left on device\n"
+    assert (done.stderr, done.returncode) == (error, 3)
+
+
+def test_a_closed_pipe_ends_in_silence() -> None:
+    """Who has read enough closes the pipe; the command ends as by the signal, and says nothing."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [COMMAND, "check", "examples"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        cwd=_CHECKOUT,
+        timeout=PATIENCE,
+        check=False,
+    )
+    os.close(writer)
+
+    assert (done.stderr, done.returncode) == (b"", 128 + signal.SIGPIPE)
+
+
+def test_a_defect_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An error that nobody foresaw is one line with its place, and exit code 3."""
+
+    def broken(*_: object) -> None:
+        raise LookupError("out of order")
+
+    monkeypatch.setattr("webhook.cli.check.walk", broken)
+    result = run("check", str(tmp_path))
+
+    assert (result.stdout, result.exit_code) == ("", 3)
+    assert re.fullmatch(
+        r"Error: this is a defect of cks-admission, please report it: LookupError: out of order \(test_main.py:\d+ < "
+        r"check.py:\d+ < .*\)\n",
+        result.stderr,
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({}, None),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
+        ({"TERM": "dumb", "FORCE_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1", "TERM": "xterm"}, True),
+        ({"NO_COLOR": ""}, None),
+    ],
+)
+def test_colour_is_as_the_environment_says(environment: dict[str, str], *, colour: bool | None) -> None:
+    """NO_COLOR and a dumb terminal forbid colour, FORCE_COLOR asks for it, else terminals have it."""
+    assert ending.colour(environment) is colour
+
+
+def test_shells_complete_files_after_f() -> None:
+    """Completion by the shell's own files is offered for arguments and after -f, and verbs complete by name."""
+    found = {
+        words: _completed(words) for words in ("cks-admission check -f ex", "cks-admission check ex", "cks-admission l")
+    }
+
+    assert found == {
+        "cks-admission check -f ex": ["file,ex"],
+        "cks-admission check ex": ["file,ex"],
+        "cks-admission l": ["plain,lint"],
+    }
+
+
+def _completed(words: str) -> list[str]:
+    """What the command tells bash to complete the last word with."""
+    asked = {"_CKS_ADMISSION_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return subprocess.run(
+        [COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, timeout=PATIENCE, check=True
+    ).stdout.splitlines()
+
+
+def test_the_examples_of_check_work_in_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the help of `check` shows with files of the checkout can be typed there."""
+    monkeypatch.chdir(_CHECKOUT)
+    lines = [line.strip() for line in run("check", "--help").stdout.partition("Examples:")[2].splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("cks-admission")]
+
+    assert len(commands) >= 4
+    assert [command for command in commands if run(*command).exit_code not in (0, 1)] == []
 
 
 _IMPORTS = """
@@ -110,7 +261,7 @@ def test_the_real_command_is_installed() -> None:
 
     assert COMMAND.is_file()
     assert (done.stdout.splitlines()[0], done.stderr, done.returncode) == (
-        b"Usage: cks-admission check [OPTIONS]",
+        b"Usage: cks-admission check [OPTIONS] [FILE|DIR|-]...",
         b"",
         0,
     )

@@ -152,7 +152,7 @@ def test_an_object_that_comes_out_otherwise_is_shown(tmp_path: Path) -> None:
                  rollingUpdate:
         3 of 5 cases passed in 1 suite
         """)
-    assert (tmp_path / "out.xml").read_text().count('<failure message="the objects differ">--- expected object') == 2
+    assert (tmp_path / "out.xml").read_text().count('<failure message="the objects differ" type="case">') == 2
 
 
 def test_rights_beside_a_policy_answer_its_checks(tmp_path: Path) -> None:
@@ -205,17 +205,19 @@ def test_junit_holds_every_case(tmp_path: Path) -> None:
     assert (tmp_path / "out.xml").read_text() == dedent("""\
         <?xml version='1.0' encoding='utf-8'?>
         <testsuites>
-          <testsuite name="size" file="suite.yaml" tests="2" failures="1">
-            <testcase classname="size" name="small" line="6" />
-            <testcase classname="size" name="too big" line="9">
-              <failure message="expected allowed, found denied">--- expected
+          <testsuite name="size" file="suite.yaml" tests="2" failures="1" errors="0">
+            <testcase classname="size" name="small" />
+            <testcase classname="size" name="too big">
+              <failure message="expected allowed, found denied" type="case">suite.yaml:9: expected allowed, found denied
+        --- expected
         +++ found
         -verdict: allowed
         +verdict: denied
         +message: at most 5 replicas</failure>
             </testcase>
           </testsuite>
-        </testsuites>""")
+        </testsuites>
+        """)
 
 
 @pytest.mark.parametrize(

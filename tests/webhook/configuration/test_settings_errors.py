@@ -370,12 +370,12 @@ def test_all_mistakes_are_named_at_once() -> None:
         ),
         pytest.param(
             "listen: {}\nlog: {}\nlisten: {}\n",
-            f"{_FILE}:3: the key 'listen' is there twice, first on line 1",
+            f'{_FILE}:3:1: duplicate field "listen", first on line 1',
             id="a-section-twice",
         ),
         pytest.param(
             "listen:\n  port: 1\n  port: 1\n",
-            f"{_FILE}:3: the key 'port' is there twice, first on line 2",
+            f'{_FILE}:3:3: duplicate field "listen.port", first on line 2',
             id="a-key-twice",
         ),
         pytest.param("listen: [\n", f"{_FILE}:2:1: not valid YAML: did not find expected node content", id="no-yaml"),

@@ -61,7 +61,7 @@ def _named(name: str, kind: str = "Pod") -> Json:
 )
 def test_objects_are_read_with_their_lines(text: str, found: list[tuple[str, Json]]) -> None:
     """Every document and every item of a list is an object with the line on which it starts."""
-    assert [tuple(m) for m in _read(text)] == found
+    assert [(m.where, m.object) for m in _read(text)] == found
 
 
 def test_a_directory_is_read_by_name() -> None:
@@ -131,9 +131,9 @@ def test_values_are_those_that_the_api_server_gets() -> None:
     text = (
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {1: x, true: y, day: 2026-03-01, 2026-03-02: z}\n"
     )
-    ((_, obj),) = _read(text)
+    (read,) = _read(text)
 
-    assert obj["metadata"]["labels"] == {"1": "x", "true": "y", "day": "2026-03-01", "2026-03-02": "z"}
+    assert read.object["metadata"]["labels"] == {"1": "x", "true": "y", "day": "2026-03-01", "2026-03-02": "z"}
 
 
 def _request(**changes: Any) -> Json:

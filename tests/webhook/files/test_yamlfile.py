@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.patience import PATIENCE
 
 from webhook.files import yamlfile
-from webhook.files.yamlfile import FileError, load
+from webhook.files.yamlfile import FileError, Part, load
 
 _TEXT = """\
 # first
@@ -141,15 +141,15 @@ _NUL = 'unacceptable character #x0000: control characters are not allowed in "<u
     ("text", "error"),
     [
         pytest.param(
-            '{"a": {"b": 1,\n"b": 1}}', "a.yaml:2: the key 'b' is there twice, first on line 1", id="duplicate-in-json"
+            '{"a": {"b": 1,\n"b": 1}}', 'a.yaml:2:1: duplicate field "a.b", first on line 1', id="duplicate-in-json"
         ),
-        pytest.param("a: 1\nb: 2\na: 3\n", "a.yaml:3: the key 'a' is there twice, first on line 1", id="duplicate"),
+        pytest.param("a: 1\nb: 2\na: 3\n", 'a.yaml:3:1: duplicate field "a", first on line 1', id="duplicate"),
         pytest.param(
-            "a:\n- b: 1\n  b: 2\n", "a.yaml:3: the key 'b' is there twice, first on line 2", id="duplicate-in-a-list"
+            "a:\n- b: 1\n  b: 2\n", 'a.yaml:3:3: duplicate field "a[0].b", first on line 2', id="duplicate-in-a-list"
         ),
         pytest.param(
             "a: 1\n---\nb: {c: 1, c: 1}\n",
-            "a.yaml:3: the key 'c' is there twice, first on line 3",
+            'a.yaml:3:11: duplicate field "b.c", first on line 3',
             id="duplicate-behind",
         ),
         pytest.param("a: [b\n", "a.yaml:2:1: not valid YAML: did not find expected ',' or ']'", id="unclosed"),
@@ -201,7 +201,7 @@ _BOMBS = {
 _PROGRAM = """
 import sys
 from webhook.files import yamlfile
-from webhook.files.yamlfile import FileError, load
+from webhook.files.yamlfile import FileError, Part, load
 try:
     list(load("a.yaml", sys.stdin.read()))
 except FileError:
@@ -247,4 +247,80 @@ def test_any_text_leads_to_a_file_error_at_worst(text: str) -> None:
 
 def test_a_long_file_without_aliases_is_no_bomb() -> None:
     """A file is refused for what its aliases unfold to, not for its length."""
-    yamlfile._refuse_bombs("long.yaml", f"[{'a,' * yamlfile.VALUES}]")
+    yamlfile._refuse_bombs(yamlfile.Part("long.yaml", f"[{'a,' * yamlfile.VALUES}]"))
+
+
+_LIST = """\
+{"apiVersion": "v1", "items": [ {"kind": "Pod",
+   "metadata": {"name": "a"}},
+
+  {"kind": "Pod", "metadata":
+    {"name": "b"}}], "kind": "PodList", "metadata": {}}
+"""
+_PARTS = {
+    "documents": ("a: 1\n---\nb:\n  c: 2\n---\n# nothing\n--- {d: 3}\n...\n---\n- 4\n", 5),
+    "directives": ("%YAML 1.1\n---\na: 1\n...\n%YAML 1.1\n---\nb: 2\n", 2),
+    "marks in texts": ("a: |\n  ---\n  b\nc: '--- d'\n---\ne: f\n", 2),
+    "a list": (_LIST, 2),
+    "an empty list": ('{"kind": "List", "items": []}', 0),
+    "a list and more": (_LIST + "---\na: b\n", 1),
+    "no list": ('{"kind": "Menu", "items": [{"a": 1}]}', 1),
+    "two lists in one": ('{"kind": "List", "items": [{"a": 1}], "items": [{"a": 2}]}', 1),
+    "json": ('{"a": 1}\n{"b": {"c": 2}}\n', 1),
+    "a text": ('"a"', 1),
+}
+
+
+@pytest.mark.parametrize(("text", "count"), _PARTS.values(), ids=_PARTS)
+def test_parts_are_read_one_by_one(text: str, count: int) -> None:
+    """A file in parts has the same values at the same places as the whole file, and the same errors."""
+    parts = list(yamlfile.parts("a.yaml", text))
+
+    assert (len(parts), _read_or_refused(parts)) == (count, _read_or_refused([Part("a.yaml", text, json=True)]))
+
+
+def _read_or_refused(parts: list[Part]) -> list[object]:
+    """The objects in parts, each with the places of all that is in it; or the error."""
+    try:
+        documents = [document for part in parts for document in yamlfile.load_part(part)]
+    except yamlfile.FileError as error:
+        return [str(error)]
+    return [
+        (value, document.line(path), {deep: document.place((*path, *deep)) for deep in _paths(value)})
+        for document in documents
+        for path, value in document.parts()
+    ]
+
+
+def _paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(path for key, child in children for path in _paths(child, (*at, key)))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &x {b: 1}\nc: {<<: *x, d: 2}\n",
+        "a: !!str 1\nb: !!int '2'\nc: !!float 3\n",
+        "1: a\ntrue: b\n~: c\n",
+        "a: [0x10, 0o7, 1_000, 1e3, .5, yes, off, ~, 2026-01-01, 12:30:45]\n",
+        "a: &x [1]\nb: *x\n",
+        "'<<': a\n",
+        "a: !!set {b, c}\n",
+    ],
+)
+def test_values_are_those_of_the_librarys_constructor(text: str) -> None:
+    """The fast way to a value gives what the library gives, and leaves it what is odd."""
+    loader = yamlfile._Loader(text)
+    assert loader.check_node()
+
+    assert repr(yamlfile.load("a.yaml", text)[0].value) == repr(loader.construct_document(loader.get_node()))
+
+
+def test_a_duplicate_in_an_item_is_named_by_its_line() -> None:
+    """The lines of items count from the beginning of the file."""
+    text = _LIST.replace('"kind": "Pod", "metadata":\n', '"kind": "Pod", "metadata": 1, "metadata":\n')
+    _, second = yamlfile.parts("a.json", text)
+
+    with pytest.raises(yamlfile.FileError, match=r'a\.json:4:\d+: duplicate field "metadata", first on line 4'):
+        yamlfile.load_part(second)

@@ -233,7 +233,7 @@ _EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopology
         pytest.param("\n\n- example.org/hall\n", ["3: a map was expected, found a list"], id="a-list"),
         pytest.param("halls\n", ['1: a map was expected, found "halls"'], id="a-string"),
         pytest.param(
-            "name: a\nname: b\n", ["2: the key 'name' is there twice, first on line 1"], id="a-key-that-stands-twice"
+            "name: a\nname: b\n", ['2:1: duplicate field "name", first on line 1'], id="a-key-that-stands-twice"
         ),
         pytest.param("name: [\n", ["2:1: not valid YAML: did not find expected node content"], id="no-yaml"),
     ],

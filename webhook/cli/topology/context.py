@@ -15,8 +15,8 @@ from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted
 from policies.engine.ruleset import RuleSet
 from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import options
-from webhook.cli.check import in_namespace, read_objects
 from webhook.cli.exits import InputError
+from webhook.cli.objects.outcome import in_namespace, read_objects
 from webhook.cli.topology import inventory, stock
 from webhook.cli.topology.inventory import ClusterOptions, Inventory
 from webhook.cli.topology.stock import Chooser

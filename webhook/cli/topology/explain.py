@@ -12,7 +12,7 @@ from policies.topology.schemes.judgement import Judge
 from policies.topology.schemes.mention import Mention
 from policies.topology.schemes.warning import mentions
 from webhook.cli import exits, options
-from webhook.cli.check import ObjectOutcome, decide
+from webhook.cli.objects.outcome import ObjectOutcome, decide
 from webhook.cli.output import write
 from webhook.cli.topology import report
 from webhook.cli.topology.context import Context, read, subject

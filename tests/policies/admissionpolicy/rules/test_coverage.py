@@ -8,7 +8,7 @@ import pytest
 from support.builders import WORKLOADS, deployment, request
 
 from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Origin, Policy
-from policies.admissionpolicy.rules.coverage import Idle, idle
+from policies.admissionpolicy.rules.coverage import Coverage, Idle
 from policies.engine.match import LabelSelector, SelectorRequirement
 
 _ORIGIN = Origin(file="p.yaml", line=1)
@@ -75,4 +75,9 @@ CASES = {
 @pytest.mark.parametrize(("policy", "binding", "expected"), CASES.values(), ids=CASES)
 def test_what_matches_nothing(policy: Policy, binding: Binding, expected: list[Idle]) -> None:
     """A policy that matches no object and no Pod of one is named, with what kept it from matching."""
-    assert list(idle([policy], [binding], [request(deployment())], lambda _: {}, WORKLOADS)) == expected
+    coverage = Coverage([policy], [binding], lambda _: {}, WORKLOADS)
+    coverage.add(request(deployment()))
+    other = Coverage([policy], [binding], lambda _: {}, WORKLOADS)
+    other.merge(coverage.reach)
+
+    assert (list(coverage.idle()), list(other.idle())) == (expected, expected)

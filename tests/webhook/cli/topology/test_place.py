@@ -31,12 +31,13 @@ def _asks(required: str = "", preferred: str = "") -> dict[str, str]:
 
 def _job(pods: int, annotations: dict[str, str], name: str = "train", **spec: Any) -> Json:
     """A Job of Pods that take a Node each."""
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    container = {"name": "main", "image": "train", "resources": {"limits": {"nvidia.com/gpu": 8}}}
+    pod_spec = {"restartPolicy": "Never", "containers": [container]}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "annotations": annotations},
-        "spec": {"parallelism": pods, "completions": pods, "template": {"spec": {"containers": [container]}}, **spec},
+        "spec": {"parallelism": pods, "completions": pods, "template": {"spec": pod_spec}, **spec},
     }
 
 
@@ -292,7 +293,7 @@ def test_what_is_not_chosen_is_told_as_well() -> None:
         "its scheduler reads the annotations itself (schedulerName kai-scheduler)",
     ]
     assert run("topology", "place", "-f", "jobs.yaml").stdout.splitlines()[-2:] == [
-        "jobs.yaml:38: Job default/plain: admitted",
+        "jobs.yaml:42: Job default/plain: admitted",
         "  Nothing is placed: it has no topology annotations.",
     ]
 
@@ -339,7 +340,7 @@ def test_refusals_are_findings() -> None:
         "what is asked for cannot be used",
     )
     assert told["message"].splitlines()[0] == "The placement cannot be used."
-    assert result.stderr.splitlines()[0] == "jobs.yaml:19: Job default/other: refused"
+    assert result.stderr.splitlines()[0] == "jobs.yaml:21: Job default/other: refused"
     assert result.exit_code == 1
 
 

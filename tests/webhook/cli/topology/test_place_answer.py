@@ -12,7 +12,7 @@ from policies.engine.violation import Violation
 from policies.topology.choice.choice import Candidate, Choice
 from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
-from webhook.cli.check import ObjectOutcome
+from webhook.cli.objects.outcome import ObjectOutcome
 from webhook.cli.topology.placement import answer, text
 from webhook.cli.topology.placement.answer import GangAnswer, ObjectAnswer
 from webhook.files import manifest

@@ -10,7 +10,7 @@ from msgspec import Struct
 from policies.topology.choice.choice import Candidate, Choice
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import PODS, Amounts, Gang
-from webhook.cli.check import ObjectOutcome
+from webhook.cli.objects.outcome import ObjectOutcome
 
 Way = Literal["workload", "domain", "affinity", "labels", "none"]
 """Who keeps a gang together: Kubernetes' workload scheduling, the service by a domain, Pod affinity, labels, nobody."""

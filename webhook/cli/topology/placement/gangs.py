@@ -13,7 +13,7 @@ from policies.topology.gang.gang import Gang
 from policies.topology.rule import Explained
 from policies.topology.topology import Topology
 from policies.topology.way.permission import Way as WrittenWay
-from webhook.cli.check import ObjectOutcome, decide
+from webhook.cli.objects.outcome import ObjectOutcome, decide
 from webhook.cli.topology.context import Context
 from webhook.cli.topology.placement.answer import GangAnswer, ObjectAnswer, Way
 from webhook.cli.topology.placement.replica import leaders

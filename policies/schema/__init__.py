@@ -1,0 +1,1 @@
+"""Judges objects by the schemas and rules of the API server, before anybody applies them."""

@@ -1,0 +1,113 @@
+"""Many objects, judged by several processes: the same results in the same order, and clear ends."""
+
+import operator
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support.service.commands import run
+
+from webhook.cli.exits import ToolError
+from webhook.cli.findings.finding import Result
+from webhook.cli.objects import crew
+from webhook.cli.objects.judge import Judge
+from webhook.files.yamlfile import Part
+
+_MANY = 5 * crew.ALONE
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: last}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+    objectSelector: {matchLabels: {last: "yes"}}
+  validations: [{expression: "false", message: nothing may be last}]
+"""
+
+
+@pytest.fixture
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A file of many objects, of which each seventh is no YAML and the last is refused. The lines to be printed."""
+    monkeypatch.chdir(tmp_path)
+    documents = ["a: [\n" if n % 7 == 3 else _config(n) for n in range(_MANY)]
+    Path("many.yaml").write_text("---\n".join([*documents, _config(_MANY, last=True)]), encoding="utf-8")
+    Path("policy.yaml").write_text(_POLICY, encoding="utf-8")
+    return [f"ConfigMap default/c{n}" for n in range(_MANY + 1) if n == _MANY or n % 7 != 3]
+
+
+def _config(number: int, *, last: bool = False) -> str:
+    labels = ", labels: {last: 'yes'}" if last else ""
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{number}{labels}}}\n"
+
+
+def test_results_come_in_order(many: list[str]) -> None:
+    """Nothing is lost, doubled or mixed up, lines are those of the file, and policies that matched elsewhere count."""
+    result = run("check", "many.yaml", "--policies", "policy.yaml")
+
+    lines = result.stdout.splitlines()
+    assert [line.split(": ")[1] for line in lines if line.startswith("many.yaml:")] == many
+    assert lines[-1] == f"{len(many)} objects: 1 refused, {_MANY - len(many) + 1} not read"
+    numbers = [int(line.split(":")[1]) for line in lines if line.startswith("many.yaml:")]
+    text = Path("many.yaml").read_text(encoding="utf-8").splitlines()
+    assert [text[number - 1] for number in numbers] == ["apiVersion: v1"] * len(many)
+    assert ("matched" in result.stderr, result.exit_code) == (False, 2)
+
+
+class _Fatal(Judge):
+    """A judge whose process is killed, or that has a defect, once it judges for another one."""
+
+    def __init__(self, defect: Exception | None) -> None:
+        self.coverage = None
+        self._defect = defect
+        self._home = os.getpid()
+
+    def results(self, part: Part) -> list[Result]:  # type: ignore[override] # noqa: ARG002
+        """No results."""
+        if os.getpid() == self._home:
+            return []
+        if self._defect is not None:
+            raise self._defect
+        os.kill(os.getpid(), signal.SIGKILL)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("defect", "error", "text"),
+    [(None, ToolError, "a process that judges objects ended with -9"), (LookupError("x"), LookupError, "x")],
+    ids=["killed", "defect"],
+)
+def test_a_process_that_fails_ends_the_run(defect: Exception | None, error: type[Exception], text: str) -> None:
+    """What ends one of the processes is an error of the whole run, and no process is left behind."""
+    parts = [Part("a.yaml", "a: 1\n")] * _MANY
+
+    with pytest.raises(error, match=text):
+        list(crew.steps(parts, _Fatal(defect), alone=False))
+
+
+class _Counting(Judge):
+    """A judge that has a result for each part."""
+
+    def __init__(self) -> None:
+        self.coverage = None
+
+    def results(self, part: Part) -> list[Result]:  # type: ignore[override]
+        """One result."""
+        return [Result(part.name, "", part.name, 1)]
+
+
+def test_few_parts_are_held_at_once() -> None:
+    """Parts are read no further ahead than the processes have work for, however many there are."""
+    chunk, members = crew.ALONE, len(os.sched_getaffinity(0))
+    parts = 10 * members * chunk
+    read = iter(range(parts))
+    steps = crew.steps((Part("a.yaml", "") for _ in read), _Counting(), alone=False)
+
+    used, ahead = 0, []
+    for step in steps:
+        used += len(step.results)
+        ahead.append(parts - operator.length_hint(read) - used)
+
+    assert used == parts
+    assert max(ahead) <= (members + 1) * chunk

@@ -1,0 +1,154 @@
+"""`cks-admission check` judges objects by the schemas of their kinds, and says where to look and what to write."""
+
+import json
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import yaml
+from support.brokenmanifests import definitions
+from support.service.commands import run
+
+pytestmark = pytest.mark.usefixtures("no_packs")
+
+_WEB = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replica: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, ok: true}}
+    spec:
+      contaners: [{name: main, image: web}]
+"""
+_TRAINING = """\
+apiVersion: schemas.example.test/v1
+kind: Training
+metadata: {name: a}
+spec: {image: abc, workers: 9}
+"""
+_BROKEN = """\
+web.yaml:1: Deployment default/web: refused
+  Error: web.yaml:5:3: unknown field "spec.replica" (did you mean replicas?)
+  Error: web.yaml:8:35: spec.template.metadata.labels.ok: expected string, got boolean true (write it in quotes: "true")
+  Error: web.yaml:10:7: unknown field "spec.template.spec.contaners" (did you mean containers?)
+"""
+_UNKNOWN = """\
+training.yaml:1: Training default/a: admitted
+  Warning: training.yaml:2:1: kind: the schema of Training in schemas.example.test/v1 is not known, \
+so it was not judged \
+(give its CustomResourceDefinition: among the files, with --crds, or from a cluster with --kubeconfig)
+"""
+_JUDGED = """\
+training.yaml:1: Training default/a: refused
+  Error: training.yaml:4:20: Invalid value: 9: spec.workers in body should be less than or equal to 8
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken Deployment, a custom resource, and a folder with its definition, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("crds").mkdir()
+    texts = {"web.yaml": _WEB, "training.yaml": _TRAINING, "crds/training.yaml": yaml.safe_dump_all(definitions())}
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output", "code"),
+    [
+        pytest.param("web.yaml", _BROKEN, 1, id="all-at-once"),
+        pytest.param("web.yaml --schema off", "web.yaml:1: Deployment default/web: admitted\n", 0, id="off"),
+        pytest.param("training.yaml", _UNKNOWN, 0, id="an-unknown-kind-is-said"),
+        pytest.param("training.yaml --strict", _UNKNOWN, 1, id="an-unknown-kind-fails-where-warnings-do"),
+        pytest.param("training.yaml --crds crds", _JUDGED, 1, id="definitions-in-a-folder"),
+        pytest.param("training.yaml --crds crds/training.yaml", _JUDGED, 1, id="definitions-in-a-file"),
+        pytest.param(
+            "training.yaml crds",
+            _JUDGED + "crds/training.yaml:1: CustomResourceDefinition trainings.schemas.example.test: admitted\n"
+            "2 objects: 1 refused\n",
+            1,
+            id="definitions-beside-the-objects",
+        ),
+    ],
+)
+def test_what_people_read(arguments: str, output: str, code: int) -> None:
+    """Each flaw stands below the line of its object, at the place of its field, and refuses the object."""
+    result = run("check", *arguments.split())
+
+    assert (result.stdout, result.stderr, result.exit_code) == (output, "", code)
+
+
+def test_what_machines_read() -> None:
+    """A flaw is a finding like any other: with its file, line, column, field, message and remedy."""
+    (judged,) = json.loads(run("check", "web.yaml", "-o", "json").stdout)
+
+    assert judged["findings"][0] == {
+        "level": "error",
+        "code": "schema",
+        "rule": "schema",
+        "file": "web.yaml",
+        "line": 5,
+        "column": 3,
+        "path": "spec.replica",
+        "message": 'unknown field "spec.replica"',
+        "remedy": "did you mean replicas?",
+        "object": "Deployment default/web",
+    }
+
+
+def test_definitions_that_are_none_are_an_error() -> None:
+    """A path of --crds without definitions is said once, instead of a warning for each object."""
+    result = run("check", "training.yaml", "--crds", "web.yaml")
+
+    assert (result.stderr, result.exit_code) == ("Error: --crds web.yaml: no CustomResourceDefinition found\n", 2)
+
+
+def test_releases_differ() -> None:
+    """An autoscaler may go down to none where the release that is asked for lets it."""
+    Path("scale.yaml").write_text(
+        "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {minReplicas: 0, "
+        "maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}}}\n",
+        encoding="utf-8",
+    )
+    codes = [run("check", "scale.yaml", "--kubernetes", release).exit_code for release in ("1.36", "1.37")]
+
+    assert codes == [1, 0]
+
+
+def test_objects_of_suites_are_looked_at() -> None:
+    """A suite whose object no API server could read is warned of, at the field: its cases prove nothing."""
+    Path("suite.yaml").write_text(
+        dedent("""\
+            name: paused
+            policies: [policy.yaml]
+            objects:
+              web:
+                apiVersion: apps/v1
+                kind: Deployment
+                metadata: {name: web}
+                spec: {pausd: true}
+            cases:
+            - {name: sent, object: web, expect: allowed}
+            """),
+        encoding="utf-8",
+    )
+    Path("policy.yaml").write_text(
+        dedent("""\
+            apiVersion: admissionregistration.k8s.io/v1
+            kind: ValidatingAdmissionPolicy
+            metadata: {name: paused}
+            spec:
+              matchConstraints:
+                resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+              validations: [{expression: "!object.spec.?paused.orValue(false)", message: paused}]
+            """),
+        encoding="utf-8",
+    )
+    result = run("test", "suite.yaml")
+
+    warning = 'suite.yaml:8:12: warning: unknown field "spec.pausd" (did you mean paused?)'
+    assert (warning in result.stderr.splitlines(), result.exit_code) == (True, 0)

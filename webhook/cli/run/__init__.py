@@ -1,0 +1,1 @@
+"""How a run of a verb begins again, how far it is, and how it ends."""

@@ -1,0 +1,58 @@
+"""`--watch`: run a verb again whenever a file changes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from webhook.cli import exits
+from webhook.cli.exits import InputError
+from webhook.files import watch
+from webhook.files.manifest import SUFFIXES
+
+Run = Callable[[], int]
+
+
+def run(verb: Run, paths: Iterable[str]) -> NoReturn:
+    """Run a verb now, and again whenever a file at or below the paths has changed, until Ctrl-C. Raises InputError."""
+    given = tuple(paths)
+    if "-" in given:
+        raise InputError("--watch follows files; standard input is none")
+    if missing := [path for path in given if not Path(path).exists()]:
+        raise InputError(f"{', '.join(missing)}: there is no such file or folder to follow")
+    folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in given}
+    try:
+        asyncio.run(_again(verb, folders))
+    except KeyboardInterrupt:
+        sys.exit(exits.OK)
+    raise AssertionError("a watch ends by a signal only")
+
+
+async def _again(verb: Run, folders: Iterable[str]) -> None:
+    state = _state(folders)
+    _say(verb)
+    async for _ in watch.changes(folders):
+        if state != (state := _state(folders)):
+            _say(verb)
+
+
+def _state(folders: Iterable[str]) -> Mapping[Path, int]:
+    """When files below the folders were written."""
+    files = (file for folder in folders for file in Path(folder).rglob("*") if file.suffix in SUFFIXES)
+    return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
+
+
+def _say(verb: Run) -> None:
+    """Run the verb at this time. What cannot be read is said, for it may be mended with the next change."""
+    click.echo(f"{datetime.now().astimezone():%H:%M:%S}")
+    try:
+        verb()
+    except click.ClickException as error:
+        error.show()
+    click.echo("Waiting for a change; Ctrl-C ends.")

@@ -16,7 +16,7 @@ from policies.objects.workload import Workload
 from policies.selectors.census import Census
 from policies.selectors.fault import Fault, Judge, by_nodes, called
 from policies.selectors.grouping import by_key
-from policies.selectors.selection import FIELDS, Selection, Term, selection
+from policies.selectors.selection import FIELDS, Selection, Term, keys, selection
 from policies.topology.affinity import NOTHING, RECORD, read_record
 from policies.topology.gang.gang import Requirement
 from policies.topology.nodes.selection import meets
@@ -61,7 +61,8 @@ class NodeSelectors:
             return ()
         templates = [
             (location, template) for location, template in row.pods(obj)
-            if _selects(template) and not _is_same(template, row.shape.view(lookup(request.old_object, location)))
+            if _selects(template) and any(map(concerns, keys(template["spec"])))
+            and not _is_same(template, row.shape.view(lookup(request.old_object, location)))
         ]  # fmt: skip
         if not templates or is_being_deleted(obj) or is_owned(obj):
             return ()
@@ -71,8 +72,7 @@ class NodeSelectors:
         for location, template in templates:
             asked = selection(template, record.get(render(location), NOTHING))
             if _is_concerned(asked):
-                organizations = self._organizations(asked, request, facts)
-                judge = Judge(census, organizations, self._told)
+                judge = Judge(census, self._organizations(asked, request, facts), self._told)
                 violations += _judged(asked, render((*location, *row.shape.spec)), judge)
         return list(dict.fromkeys(violations))
 
@@ -88,13 +88,11 @@ class NodeSelectors:
 
 
 def _is_concerned(asked: Selection) -> bool:
-    """Whether a selection names a key that looks known."""
-    return any(map(concerns, (*_keys(asked), *(grouping.key for grouping in asked.groupings))))
-
-
-def _keys(asked: Selection) -> list[str]:
+    """Whether what people wrote names a key that looks known."""
     terms = (asked.selector, *asked.required, *asked.preferred)
-    return [requirement.key for term in terms for requirement in term or ()]
+    return any(concerns(requirement.key) for term in terms for requirement in term or ()) or any(
+        concerns(grouping.key) for grouping in asked.groupings
+    )
 
 
 def _selects(template: object) -> bool:

@@ -68,6 +68,20 @@ def selection(template: JsonObject, entry: RecordEntry) -> Selection:
     )
 
 
+def keys(spec: JsonObject) -> Iterator[str]:
+    """The keys of labels that a Pod's spec names to choose Nodes, those that the service wrote included."""
+    yield from mapping(spec, "nodeSelector")
+    affinity = mapping(spec, "affinity")
+    if affinity:
+        node = mapping(affinity, "nodeAffinity")
+        terms = [*_maps(mapping(node, REQUIRED).get(TERMS)), *_maps(node.get(PREFERRED))]
+        for term in terms:
+            expressions = mapping(term, "preference").get("matchExpressions") or term.get("matchExpressions")
+            yield from (str(expression.get("key")) for expression in _maps(expressions))
+        yield from (grouping.key for grouping in _affinities(affinity, {}))
+    yield from (grouping.key for grouping in _spreads(spec))
+
+
 def _terms(written: Iterable[JsonObject]) -> tuple[Term | None, ...]:
     return tuple(None if term.get("matchFields") else tuple(_requirements(term)) for term in written)
 

@@ -8,6 +8,7 @@ in which Slurm chooses the Node.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -169,17 +170,17 @@ def mentions(row: Workload, *objects: JsonObject | None) -> bool:
     return any(
         not MENTIONED.isdisjoint(mapping({"": found}, ""))
         for obj in objects
-        for pattern in dict.fromkeys(_places(row, "annotations"))
+        for pattern in _places(row, "annotations")
         for _, found in locate(obj, pattern)
     )
 
 
-def _places(row: Workload, field: Literal["annotations", "labels"]) -> Iterator[Pattern]:
+@lru_cache(maxsize=256)
+def _places(row: Workload, field: Literal["annotations", "labels"]) -> tuple[Pattern, ...]:
     """The places of a kind's annotations or labels: its own, its jobs' and its templates'."""
-    for holder in ((), *row.jobs):
-        yield (*holder, "metadata", field)
+    above = ((*holder, "metadata", field) for holder in ((), *row.jobs))
     own = row.shape.annotations if field == "annotations" else row.shape.labels
-    yield from ((*template, *own) for template in row.templates)
+    return tuple(dict.fromkeys((*above, *((*template, *own) for template in row.templates))))
 
 
 def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
@@ -187,10 +188,10 @@ def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
     fields: tuple[tuple[Literal["annotations", "labels"], tuple[str, ...]], ...]
     fields = (("annotations", ANNOTATIONS), ("labels", ()))
     for field, known in fields:
-        for pattern in dict.fromkeys(_places(row, field)):
+        for pattern in _places(row, field):
             for place, found in locate(obj, pattern):
-                keys = (key for key in mapping({"": found}, "") if key.startswith(TOPOLOGY) and key not in known)
-                yield from ((*place, key) for key in keys)
+                if isinstance(found, dict):
+                    yield from ((*place, key) for key in found if key.startswith(TOPOLOGY) and key not in known)
 
 
 def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:

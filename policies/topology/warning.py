@@ -73,8 +73,9 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
     """Warnings about new keys that begin like the annotations and are none."""
     if request.sub_resource or is_owned(request.object):
         return  # nobody reads what a controller is told
-    before = frozenset(strays(row, request.old_object))
-    for location in strays(row, request.object):
+    now = list(strays(row, request.object))
+    before = frozenset(strays(row, request.old_object)) if now else frozenset()
+    for location in now:
         if location not in before:
             field, key = str(location[-2]).removesuffix("s"), str(location[-1])
             right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), TOPOLOGY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher, get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 
 from policies.kubernetes.spelling import LONGEST
 from policies.vocabulary.key import Key
@@ -33,6 +33,7 @@ ALONE = "^(zone|region|hostname|rack|superpod|leafgroup|fabric)$"
 _concerns = re.compile(f"(?i){CONCERNS}|{ALONE}").search
 
 
+@lru_cache(maxsize=1024)
 def concerns(name: str) -> bool:
     """Whether a key looks as if it were of the vocabulary. Of all others, nothing is known."""
     return _concerns(name) is not None

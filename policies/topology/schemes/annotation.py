@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from policies.engine.request import JsonObject, mapping
@@ -36,13 +37,19 @@ _NOT_MANAGED = f"has no effect: Kueue manages what has the label {QUEUE}. Add it
 
 def mentions(obj: JsonObject | None, row: Workload) -> Iterator[Mention]:
     """What the annotations of an object, of its job templates and of its pod templates name."""
-    pods = tuple((*template, *row.shape.annotations) for template in row.templates)
-    above = tuple((*holder, "metadata", "annotations") for holder in ((), *row.jobs))
-    for pattern in dict.fromkeys((*above, *pods)):
+    for pattern, is_template in _places(row):
         for place, found in locate(obj, pattern):
             if isinstance(found, dict) and any(EXCLUSIVE in key or key.startswith("kueue.") for key in found):
-                yield from _of_kueue(obj, row, (place, found), is_template=pattern in pods)
-                yield from _exclusive(obj, row, (place, found), is_template=pattern in pods and () not in row.templates)
+                yield from _of_kueue(obj, row, (place, found), is_template=is_template)
+                yield from _exclusive(obj, row, (place, found), is_template=is_template and () not in row.templates)
+
+
+@lru_cache(maxsize=256)
+def _places(row: Workload) -> tuple[tuple[Pattern, bool], ...]:
+    """The places of a kind's annotations, and whether they are those of Pods."""
+    pods = tuple((*template, *row.shape.annotations) for template in row.templates)
+    above = tuple((*holder, "metadata", "annotations") for holder in ((), *row.jobs))
+    return tuple((pattern, pattern in pods) for pattern in dict.fromkeys((*above, *pods)))
 
 
 def _of_kueue(

@@ -38,7 +38,9 @@ def warnings(
     if request.sub_resource or obj is None or is_owned(obj) or is_being_deleted(obj):
         return
     named = {mention.location: mention for mention in mentions(obj, kind, row)}
-    before = {mention.location: mention for mention in mentions(request.old_object, kind, row)} if named else {}
+    if not named:
+        return
+    before = {mention.location: mention for mention in mentions(request.old_object, kind, row)}
     judge, told, written = Judge(catalog, nodes), 0, _written(obj)
     for location, mention in named.items():
         is_new = before.get(location) != mention and (location[-1], mention.value) not in written

@@ -5,12 +5,14 @@ from __future__ import annotations
 import collections
 import platform
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from policies.engine.comparison import OUTCOMES
 from policies.engine.engine import Answer, Unanimity
 from policies.engine.request import AdmissionRequest, Operation
 from policies.engine.rule import Phase
@@ -68,6 +70,13 @@ class Log(Protocol):
         """How many lines were lost since this was last called."""
 
 
+class Records(Protocol):
+    """Where records of decisions go."""
+
+    def take(self) -> tuple[int, int]:
+        """How many were written and lost since this was last called."""
+
+
 class Placing:
     """The metrics of choosing domains. inventory: what they are chosen from; None where another process keeps it."""
 
@@ -123,18 +132,65 @@ class Placing:
                 self._objects.labels(kind).set(size)
 
 
+class ShadowMetrics:
+    """The metrics of policies in the shadow. expression_faults: those of all policies."""
+
+    def __init__(self, registry: CollectorRegistry, expression_faults: Counter) -> None:
+        self.expression_faults = expression_faults
+        self._counted: set[str] = set()
+        self.decisions = Counter(
+            "cks_admission_shadow_decisions_total",
+            "Requests by what a policy in the shadow would make of them: same, refuse, admit or warn; for at most 100 "
+            "policies.",
+            ("policy", "outcome"),
+            registry=registry,
+        )
+        self.reviews = Counter(
+            "cks_admission_shadow_reviews_total",
+            "Reviews for policies in the shadow: judged, dropped for want of time, late if it took too long, failed.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.policies = Gauge("cks_admission_shadow_policies", "Policies in the shadow.", registry=registry)
+        self.refused = Gauge(
+            "cks_admission_shadow_policies_refused",
+            "1 while the newest content of a directory of policies in the shadow is not used, since it was refused.",
+            registry=registry,
+        )
+
+    def count(self, policy: str, outcome: str) -> None:
+        """Count one judgement."""
+        if policy in self._counted or len(self._counted) < _LATE:
+            self._counted.add(policy)
+            self.decisions.labels(policy, outcome).inc()
+
+    def in_force(self, names: Container[str]) -> None:
+        """End the series of policies that are not in the shadow any more."""
+        for policy in [policy for policy in self._counted if policy not in names]:
+            self._counted.remove(policy)
+            for outcome in OUTCOMES:
+                with suppress(KeyError):
+                    self.decisions.remove(policy, outcome)
+
+    def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
+        """Note what was read."""
+        self.policies.set(len(tuple(kinds)))
+        self.refused.set(1 if refused else 0)
+
+
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches, kubernetes: what follows the cluster, and its release; None without a cluster. log: where log lines go;
-    None if they are not counted. role: what the process does: `replica` or `manage`.
+    watches, kubernetes: what follows the cluster, and its release; None without a cluster. log, records: where log
+    lines and records of decisions go; None if they are not counted. role: what the process does: `replica` or `manage`.
     """
 
     watches: Watches | None = None
     kubernetes: Kubernetes | None = None
     log: Log | None = None
+    records: Records | None = None
 
-    def __init__(self, role: str = "replica") -> None:
+    def __init__(self, role: str = "replica") -> None:  # noqa: PLR0915 - a list
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
@@ -272,6 +328,12 @@ class Metrics:
         self.log_lines_lost = counter(
             "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
         )
+        self.decision_records = counter(
+            "cks_admission_decision_records_total",
+            "Records for the log of decisions: written, or lost since they could not be written.",
+            ("outcome",),
+        )
+        self.shadow = ShadowMetrics(self.registry, self.expression_faults)
         self.workers = gauge("cks_admission_workers", "Worker processes that answer their supervisor.")
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
@@ -366,6 +428,9 @@ class Metrics:
         self._flush()
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
+        if self.records is not None:
+            for outcome, times in zip(("written", "lost"), self.records.take(), strict=True):
+                self.decision_records.labels(outcome).inc(times)
         self.placing.update()
         if (beside := self.kubernetes) is not None:
             self._kubernetes.clear()

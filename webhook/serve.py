@@ -19,8 +19,9 @@ from policies.engine.facts import StaticFacts
 from webhook import choices
 from webhook.composition import keeper, run
 from webhook.configuration import roles, rules
-from webhook.configuration.configuration import Configuration
+from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
+from webhook.decisions.composition import Followers, follow
 from webhook.heavy.slow import SlowPolicies
 from webhook.http import ports
 from webhook.http.app import Service
@@ -30,6 +31,7 @@ from webhook.process import stop_signal
 from webhook.pulse import measure_lag, measured_collections
 from webhook.registration.recognition import Recognition
 from webhook.sources.rulekeeper import RuleKeeper
+from webhook.sources.sharedparameters import SharedParameters
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
 from webhook.tls.trust import trusted
@@ -52,6 +54,7 @@ class _Parts(NamedTuple):
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
     configurations that manage writes; None if it does not run apart. inventory: None where another process keeps it.
+    parameters: those of the cluster, if policies in the shadow follow them too.
     """
 
     configuration: Configuration
@@ -63,6 +66,7 @@ class _Parts(NamedTuple):
     keeper: RuleKeeper | PolicyKeeper
     webhooks: Webhooks | None = None
     inventory: ClusterInventory | None = None
+    parameters: SharedParameters | None = None
 
     @property
     def settings(self) -> Settings:
@@ -76,13 +80,17 @@ class _Parts(NamedTuple):
 
 
 async def serve(
-    read: Callable[[], Settings], path: Path | None = None, health_socket: str = "", log_lines: Log | None = None
+    read: Callable[[], Settings],
+    path: Path | None = None,
+    health_socket: str = "",
+    log_lines: Log | None = None,
+    worker: int = 0,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
     read: returns the current settings. path: their file, which is watched for changes. health_socket: the path of a
     Unix socket that replaces the health port. A process with one is a worker, which shares the TLS port with others.
-    log_lines: where log lines go, whose losses are counted.
+    log_lines: where log lines go, whose losses are counted. worker: the number of a worker.
     """
     log = structlog.get_logger()
     stopping = stop_signal()
@@ -100,12 +108,14 @@ async def serve(
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen, _slow(parts))
+        shared = parts.parameters.part() if parts.parameters else None
+        followers = await follow(stack, service, configuration.current, parts.cluster, shared, worker)
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         stack.enter_context(measured_collections(measures))
-        _run_all(stack, parts, registrar, upkeep, service)
+        _run_all(stack, parts, registrar, upkeep, service, followers)
         log.info(
             "serving", version=VERSION, admission=ports.address("https", admission),
             health=ports.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
@@ -128,15 +138,22 @@ async def _assemble(
     certificates = _certificates(settings, measures, replica)
     reports = not settings.manage.apart
     measures.kubernetes = cluster.release if cluster else None
-    rule_keeper = await keeper(configuration.current, measures, cluster, reports=reports)
+    shared = SharedParameters(cluster.facts.parameters) if cluster and settings.policies.shadow else None
+    followed = shared.part() if shared else None
+    rule_keeper = await keeper(configuration.current, measures, cluster, followed, reports=reports)
     webhooks = await _webhooks(stack, settings, cluster)
     return _Parts(
-        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory
+        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory, shared
     )
 
 
 def _run_all(
-    stack: AsyncExitStack, parts: _Parts, registrar: Registrar | None, upkeep: Upkeep, service: Service
+    stack: AsyncExitStack,
+    parts: _Parts,
+    registrar: Registrar | None,
+    upkeep: Upkeep,
+    service: Service,
+    followers: Followers,
 ) -> None:
     """Run all background tasks until the stack is closed."""
     state = service.state
@@ -147,12 +164,17 @@ def _run_all(
         state.served = _served(parts)
         parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
         service.slow.forgive()
+        await followers.swap()
         if registrar is not None:
             registrar.look()
 
+    async def prepare(loaded: LoadedConfiguration) -> None:
+        await parts.keeper.reconfigure(loaded)
+        await followers.reconfigure(loaded)
+
     run(stack, "lag", measure_lag(parts.measures))
     run(stack, "upkeep", upkeep.run())
-    run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, swap))
+    run(stack, "configuration", parts.configuration.run(prepare, swap))
     if not isinstance(parts.keeper, RuleKeeper):
         run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:

@@ -129,7 +129,7 @@ class Answer(Struct, frozen=True):
         more = {denial.rule: denial.more for denial in denials}
         parts = [describe((violation for denial in denials for violation in denial.violations), more), *self.ended]
         failures = [(d.rule, d.failure) for d in self.decisions if d.failure is not None and d.denies]
-        parts += [_failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
+        parts += [failure_text(rule, failure.error, failure.policy) for rule, failure in failures]
         end = "".join(f"\n{line}" for line in self.help)
         return shortened("\n".join(part for part in parts if part), MESSAGE_LENGTH - len(end)) + end
 
@@ -318,7 +318,7 @@ def _warnings(decision: Decision) -> Iterator[str]:
     if decision.verdict == "warn":
         yield from dict.fromkeys(map(_warning, in_order(decision.violations)))
     elif decision.failure is not None and not decision.denies:
-        yield squeezed(_failure_text(decision.rule, decision.failure.error, "Ignore"))
+        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"))
 
 
 def _warning(violation: Violation) -> str:
@@ -380,7 +380,7 @@ def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSe
     return "Fail"
 
 
-def _failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
+def failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
     """The message about a failed rule. It shows only the error's class and text, which never contain an object."""
     if isinstance(error, SkippedError):
         return f"policy {rule!r} was skipped: {shortened(str(error), TEXT_LENGTH)}"

@@ -91,6 +91,7 @@ MATRIX: Final[Mapping[str, Values]] = {
     "default": {},
     "policies": {**FILES, "config": {"exceptions": [{"rules": ["labels"], "reason": "r", "until": "2099-12-31"}]}},
     "policies-as-files": {**FILES, "config": {"policies": {"configMaps": False}}},
+    "shadow": {"shadow": FILES["policies"], "config": {"decisions": {"log": "-"}}},
     "rules-off": {"config": _RULES_OFF},
     "deletion-unwatched": {"config": {"topology": {"deletion": "off"}, "sunk": {"action": "off"}}},
     "workload-scheduling": {"config": {"topology": {"workloadScheduling": True, "deletion": False}}},

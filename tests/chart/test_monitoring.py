@@ -36,7 +36,7 @@ def _known() -> dict[str, set[str]]:
     """The labels of each series, by its name."""
     found: dict[str, set[str]] = {}
     metrics = Metrics()
-    for metric in (*vars(metrics).values(), *vars(metrics.placing).values()):
+    for metric in (*vars(metrics).values(), *vars(metrics.placing).values(), *vars(metrics.shadow).values()):
         if isinstance(metric, Counter):
             found[f"{metric._name}_total"] = set(metric._labelnames)
         elif isinstance(metric, Histogram):

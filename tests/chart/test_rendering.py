@@ -42,6 +42,7 @@ OBJECTS = {
     "default": _MANAGED | _SECRET,
     "policies": _MANAGED | _SECRET | _FILES,
     "policies-as-files": (_MANAGED | _SECRET | _FILES) - _NO_MAPS,
+    "shadow": _MANAGED | _SECRET | {"ConfigMap/cks-admission-shadow"},
     "rules-off": (_MANAGED | _SECRET) - _NO_MAPS,
     "deletion-unwatched": _MANAGED | _SECRET,
     "workload-scheduling": _MANAGED | _SECRET,
@@ -129,10 +130,11 @@ def test_the_configuration_is_accepted_and_fits_its_pod(entry: Entry, tmp_path: 
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
 
+    folders = (*settings.policies.directories, *settings.policies.shadow, *settings.topology.files)
     files = [
         settings.tls.cert_file, settings.tls.key_file, settings.tls.client_ca_file, settings.registration.ca_file,
         f"{settings.cluster.service_account}/" if settings.cluster.service_account else "",
-        *(f"{folder}/" for folder in (*settings.policies.directories, *settings.topology.files)),
+        *(f"{folder}/" for folder in folders),
     ]  # fmt: skip
     mounts = {mount["mountPath"].removeprefix("/etc/cks-admission/").strip("/") for mount in container["volumeMounts"]}
     assert mounts == _MOUNTED_ALWAYS | {file.partition("/")[0] for file in files if file}

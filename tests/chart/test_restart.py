@@ -23,6 +23,8 @@ _REPLACING: dict[str, dict[str, Any]] = {
     "inventory": {"config": {"topology": {"inventory": False}}},
     "stale": {"config": {"topology": {"staleSeconds": 600}}},
     "configMaps": {"config": {"policies": {"configMaps": False}}},
+    "decisions": {"config": {"decisions": {"log": "-"}}},
+    "shadow": {"shadow": FILES["policies"]},
     "image": {"image": {"tag": "1.2.3"}},
 }
 _FOLLOWED: dict[str, dict[str, Any]] = {
@@ -46,8 +48,9 @@ def test_pods_are_replaced_only_for_what_a_process_cannot_follow(entry: Entry, n
 
 def test_new_text_of_mounted_files_is_followed() -> None:
     """Policies, exceptions and topologies that are mounted change without new Pods."""
-    values = {**FILES, "config": {"policies": {"configMaps": False}}}
-    changed = {**values, "policies": {"other.yaml": "a"}, "exceptions": {"b.yaml": "b"}, "topologies": {"c.yaml": "c"}}
+    values = {**FILES, "shadow": FILES["policies"], "config": {"policies": {"configMaps": False}}}
+    parts = ("policies", "exceptions", "topologies", "shadow")
+    changed = {**values, **{part: {f"{part}.yaml": "a"} for part in parts}}
     before, after = (render(each).one("Deployment") for each in (values, changed))
 
     assert before == after

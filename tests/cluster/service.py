@@ -218,13 +218,6 @@ def registered(control_plane: ControlPlane, **settings: Any) -> Iterator[Service
             raise AssertionError(removed.stderr)
 
 
-@contextmanager
-def serving(control_plane: ControlPlane, *policies: Path) -> Iterator[Service]:
-    """Run a service with policies, which judge whatever is written to the control plane to the end of the block."""
-    with registered(control_plane, policies={"directories": [str(path) for path in policies]}) as service:
-        yield service
-
-
 def await_registration(control_plane: ControlPlane) -> None:
     """Wait until the API server has learnt of the webhooks: until each of the three kinds of entry works."""
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": "default"}}

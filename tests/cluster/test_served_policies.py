@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from support.service.commands import run
 
 from certs.storage.files import replace_file
 from cluster import workloads
 from cluster.polling import NotYet
-from cluster.service import serving
+from cluster.service import registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +57,7 @@ REASONS = [
     _validation("!('odd' in object.data)", "Not odd."),
     _validation("object.data.all(k, object.data[k].size() <= 3)", "At most 3 letters.", reason="Invalid"),
 ]
+SILENCE = _validation("!('loud' in object.data)", "No noise.")
 SERVICE: Manifest = {
     "apiVersion": "v1",
     "kind": "Service",
@@ -80,9 +83,28 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(judged: ControlPlane, directory: Path) -> Iterator[Service]:
-    """A service with these policies."""
-    with serving(judged, directory) as service:
+def shadow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of policies in the shadow: one of those in force, changed."""
+    folder = tmp_path_factory.mktemp("shadow")
+    _write(folder / "policies.yaml", _policy("reasons", "configmaps", SILENCE, *REASONS[:-1]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def decisions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of decisions."""
+    return tmp_path_factory.mktemp("decisions") / "log.jsonl"
+
+
+@pytest.fixture(scope="module")
+def served(judged: ControlPlane, directory: Path, shadow: Path, decisions: Path) -> Iterator[Service]:
+    """A service with these policies, and others in the shadow, that records whatever it decides about ConfigMaps."""
+    samples = [{"verdicts": ["admit", "deny"], "rules": ["reasons"]}]
+    with registered(
+        judged,
+        policies={"directories": [str(directory)], "shadow": [str(shadow)]},
+        decisions={"log": str(decisions), "content": "objects", "samples": samples},
+    ) as service:
         service.control_plane.namespace(TEAM)
         _write(directory / "policies.yaml", "---\n".join(POLICIES))
         _await(service, workloads.pod(""), _unfit("spec"))
@@ -275,6 +297,35 @@ def test_a_reload(served: Service, directory: Path) -> None:
     assert _apply(served, SERVICE).stderr == refused("None at all.")
     file.unlink()
     _await(served, SERVICE, "")
+
+
+def test_a_policy_that_is_tried(served: Service, shadow: Path, decisions: Path) -> None:
+    """A changed policy in the shadow refuses nobody; what it would change it records, and replay says the same."""
+    asked = {
+        "tried-same": {"a": "b"},
+        "tried-loud": {"loud": "x"},
+        "tried-long": {"a": "four"},
+        "tried-odd": {"odd": "x"},
+    }
+    changes = {"tried-loud": "refuse", "tried-long": "admit"}
+    answers = {}
+    for name, entries in asked.items():
+        manifest = _config_map(**entries)
+        manifest["metadata"] = {**manifest["metadata"], "name": name}
+        answers[name] = _apply(served, manifest).returncode
+    assert answers == {"tried-same": 0, "tried-loud": 0, "tried-long": 1, "tried-odd": 1}
+
+    def records(event: str) -> list[Manifest]:
+        lines = map(json.loads, decisions.read_text(encoding="utf-8").splitlines())
+        return [line for line in lines if line["event"] == event and line["request"]["name"] in asked]
+
+    served.control_plane.wait_for("the shadow", lambda: len(records("shadow decision")) >= len(changes))
+    told = {line["request"]["name"]: line["shadow"][0]["outcome"] for line in records("shadow decision")}
+    replayed = run("replay", str(decisions), "--policies", str(shadow), "-o", "json").stdout
+    found = {line["name"]: line["outcome"] for line in map(json.loads, replayed.splitlines()[:-1])}
+    assert {line["request"]["name"] for line in records("decision")} == asked.keys()
+    assert (told, {name: outcome for name, outcome in found.items() if name in asked}) == (changes, changes)
+    assert served.metric('cks_admission_shadow_decisions_total{outcome="refuse",policy="reasons"}') >= 1
 
 
 def _await(service: Service, manifest: Manifest, said: str) -> None:

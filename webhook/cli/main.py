@@ -28,6 +28,7 @@ VERBS = {
     "fmt": "Format the CEL expressions of policies, in their files.",
     "convert": "Turn CEL policies of Kyverno and Gatekeeper into Kubernetes' own.",
     "review": "Answer AdmissionReviews from files or standard input.",
+    "replay": "Show whose verdict other policies would change.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",

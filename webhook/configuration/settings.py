@@ -17,6 +17,7 @@ from policies.kubernetes.release import Release, named
 from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import render
 from policies.objects.workload import SHIPPED, AffinityChange, Workload, workload
+from webhook.configuration.decisions import DecisionsSettings
 from webhook.configuration.fields import (
     TOLD,
     DaemonSets,
@@ -274,6 +275,11 @@ class Policies(_Model):
         description="A policy that was over its time 3 times in a minute: keep, or skip it as failed for 5 minutes or "
         "until policies change (not just the objects that paramRefs name).",
     )
+    shadow: Strings = Field(
+        (),
+        description="Files and directories with validating policies that decide nothing: what they would change is "
+        "counted, and recorded in the log of decisions; watched for changes.",
+    )
 
     @property
     def release(self) -> Release | None:
@@ -402,5 +408,15 @@ class Settings(_Model):
     safety: SafetySettings = Field(SafetySettings(), description=SafetySettings.__doc__)
     workloads: Many[WorkloadSettings] = Field((), description=WorkloadSettings.__doc__)
     exceptions: Many[ExceptionSettings] = Field((), description=ExceptionSettings.__doc__)
+    decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
+
+    @model_validator(mode="after")
+    def _one_writer(self) -> Settings:
+        if self.decisions.log == "-" and self.listen.workers > 1:
+            raise PydanticCustomError(
+                TOLD, "decisions.log is - and listen.workers over 1: long lines of several processes would get mixed; "
+                "name a file, which each worker has for itself"
+            )  # fmt: skip
+        return self

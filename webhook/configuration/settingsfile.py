@@ -39,7 +39,7 @@ def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        lines = [f"command line: {_dotted(e['loc'])}: {_problem(e)}" for e in error.errors()]
+        lines = [_line("command line", e) for e in error.errors()]
         raise SettingsError("\n".join(lines)) from None
 
 
@@ -49,10 +49,13 @@ def _validated(document: YamlDocument) -> Settings:
     try:
         return Settings.model_validate(document.value)
     except ValidationError as error:
-        lines = [
-            f"{document.name}:{document.line(e['loc'])}: {_dotted(e['loc'])}: {_problem(e)}" for e in error.errors()
-        ]
+        lines = [_line(f"{document.name}:{document.line(e['loc'])}", e) for e in error.errors()]
         raise SettingsError("\n".join(lines)) from None
+
+
+def _line(place: str, error: Any) -> str:
+    """A mistake with its place and key; what concerns several keys names them itself."""
+    return ": ".join(part for part in (place, _dotted(error["loc"]), _problem(error)) if part)
 
 
 def _dotted(location: Sequence[str | int]) -> str:

@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook import logs
 from webhook.configuration.listen import Listen
+from webhook.decisions.answered import Answered, Follower
 from webhook.heavy.slow import SlowPolicies
 from webhook.http import probes
 from webhook.http.connection import Connection, Connections
@@ -59,7 +60,7 @@ _JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: _JSON})
 
 
 class Service:
-    """The handlers and what they share."""
+    """The handlers and what they share. followers: are told of each answer."""
 
     def __init__(
         self, state: ServingState, measures: Metrics, listen: Listen, slow: SlowPolicies | None = None
@@ -69,6 +70,7 @@ class Service:
         self.judge = Judge(measures, self.slow)
         self.metrics = measures
         self.listen = listen
+        self.followers: tuple[Follower, ...] = ()
         self.room = Room(listen.max_bytes_in_flight, listen.max_in_flight)
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
         self.seldom = Seldom(self.log)
@@ -132,16 +134,20 @@ class Service:
             raise _unrouted(http.path, served.routes)
         if http.method != hdrs.METH_POST:
             raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
-        seconds = _timeout(http.rel_url.raw_query_string)
-        deadline = asyncio.get_running_loop().time() + seconds
-        body = await _read(http, min(seconds, self.listen.body_seconds), held)
+        limit = _timeout(http.rel_url.raw_query_string)
+        deadline = asyncio.get_running_loop().time() + limit
+        body = await _read(http, min(limit, self.listen.body_seconds), held)
         cast("Connection", http.protocol).complete()
         held.complete()
         started = time.perf_counter()
-        reply, request, answer, *_ = await self.judge.review(body, route, served, deadline - MARGIN)
-        self.metrics.observe(route.phase, request, answer, time.perf_counter() - started)
+        reviewed = await self.judge.review(body, route, served, deadline - MARGIN)
+        reply, request, answer, *_ = reviewed
+        seconds = time.perf_counter() - started
+        self.metrics.observe(route.phase, request, answer, seconds)
         logs.log_answer(self.log, route.phase, request, answer)
         logs.log_skips(self.seldom, request, answer)
+        for follower in self.followers:
+            follower(Answered(body, http.path, route, served, reviewed, seconds))
         return web.Response(body=reply, headers=_JSON_HEADERS)
 
     def _refuse_for_room(self, shortage: NoRoom) -> web.Response:

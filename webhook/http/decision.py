@@ -84,7 +84,6 @@ class Judge:
         if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
             try:
                 answer = await self._here(request, route, served, deadline)
-                self._prepare(served.ruleset)
                 return Reviewed(encode(request.uid, answer), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
@@ -93,15 +92,24 @@ class Judge:
 
     async def _here(self, request: AdmissionRequest, route: Route, served: Served, deadline: float) -> Answer:
         """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
+        facts = replace(served.facts, skipped=self._slow.skipped, lap=self._metrics.rule_times)
+        return await self.evaluated(request, route, served, facts, deadline)
+
+    async def evaluated(
+        self, request: AdmissionRequest, route: Route, served: Served, facts: Facts, deadline: float
+    ) -> Answer:
+        """The answer to a request by some facts. Raises PostponedError if it takes longer than a slice."""
         time = Slice(self._ticks)
-        laps = self._metrics.rule_times
-        facts = replace(served.facts, expired=time, skipped=self._slow.skipped, lap=laps)
+        facts = replace(facts, expired=time)
         while True:
-            laps.begin()
+            self._metrics.rule_times.begin()
             try:
-                return time.run(partial(_run, request, route, facts, served))
+                answer = time.run(partial(_run, request, route, facts, served))
             except Missing as missing:
                 key = missing.key
+            else:
+                self._prepare(served.ruleset)
+                return answer
             facts = await self._entered(facts, key, served.resolver, deadline)
 
     def _prepare(self, ruleset: RuleSet) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import structlog
+from prometheus_client import Counter
 
 from policies.admissionpolicy.evaluation.compilation import Compiler
 from policies.admissionpolicy.evaluation.parameters import ParametersKey, parameter_keys
@@ -23,7 +24,6 @@ from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.watch import LOOK_SECONDS
-from webhook.metrics import Metrics
 from webhook.sources import policyset
 from webhook.sources.natives import Native, Natives
 from webhook.sources.policyset import Content, PolicySet
@@ -50,6 +50,15 @@ class FollowedRelease(Protocol):
         """Yields after each change of the release."""
 
 
+class Reloads(Protocol):
+    """Counts what becomes of policies. expression_faults: see `webhook.metrics`."""
+
+    expression_faults: Counter
+
+    def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
+        """Count one reload. kinds: the kind of each loaded policy."""
+
+
 class InCluster(NamedTuple):
     """What a cluster provides: its release, the parameters of policies, and its own policies if they are used.
 
@@ -73,16 +82,17 @@ class PolicyKeeper:
         self,
         settings: Settings,
         sources: Sequence[Source],
-        metrics: Metrics,
+        metrics: Reloads,
         catalog: Catalog,
         cluster: InCluster | None = None,
+        log: structlog.typing.FilteringBoundLogger | None = None,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._sources = sources
         self._metrics = metrics
         self._cluster = cluster
-        self._log = structlog.get_logger()
+        self._log = log or structlog.get_logger()
         self._compiler = Compiler(self._note_fault)
         self._looking = asyncio.Lock()
         self._seen: Mapping[str, str] | None = None

@@ -4,7 +4,7 @@
 {{- include "cks-admission.checkCertificates" . -}}
 {{- include "cks-admission.checkRegistration" . -}}
 {{- include "cks-admission.checkScale" . -}}
-{{- range $part := list "policies" "exceptions" "topologies" -}}
+{{- range $part := list "policies" "exceptions" "topologies" "shadow" -}}
 {{- range $file, $_ := index $.Values $part -}}
 {{- if not (regexMatch "^[-._a-zA-Z0-9]+[.](yaml|yml|json)$" $file) -}}
 {{- fail (printf "%s: %q is no name for a file: letters, digits, - _ and . at most, and .yaml, .yml or .json at the end (with --set write the dot as \\.)" $part $file) -}}
@@ -49,12 +49,16 @@
   "registration.injectCaFrom" "certificates.certManager.injectCa"
   "registration.owner" "rbac.create"
   "topology.files" "topologies"
-  "policies.directories" "policies and exceptions" -}}
+  "policies.directories" "policies and exceptions"
+  "policies.shadow" "shadow" -}}
 {{- range $key, $value := $instead -}}
 {{- $path := splitList "." $key -}}
 {{- if hasKey (dig (first $path) dict $.Values.config) (last $path) -}}
 {{- fail (printf "config.%s is set by the chart: set %s instead" $key $value) -}}
 {{- end -}}
+{{- end -}}
+{{- if and (eq "-" (dig "decisions" "log" "" $.Values.config)) (gt (int $.Values.workers) 1) -}}
+{{- fail "config.decisions.log is - and workers over 1: long lines of several processes would get mixed: set workers to 1, and replicas to more" -}}
 {{- end -}}
 {{- range list "listen" "health" -}}
 {{- if eq 0 (int (dig . "port" 1 $.Values.config)) -}}

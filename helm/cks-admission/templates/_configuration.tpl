@@ -101,6 +101,9 @@ Webhook configurations that the chart has in store know nothing of policies, so 
 server would not ask about them.
 */}}
 {{- define "cks-admission.policySources" -}}
+{{- if .Values.shadow }}
+shadow: [shadow]
+{{- end }}
 {{- if and .Values.cluster.access (include "cks-admission.inStore" .) }}
 configMaps: false
 native: false
@@ -137,9 +140,9 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "log" -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "decisions" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
-{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "kubernetes" "slow") -}}
+{{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "kubernetes" "slow" "shadow") -}}
 {{- $_ := set $kept "inventory" (list (include "cks-admission.inventory" .) (dig "topology" "staleSeconds" 300 $all)) -}}
 {{- toJson $kept -}}
 {{- end -}}

@@ -29,6 +29,7 @@ from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Lit
 from policies.cel.syntax.source import Source
 from policies.cel.values import Value
 from policies.engine.timelimit import Expired
+from policies.objects.masking import MASK
 
 REASONS = 5
 """The most reasons that are given, also for the elements of one list."""
@@ -300,7 +301,7 @@ class _Explainer:
 
     def _shown(self, node: Node, value: Value, scope: Scope) -> str:
         if masking.reads_secrets(node, self._variables, is_secret=self._is_secret):
-            return masking.MASK
+            return MASK
         return masking.show(value, self._places.of(node, scope), is_secret=self._is_secret)
 
 

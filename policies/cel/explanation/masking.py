@@ -14,10 +14,9 @@ from policies.cel.checking.validation import walk
 from policies.cel.explanation.places import Place
 from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
 from policies.cel.values import ABSENT, Optional, Value
+from policies.objects.masking import MASK, SECRET_FIELDS, Masking
 
-MASK = "(masked)"
 _LONGEST = 100
-_SECRET_FIELDS = frozenset({"data", "stringData"})
 
 
 def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
@@ -26,8 +25,7 @@ def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
         return MASK
     if value.__class__ is Optional:
         return "none" if value.value is ABSENT else show(value.value, place, is_secret=is_secret)
-    within_secret = is_secret and place in (("object",), ("oldObject",))
-    encoded = encode(_masked(value, within_secret=within_secret))
+    encoded = encode(_masked(value, place or (), is_secret=is_secret))
     if isinstance(encoded, dict) and len(encoded) == 1 and (special := next(iter(encoded))).startswith("$"):
         encoded = encoded[special]
     text = json.dumps(encoded, ensure_ascii=False)
@@ -36,29 +34,25 @@ def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
 
 def is_masked(place: Place, *, is_secret: bool) -> bool:
     """Whether nothing at a place may be shown."""
-    if is_secret and len(place) > 1 and place[1] in _SECRET_FIELDS:
+    if is_secret and len(place) > 1 and place[1] in SECRET_FIELDS:
         return True
     return any(step == "env" for step in place) and place[-1] == "value"
 
 
-def _masked(value: Value, *, within_secret: bool = False, is_environment: bool = False) -> Value:
-    """The value with its secret parts replaced."""
-    if isinstance(value, list):
-        return [_masked(item, is_environment=is_environment) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: MASK
-        if (within_secret and key in _SECRET_FIELDS) or (is_environment and key == "value")
-        else _masked(item, is_environment=key == "env")
-        for key, item in value.items()
-    }
+def _masked(value: Value, place: Place, *, is_secret: bool) -> Value:
+    """The value of a place with its secret parts replaced."""
+    masking = Masking(keys=False)
+    if place[-1:] == ("env",):
+        return masking.masked({"env": value})["env"]
+    if place[-2:-1] == ("env",):
+        return masking.masked({"env": [value]})["env"][0]
+    return masking.masked(value, is_secret=is_secret and place in (("object",), ("oldObject",)))
 
 
 def reads_secrets(node: Node, variables: Mapping[str, Node], *, is_secret: bool) -> bool:
     """Whether a node may be computed from a secret, by the names of the fields that it selects."""
     fields = set(_fields(node, variables, set()))
-    return {"env", "value"} <= fields or (is_secret and bool(fields & _SECRET_FIELDS))
+    return {"env", "value"} <= fields or (is_secret and bool(fields & SECRET_FIELDS))
 
 
 def _fields(node: Node, variables: Mapping[str, Node], followed: set[str]) -> Iterator[str]:

@@ -34,6 +34,7 @@ _COMMANDS = [
     ("fmt",),
     ("convert",),
     ("review",),
+    ("replay",),
     ("eval",),
     ("topology", "list"),
     ("topology", "show"),

@@ -135,10 +135,25 @@ _DEFAULTS: Json = {
         "scheduling-safety": {"mode": "warn", "policies": {}, "parameters": {}},
         "sunk": {"mode": "warn", "policies": {}, "parameters": {}},
     },
-    "policies": {"directories": (), "configMaps": True, "native": True, "kubernetes": "", "slow": "keep"},
+    "policies": {
+        "directories": (),
+        "configMaps": True,
+        "native": True,
+        "kubernetes": "",
+        "slow": "keep",
+        "shadow": (),
+    },
     "safety": {"namespaces": (), "resources": (), "users": ()},
     "workloads": (),
     "exceptions": (),
+    "decisions": {
+        "log": "",
+        "content": "none",
+        "samples": ({"verdicts": ("deny", "error"), "rules": ("*",), "share": 1.0},),
+        "maxRecordBytes": 131072,
+        "maxFileBytes": 67108864,
+        "maxFiles": 5,
+    },
     "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
@@ -242,7 +257,8 @@ packs:
   scheduling-safety:
     {mode: audit, policies: {node-selector: off}, parameters: {allowedReservedValues: [mine, "7"]}}
   sunk: {mode: off, policies: {lock-toleration: audit}}
-policies: {directories: [policies, more.yaml], configMaps: false, native: false, kubernetes: "1.36", slow: skip}
+policies: {directories: [policies, more.yaml], configMaps: false, native: false, kubernetes: "1.36", slow: skip,
+  shadow: [changed]}
 safety: {namespaces: [cloud-system], resources: [pools.example.org], users: [cloud-*]}
 workloads:
 - group: example.org
@@ -264,6 +280,13 @@ exceptions:
   users: [alice]
   groups: [dev]
   objectSelector: {matchLabels: {a: b}}
+decisions:
+  log: decisions.jsonl
+  content: objects
+  samples: [{verdicts: [admit, warn], rules: [labels], share: 0.5}]
+  maxRecordBytes: 65536
+  maxFileBytes: 1048576
+  maxFiles: 2
 help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
 """
@@ -442,6 +465,7 @@ _OTHER_READ: Json = {
         "native": False,
         "kubernetes": "1.36",
         "slow": "skip",
+        "shadow": ("changed",),
     },
     "safety": {"namespaces": ("cloud-system",), "resources": ("pools.example.org",), "users": ("cloud-*",)},
     "workloads": (
@@ -479,6 +503,14 @@ _OTHER_READ: Json = {
             "objectSelector": {"matchLabels": {"a": "b"}, "matchExpressions": ()},
         },
     ),
+    "decisions": {
+        "log": "decisions.jsonl",
+        "content": "objects",
+        "samples": ({"verdicts": ("admit", "warn"), "rules": ("labels",), "share": 0.5},),
+        "maxRecordBytes": 65536,
+        "maxFileBytes": 1048576,
+        "maxFiles": 2,
+    },
     "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }

@@ -130,7 +130,7 @@ async def test_a_defect_of_generated_code_is_counted_and_told_once(tmp_path: Pat
         verdicts = [kept.verdicts()["names"] for _ in range(3)]
 
     assert verdicts == ["admit"] * 3
-    assert kept.keeper._metrics.registry.get_sample_value("cks_admission_expression_faults_total") == 3
+    assert kept.keeper._metrics.expression_faults._value.get() == 3
     assert events == [
         {
             "event": "generated code failed",

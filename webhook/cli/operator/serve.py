@@ -49,6 +49,16 @@ from webhook.sink import Sink
 @options.setting("--webhook-url", "registration.url", help="Base URL of the service if it runs outside the cluster.")
 @options.policies
 @options.setting(
+    "--shadow",
+    "policies.shadow",
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Policies that decide nothing: what they would change is counted; repeatable.",
+)
+@options.setting(
+    "--decision-log", "decisions.log", metavar="FILE|-", help="Where decisions are recorded; - for standard output."
+)
+@options.setting(
     "--log-level",
     "log.level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -66,6 +76,7 @@ def command(config: Path | None, worker: tuple[int, Path] | None, **changes: Any
       cks-admission serve
       cks-admission serve --config cks.yaml --tls-cert tls.crt --tls-key tls.key
       cks-admission serve --policies policies/
+      cks-admission serve --policies policies/ --shadow changed/ --decision-log decisions.jsonl
       cks-admission serve --config cks.yaml --workers 4
       cks-admission serve --kubeconfig ~/.kube/config --register --webhook-url https://127.0.0.1:9443
     """
@@ -93,7 +104,7 @@ def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int,
     async def work(number: int, socket: Path) -> None:
         mark_logs(number)
         end_with_supervisor()
-        await serve(read, config, str(socket), sink)
+        await serve(read, config, str(socket), sink, number)
 
     try:
         uvloop.run(work(*worker) if worker else serve(read, config, log_lines=sink))

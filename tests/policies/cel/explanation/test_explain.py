@@ -188,6 +188,8 @@ _SECRETS: dict[str, tuple[str, dict[str, str], Any]] = {
     "environment in a variable": ("variables.v == 'x'", {"v": "object.spec.containers[1].env[0].value"}, None),
     "computed from the environment": ("object.spec.containers[1].env[0].value + '!' == 'x'", {}, None),
     "a list of values": ("object.spec.containers[1].env.map(e, e.value) == ['x']", {}, None),
+    "all variables": ("object.spec.containers[1].env == []", {}, None),
+    "one variable": ("object.spec.containers[1].env[0] == {'a': 1}", {}, None),
     "the whole container": ("object.spec.containers[1] == {'a': 1}", {}, None),
     "Secret": ("object.data.a == 'x'", {}, {"kind": "Secret", "data": {"a": "s3cret"}}),
     "Secret by key": ("object.stringData['a'] == 'x'", {}, {"kind": "Secret", "stringData": {"a": "s3cret"}}),

@@ -1,0 +1,99 @@
+"""Compares what two sets of policies say to one request: whose verdict differs, and with what sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies.engine.engine import Answer, Decision, failure_text
+from policies.engine.rule import Phase
+from policies.engine.ruleset import RuleSet
+from policies.engine.violation import describe
+
+Consequence = Literal["refuse", "warn", "admit"]
+Outcome = Literal["same", "refuse", "warn", "admit"]
+OUTCOMES: tuple[Outcome, ...] = ("same", "refuse", "warn", "admit")
+
+
+class Judgement(Struct, frozen=True):
+    """What a policy says to a request. verdict: its decision's. message: its sentence; empty if it admits."""
+
+    verdict: str
+    refuses: bool = False
+    message: str = ""
+
+    @property
+    def consequence(self) -> Consequence:
+        """What the requester notices: a refusal, a warning or nothing."""
+        if self.refuses:
+            return "refuse"
+        return "warn" if self.verdict in ("warn", "error") else "admit"
+
+
+ADMISSION = Judgement("admit")
+_ORDER: Mapping[Consequence, int] = {"refuse": 2, "warn": 1, "admit": 0}
+
+
+class Change(Struct, frozen=True):
+    """A policy that would judge a request otherwise."""
+
+    policy: str
+    then: Judgement
+    now: Judgement
+
+
+def judged(decision: Decision) -> Judgement:
+    """What a decision says."""
+    failure = decision.failure
+    if failure is not None:
+        return Judgement(decision.verdict, decision.denies, failure_text(decision.rule, failure.error, failure.policy))
+    return Judgement(decision.verdict, decision.denies, describe(decision.violations, {decision.rule: decision.more}))
+
+
+def strongest(judgements: Iterable[tuple[str, Judgement]]) -> dict[str, Judgement]:
+    """The judgement of each rule that has the gravest consequence; of equal ones the first."""
+    chosen: dict[str, Judgement] = {}
+    for rule, judgement in judgements:
+        before = chosen.get(rule)
+        if before is None or _ORDER[judgement.consequence] > _ORDER[before.consequence]:
+            chosen[rule] = judgement
+    return chosen
+
+
+def judgements(answer: Answer) -> dict[str, Judgement]:
+    """What each rule says in an answer."""
+    if answer.unanimity is not None:
+        return dict.fromkeys((decision.rule for decision in answer.decisions), ADMISSION)
+    return strongest((decision.rule, judged(decision)) for decision in answer.decisions)
+
+
+def compared(
+    then: Mapping[str, Judgement], now: Mapping[str, Judgement], policies: Iterable[str]
+) -> Iterator[tuple[Outcome, Change]]:
+    """What would become of the verdict of each of the policies that has one in `then` or `now`.
+
+    A policy without a verdict was not asked, because it does not match, and admits.
+    """
+    for policy in policies:
+        if policy in then or policy in now:
+            change = Change(policy, then.get(policy, ADMISSION), now.get(policy, ADMISSION))
+            same = change.then.consequence == change.now.consequence
+            yield "same" if same else change.now.consequence, change
+
+
+def placed(new: RuleSet, policies: Collection[str], groups: Mapping[str, Collection[str]], phase: Phase) -> RuleSet:
+    """The new rules of some policies, in the groups in which the old ones of their names are asked.
+
+    A policy whose failurePolicy changes belongs to another call of the API server, in which nothing is known of its old
+    verdict. groups: those of the old ones by name; what is not there is asked where it belongs.
+    """
+    rules = []
+    for rule in new.rules:
+        if rule.name in policies:
+            hooks = [hook for hook in rule.hooks if hook.phase == phase]
+            moved = (replace(hook, group=group) for hook in hooks for group in groups.get(rule.name, (hook.group,)))
+            rules.append(replace(rule, hooks=tuple(dict.fromkeys(moved))))
+    return RuleSet(rules, new.exceptions, new.safety)

@@ -1,0 +1,93 @@
+"""Objects without their secrets: what a reason, a log or a report may show of them.
+
+Masked are everything below `data` and `stringData` of a Secret, also of one inside another object, the values of
+environment variables, and both in the annotation in which kubectl keeps what was applied.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MASK = "(masked)"
+SECRET_FIELDS = frozenset({"data", "stringData"})
+_ENVIRONMENT = "env"
+_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+class Masking:
+    """Masks values. keys: whether the names of what a Secret holds stay. hidden: the texts that were masked so far.
+
+    Raises RecursionError for values that are nested too deeply.
+    """
+
+    def __init__(self, *, keys: bool = True) -> None:
+        self._keys = keys
+        self.hidden: list[str] = []
+
+    def masked(self, value: Any, *, is_secret: bool = False) -> Any:
+        """The same value with its secret parts replaced. is_secret: whether it is a Secret, whatever it says itself."""
+        if isinstance(value, dict):
+            secret = is_secret or _is_secret(value)
+            return {
+                key: self._secret(item) if secret and key in SECRET_FIELDS else self._member(key, item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.masked(item) for item in value]
+        return value
+
+    def _member(self, key: str, item: Any) -> Any:
+        if key == _ENVIRONMENT:
+            return self._environment(item)
+        if key == _APPLIED and isinstance(item, str):
+            return self._applied(item)
+        return self.masked(item)
+
+    def _environment(self, item: Any) -> Any:
+        """Variables as a list of maps with name and value, or as a map from name to value."""
+        if isinstance(item, dict):
+            return {name: self.masked(value) if isinstance(value, dict | list) else self._mask(value)
+                    for name, value in item.items()}  # fmt: skip
+        if not isinstance(item, list):
+            return item
+        return [
+            {key: self._below(value) if key == "value" else self._member(key, value) for key, value in entry.items()}
+            if isinstance(entry, dict)
+            else self.masked(entry)
+            for entry in item
+        ]
+
+    def _applied(self, text: str) -> str:
+        """The annotation, masked like the object that it holds."""
+        count = len(self.hidden)
+        try:
+            masked = self.masked(json.loads(text))
+        except ValueError:
+            return str(self._mask(text))
+        return json.dumps(masked) if len(self.hidden) > count else text
+
+    def _secret(self, value: Any) -> Any:
+        return self._below(value) if self._keys else self._hide(value)
+
+    def _below(self, value: Any) -> Any:
+        """The value with all that is below masked, but for the keys of maps."""
+        if isinstance(value, dict):
+            return {key: self._below(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._below(item) for item in value]
+        return self._mask(value)
+
+    def _hide(self, value: Any) -> str:
+        self._below(value)
+        return MASK
+
+    def _mask(self, value: Any) -> Any:
+        if value is None or value == "":
+            return value
+        self.hidden.append(value if isinstance(value, str) else json.dumps(value, default=str))
+        return MASK
+
+
+def _is_secret(value: dict[Any, Any]) -> bool:
+    return value.get("kind") == "Secret" and value.get("apiVersion") == "v1"

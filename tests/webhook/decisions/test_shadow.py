@@ -1,0 +1,132 @@
+"""Policies in the shadow: their budget, what is dropped, and where they are asked."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from support.builders import pod
+from support.patience import until
+from support.service.reviews import Fixed, body, rule, served, violation
+
+from policies.engine.rule import Rule
+from policies.engine.ruleset import RuleSet
+from policies.engine.timelimit import PostponedError
+from policies.engine.violation import Violation
+from webhook.configuration.rules import PolicyRules
+from webhook.decisions import shadow as module
+from webhook.decisions.answered import Answered
+from webhook.decisions.shadow import BURST, SHARE, WAITING, WAITING_BYTES, Budget, Shadow
+from webhook.heavy.slow import SlowPolicies
+from webhook.http.decision import LARGE, Judge
+from webhook.http.state import Served
+from webhook.metrics import Metrics
+
+_BODY = body(pod())
+
+
+def test_a_budget() -> None:
+    """A burst may be spent at once; then the share of the time that passes, and never more than a burst is saved."""
+    now = [0.0]
+    budget = Budget(lambda: now[0])
+    waits = [budget.wait()]
+    budget.spend(BURST + SHARE)
+    waits.append(budget.wait())
+    now[0] += 1.5
+    waits.append(budget.wait())
+    now[0] += 1e6
+    waits.append(budget.wait())
+    budget.spend(BURST + 2 * SHARE)
+
+    assert [*waits, budget.wait()] == pytest.approx([0.0, 1.0, 0.0, 0.0, 2.0])
+
+
+class _Site:
+    """A process with rules in force, and others in the shadow."""
+
+    def __init__(self, real: Sequence[Rule], others: Sequence[Rule]) -> None:
+        self.metrics = Metrics()
+        self.judge = Judge(self.metrics, SlowPolicies(self.metrics))
+        self.served: Served = served(*real)
+        self.shadow = Shadow(self.judge, self.metrics.shadow, None)
+        self.shadow.install(PolicyRules(tuple(others)), RuleSet(others), self.served)
+
+    async def ask(self, path: str, sent: bytes = _BODY) -> None:
+        """Have a review answered."""
+        route = self.served.routes[path]
+        reviewed = await self.judge.review(sent, route, self.served, asyncio.get_running_loop().time() + 60)
+        self.shadow(Answered(sent, path, route, self.served, reviewed, 0.0))
+
+    async def counted(self) -> dict[str, float]:
+        """What was counted, once nothing waits: reviews, and decisions."""
+        running = asyncio.create_task(self.shadow.run())
+        await until(lambda: not self.shadow._waiting)
+        running.cancel()
+        samples = [s for m in (self.metrics.shadow.reviews, self.metrics.shadow.decisions) for f in m.collect()
+                   for s in f.samples]  # fmt: skip
+        return {" ".join(s.labels.values()): s.value for s in samples if s.name.endswith("_total")}
+
+
+def _policy(name: str, group: str, decisions: Any = None) -> Rule:
+    return rule(decisions or Fixed([violation(name)]), name=name, group=group, phases=("validate",))
+
+
+async def test_a_policy_is_asked_where_the_one_in_force_is() -> None:
+    """A changed failurePolicy does not part the two; a policy of a new name is asked where it belongs."""
+    site = _Site([_policy("a", "policies")], [_policy("a", "policies-ignore"), _policy("b", "policies-ignore")])
+    for path in ("/validate/policies", "/validate/policies-ignore", "/validate/labels", "/mutate/policies"):
+        await site.ask(path)
+
+    assert await site.counted() == {"judged": 2, "a same": 1, "b refuse": 1}
+
+
+async def test_what_comes_too_fast_is_dropped() -> None:
+    """So many reviews wait, and so many bytes; larger bodies do not wait at all. Each that is dropped is counted."""
+    site = _Site([], [_policy("b", "policies")])
+    for _ in range(WAITING + 3):
+        await site.ask("/validate/policies")
+    large = _Site([], [_policy("b", "policies")])
+    sent = body(pod(labels={"a": "x" * (LARGE - len(_BODY) - 100)}))
+    for _ in range(WAITING_BYTES // len(sent) + 2):
+        await large.ask("/validate/policies", sent)
+
+    assert site.metrics.shadow.reviews.labels("dropped")._value.get() == 3
+    assert large.metrics.shadow.reviews.labels("dropped")._value.get() == 2
+
+
+class _Slow(Fixed):
+    """A rule that takes too long, or fails, in each of so many evaluations."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def validate(self, *_: object) -> Sequence[Violation]:
+        """Take too long."""
+        self.times -= 1
+        if self.times >= 0:
+            raise PostponedError
+        return ()
+
+
+@pytest.mark.parametrize(("times", "counted"), [(1, {"judged": 1, "b same": 1}), (2, {"late": 1})])
+async def test_a_policy_that_takes_too_long(
+    times: int, counted: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once more, since Python may have compiled it meanwhile; then it is given up."""
+    monkeypatch.setattr(module, "_PENALTY", 0.0)
+    site = _Site([], [_policy("b", "policies", _Slow(times))])
+    await site.ask("/validate/policies")
+
+    assert await site.counted() == counted
+
+
+async def test_series_end_with_their_policies() -> None:
+    """A policy that is no longer in the shadow has no series, and without any no review is judged."""
+    site = _Site([], [_policy("b", "policies")])
+    await site.ask("/validate/policies")
+    before = await site.counted()
+    site.shadow.install(PolicyRules(), RuleSet(()), site.served)
+    await site.ask("/validate/policies")
+
+    assert (before, await site.counted()) == ({"judged": 1, "b refuse": 1}, {"judged": 1})

@@ -1,0 +1,240 @@
+"""One decision as a JSON line: what was asked, what each rule says, and as much of the objects as is asked for. Pure.
+
+A record without content names no value of an object: what people are told quotes values, so it counts as content.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from policies.engine.comparison import judged
+from policies.engine.engine import Answer, Decision
+from policies.engine.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.violation import FIELD_LENGTH, shortened
+from policies.objects.masking import MASK, Masking
+from webhook.configuration.decisions import Content
+from webhook.version import VERSION
+
+EVENT = "decision"
+SHADOW = "shadow decision"
+"""What tells records from log lines where both are on one stream, and those of policies in the shadow from others."""
+
+# Masked texts of fewer characters are left in messages: "1" stands in many of them, and hides nothing.
+_SHORTEST = 4
+# Looking for each of more texts than this takes too long. The messages are masked as a whole then.
+_MANY = 256
+# The decisions and groups that a record has if it would be too long with all of them.
+_FEW = 20
+# How messages write what is between words, quotes and backslashes.
+_PARTS = re.compile(r"[\"\\]|[^\"\\\s]+?|\s+", re.DOTALL)
+_ESCAPED = {'"': r'\\?"', "\\": r"\\{1,2}"}
+_BLANK = r"(?:\s|\\[nt])*"
+_encode = msgspec.json.Encoder().encode
+
+
+class Asked(Struct, frozen=True):
+    """A review that was answered. body: as it came. labels: those of its Namespace, None if they are not known."""
+
+    body: bytes
+    path: str
+    request: AdmissionRequest
+    answer: Answer
+    time: datetime
+    seconds: float
+    kubernetes: str
+    labels: Mapping[str, str] | None = None
+
+
+class _ContentError(Exception):
+    """The content of a record has to be left out. The text says why."""
+
+
+def line(asked: Asked, content: Content, longest: int, **more: Any) -> bytes:
+    """The record of a review, with its newline, of at most so many bytes. more: further keys of it."""
+    try:
+        return _bounded(_record(asked, content, longest, more), longest)
+    except _ContentError as reason:
+        record = _record(asked, "none", longest, more) | {"leftOut": str(reason)}
+    try:
+        return _bounded(record, longest)
+    except _ContentError as reason:
+        return _encode(_short(record, str(reason))) + b"\n"
+
+
+def _bounded(record: JsonObject, longest: int) -> bytes:
+    encoded = _encode(record)
+    if len(encoded) < longest:
+        return encoded + b"\n"
+    raise _ContentError(f"the record has {len(encoded)} bytes; decisions.maxRecordBytes is {longest}")
+
+
+def _record(asked: Asked, content: Content, longest: int, more: Mapping[str, Any]) -> JsonObject:
+    """A record. Raises _ContentError if its content cannot be part of it."""
+    answer = asked.answer
+    described: JsonObject = {"request": _identity(asked.request)}
+    hide: Callable[[str], str] | None = None
+    if content != "none":
+        whole, masking = _masked(asked, longest)
+        hide = _Hiding(masking.hidden)
+        described["masked"] = len(masking.hidden)
+        if content == "objects":
+            labels = {} if asked.labels is None else {"namespaceLabels": dict(asked.labels)}
+            described = {"request": whole, "masked": len(masking.hidden), **labels}
+    warnings = {} if hide is None else {"warnings": [hide(warning) for warning in answer.warnings]}
+    return {
+        "timestamp": asked.time.isoformat().replace("+00:00", "Z"),
+        "event": EVENT,
+        "version": VERSION,
+        "kubernetes": asked.kubernetes,
+        "path": asked.path,
+        "allowed": answer.allowed,
+        "seconds": round(asked.seconds, 6),
+        "content": content,
+        **described,
+        "decisions": [_decision(decision, hide) for decision in answer.decisions],
+        **warnings,
+        "patch": {
+            "operations": len(answer.operations),
+            "bytes": len(_encode(answer.operations)) if answer.operations else 0,
+        },
+        **{key: _hidden(value, hide) for key, value in more.items()},
+    }
+
+
+def patch_size(answer: Answer) -> JsonObject:
+    """How large the patch of an answer is."""
+    operations = answer.operations
+    return {"operations": len(operations), "bytes": len(_encode(operations)) if operations else 0}
+
+
+def _short(record: JsonObject, reason: str) -> JsonObject:
+    """What is left of a record that is too long even without content."""
+    decisions = [decision for decision in record["decisions"] if decision["verdict"] != "admit"]
+    told = [{key: decision[key] for key in ("rule", "verdict")} for decision in decisions[:_FEW]]
+    user = record["request"]["userInfo"]
+    request = {**record["request"], "userInfo": {**user, "groups": user["groups"][:_FEW]}}
+    return {**record, "request": request, "decisions": told, "leftOut": reason}
+
+
+def _identity(request: AdmissionRequest) -> JsonObject:
+    """A request without its objects, in the form of an AdmissionRequest."""
+    user = request.user_info
+    prefix = mapping(request.object, "metadata").get("generateName")
+    return {
+        "uid": request.uid,
+        "kind": request.kind,
+        "resource": request.resource,
+        "subResource": request.sub_resource,
+        "name": shortened(request.name, FIELD_LENGTH),
+        **({"generateName": shortened(prefix, FIELD_LENGTH)} if isinstance(prefix, str) and not request.name else {}),
+        "namespace": shortened(request.namespace, FIELD_LENGTH),
+        "operation": request.operation,
+        "userInfo": {
+            "username": shortened(user.username, FIELD_LENGTH),
+            "groups": [shortened(group, FIELD_LENGTH) for group in user.groups],
+        },
+        "dryRun": bool(request.dry_run),
+    }
+
+
+def _masked(asked: Asked, longest: int) -> tuple[JsonObject, Masking]:
+    """The whole request with masked objects, and what was masked. Raises _ContentError."""
+    if len(asked.body) > longest:
+        raise _ContentError(f"the review has {len(asked.body)} bytes; decisions.maxRecordBytes is {longest}")
+    masking = Masking()
+    is_secret = asked.request.kind.group_kind == ("", "Secret")
+    try:
+        request = dict(mapping(msgspec.json.decode(asked.body), "request"))
+        for key in ("object", "oldObject"):
+            if isinstance(obj := request.get(key), dict):
+                request[key] = masking.masked(_without_managed_fields(obj), is_secret=is_secret)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise _ContentError("the review is nested too deeply, or has texts that are no Unicode") from None
+    return request, masking
+
+
+def _without_managed_fields(obj: JsonObject) -> JsonObject:
+    """The same object without what is half of most objects, and is read by hardly any policy."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return obj
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+
+
+def _decision(decision: Decision, hide: Callable[[str], str] | None) -> JsonObject:
+    told: JsonObject = {"rule": decision.rule, "verdict": decision.verdict}
+    if decision.verdict == "admit":
+        return told
+    judgement = judged(decision)
+    if judgement.refuses:
+        told["refuses"] = True
+    if paths := [path for path in dict.fromkeys(v.path for v in decision.violations) if path]:
+        told["paths"] = paths
+    if hide is not None and judgement.message:
+        told["message"] = hide(judgement.message)
+    if decision.verdict == "excepted" and decision.exception is not None:
+        told["exception"] = decision.exception.name
+    return told
+
+
+def _hidden(value: Any, hide: Callable[[str], str] | None) -> Any:
+    """A value whose messages are masked, or left out as content."""
+    if isinstance(value, dict):
+        kept = {key: item for key, item in value.items() if key != "message" or hide is not None}
+        return {key: hide(item) if key == "message" and hide else _hidden(item, hide) for key, item in kept.items()}
+    return [_hidden(item, hide) for item in value] if isinstance(value, list | tuple) else value
+
+
+class _Hiding:
+    """Masks, in what people are told, the texts that were masked in objects.
+
+    How is found out when there is a message: most records have none.
+    """
+
+    def __init__(self, hidden: Iterable[str]) -> None:
+        self._hidden = hidden
+
+    def __call__(self, told: str) -> str:
+        """The message with the mask in place of each text; the mask alone if there are too many texts to look for."""
+        if len(self._texts) > _MANY:
+            return MASK
+        return self._pattern.sub(MASK, told) if self._texts else told
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        shapes = (text.strip() for secret in self._hidden for text in _shapes(secret))
+        return frozenset(text for text in shapes if len(text) >= _SHORTEST)
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
+        return re.compile("|".join(map(_written, longest_first)))
+
+
+def _shapes(secret: str) -> Iterator[str]:
+    """A secret as it is, and decoded as a Secret's data are."""
+    yield secret
+    try:
+        yield b64decode(secret, validate=True).decode()
+    except (Base64Error, ValueError):
+        return
+
+
+def _written(text: str) -> str:
+    """The expression for a text as messages write it: spaces for what cannot be printed, and perhaps escapes."""
+    return "".join(
+        _ESCAPED.get(part) or (_BLANK if _is_blank(part) else re.escape(part)) for part in _PARTS.findall(text)
+    )
+
+
+def _is_blank(part: str) -> bool:
+    return part.isspace() or not part.isprintable()

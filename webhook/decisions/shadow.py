@@ -1,0 +1,160 @@
+"""Policies in the shadow: they judge what was answered, and what they would have changed is counted and recorded.
+
+They are asked after the answer was sent, one review after the other, within a budget of processor time. What comes
+faster than that is dropped and counted, so that admission never waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import thread_time
+from typing import NamedTuple, NoReturn
+
+import structlog
+from msgspec.structs import replace
+
+from policies.engine.comparison import compared, judgements, placed
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import Phase
+from policies.engine.ruleset import RuleSet
+from policies.engine.timelimit import PostponedError
+from webhook.configuration.rules import PolicyRules
+from webhook.decisions.answered import Answered
+from webhook.decisions.log import DecisionLog
+from webhook.http.decision import LARGE, Judge
+from webhook.http.state import Served
+from webhook.metrics import ShadowMetrics
+from webhook.seldom import Seldom
+
+# The part of the event loop's time that they may take in the long run, and what they may take at once, in seconds.
+SHARE = 0.1
+BURST = 1.0
+# What waits for them at most: reviews, and the bytes of their bodies.
+WAITING = 1024
+WAITING_BYTES = 4 * 1024 * 1024
+# For facts that have to be read first.
+_SECONDS = 5.0
+# What a review costs of the budget, besides its time, if it took too long twice: others would have to wait as long.
+_PENALTY = 0.3
+_PHASE: Phase = "validate"
+
+
+class Budget:
+    """Processor time, which grows with the time that passes. clock: returns seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._at = clock()
+        self._left = BURST
+
+    def wait(self) -> float:
+        """How many seconds until there is some left; 0 if there is."""
+        now = self._clock()
+        self._left = min(BURST, self._left + SHARE * (now - self._at))
+        self._at = now
+        return 0.0 if self._left > 0 else -self._left / SHARE
+
+    def spend(self, seconds: float) -> None:
+        """Take some of it."""
+        self._left -= seconds
+
+
+class _Set(NamedTuple):
+    """The policies in the shadow as they are asked beside those in force. names: theirs. groups: where they are."""
+
+    names: tuple[str, ...]
+    served: Served
+    groups: frozenset[str | None]
+
+
+class Shadow:
+    """Judges what was answered. judge: evaluates requests. log: records changes; None if there is no log."""
+
+    def __init__(self, judge: Judge, metrics: ShadowMetrics, log: DecisionLog | None) -> None:
+        self._judge = judge
+        self._metrics = metrics
+        self._log = log
+        self._seldom = Seldom(structlog.get_logger())
+        self._waiting: deque[Answered] = deque()
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._budget = Budget(asyncio.get_running_loop().time)
+        self._set: _Set | None = None
+
+    def install(self, policies: PolicyRules, ruleset: RuleSet, real: Served) -> None:
+        """Take these policies from now on. ruleset: theirs, with what they are spared. real: the rules in force."""
+        names = tuple(rule.name for rule in policies.rules if rule.validate is not None)
+        self._metrics.in_force(names)
+        groups = {
+            rule.name: dict.fromkeys(hook.group for hook in rule.hooks if hook.phase == _PHASE)
+            for rule in real.ruleset.rules
+            if rule.name in names
+        }
+        exceptions = tuple(dict.fromkeys((*real.ruleset.exceptions, *ruleset.exceptions)))
+        rules = placed(RuleSet(ruleset.rules, exceptions, real.ruleset.safety), names, groups, _PHASE)
+        served = Served(rules, real.facts, real.resolver)
+        self._set = _Set(names, served, frozenset({None, *rules.groups(_PHASE)})) if names else None
+
+    def __call__(self, answered: Answered) -> None:
+        """Have a review judged later, or drop it if too many wait."""
+        known, route = self._set, answered.route
+        if known is None or route.phase != _PHASE or route.group not in known.groups:
+            return
+        size = len(answered.body)
+        if size > LARGE or len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES:
+            self._metrics.reviews.labels("dropped").inc()
+            return
+        self._waiting.append(_with(answered, replace(answered.reviewed.request, object=None, old_object=None)))
+        self._bytes += size
+        self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Judge what comes."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                await asyncio.sleep(self._budget.wait())
+                answered = self._waiting.popleft()
+                self._bytes -= len(answered.body)
+                outcome = await self._looked_at(answered)
+                if outcome == "late":  # perhaps since Python compiled the expressions, which it does once
+                    outcome = await self._looked_at(answered)
+                    self._budget.spend(_PENALTY if outcome == "late" else 0.0)
+                self._metrics.reviews.labels(outcome).inc()
+
+    async def _looked_at(self, answered: Answered) -> str:
+        """Judge one review. Returns what became of that: judged, late if it took too long, or failed."""
+        if self._set is None:
+            return "dropped"
+        began = thread_time()
+        try:
+            await self._judged(answered, self._set)
+        except PostponedError:
+            return "late"
+        except Exception as error:  # noqa: BLE001 - whatever they do, those in force go on
+            self._seldom.warning("shadow policies failed", type(error), error=repr(error))
+            return "failed"
+        else:
+            return "judged"
+        finally:
+            self._budget.spend(thread_time() - began)
+
+    async def _judged(self, answered: Answered, known: _Set) -> None:
+        route = known.served.routes[answered.path]
+        request = route.decode(answered.body)
+        deadline = asyncio.get_running_loop().time() + _SECONDS
+        answer = await self._judge.evaluated(request, route, known.served, known.served.facts, deadline)
+        outcomes = list(compared(judgements(answered.reviewed.answer), judgements(answer), known.names))
+        for outcome, change in outcomes:
+            self._metrics.count(change.policy, outcome)
+        changes = [(outcome, change) for outcome, change in outcomes if outcome != "same"]
+        if changes and self._log is not None:
+            self._log.shadow(_with(answered, request), changes)
+
+
+def _with(answered: Answered, request: AdmissionRequest) -> Answered:
+    """The same with another request. What waits has none of its objects, which are ten times as large as the body."""
+    return answered._replace(reviewed=answered.reviewed._replace(request=request))

@@ -16,6 +16,7 @@ def test_groups() -> None:
         "tests/cluster/test_release_modes.py::test_a": "vacant",
         "tests/cluster/test_doctor.py::test_a": "judged",
         "tests/cluster/test_labels.py::test_a": "control_plane",
+        "tests/cluster/test_topology_kept.py::test_a": "placed",
         "tests/policies/cel/test_reads.py::test_a": "tests/policies/cel/test_reads",
     }
 
@@ -24,7 +25,7 @@ def test_groups() -> None:
 
 def test_the_longest_groups_begin() -> None:
     """What takes longest comes first, and everything else together after it."""
-    order = [rank(f"tests/cluster/{name}.py::test_a") for name in ("test_release", "test_labels", "test_doctor")]
+    order = [rank(f"tests/cluster/{name}.py::test_a") for name in ("test_labels", "test_release", "test_doctor")]
 
     assert order == sorted(set(order))
     assert rank("tests/certs/test_plan.py::test_a") == rank("tests/chart/test_rights.py::test_a") == len(LONGEST)

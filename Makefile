@@ -11,7 +11,7 @@ OLDER := 1.36
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test dist programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock clean
+.PHONY: help venv run test check unit cluster-test dist programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -45,6 +45,17 @@ dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null ||
 dist: venv ## the wheel in dist/, the same bytes from the same commit
 	rm -rf dist
 	$(BIN)/python -m hatchling build -t wheel
+
+SITE := .venv-docs
+docs: $(SITE)/.ready ## the documentation as a site in build/docs, every link and anchor checked: python3 -m http.server -d build/docs
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python -m mkdocs build -f website/mkdocs.yml
+
+$(SITE)/.ready: requirements/docs.txt requirements/mermaid.sha256
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	cd $(SITE) && bin/npm pack --silent mermaid@$(shell sed -E 's/.*mermaid-(.*)\.tgz/\1/' requirements/mermaid.sha256) >/dev/null
+	cd $(SITE) && sha256sum --check --quiet ../requirements/mermaid.sha256 && tar -xzf mermaid-*.tgz package/dist/mermaid.min.js
+	@touch $@
 
 programs: venv ## the programs of the control plane, built once into the user's cache
 	for release in $(or $(KUBERNETES),$(OLDER) ""); do KUBERNETES=$$release PYTHONPATH=tests $(BIN)/python -m cluster.toolchain || exit; done
@@ -98,6 +109,8 @@ lock: venv ## resolve pyproject.toml again into requirements/
 		--upgrade --extra server pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
 		--upgrade -c requirements/runtime.txt --extra server --group dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
+		--upgrade --group docs -o requirements/docs.txt
 
 clean: ## remove what the targets made here (the built control plane stays in the user's cache)
-	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .cks-admission build dist
+	rm -rf .venv $(SITE) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .cks-admission build dist

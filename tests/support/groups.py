@@ -17,7 +17,7 @@ JUDGED = (
 """Modules with services that refuse much, on a control plane of their own."""
 
 LONGEST = (
-    *("control_plane", "placed", "released", "judged", "vacant"),
+    *("control_plane", "placed", "released", "judged", "upgraded", "vacant"),
     *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "workers/test_workers", "test_serve_heavy")),
     "tests/policies/topology/choice/test_choice_properties",
     *(f"tests/properties/{name}" for name in ("test_topology", "test_topology_large", "test_topology_updates")),
@@ -37,6 +37,8 @@ def group(nodeid: str) -> str:
         return "released"
     if module.startswith("test_release_"):
         return "vacant"
+    if module == "test_upgrade":
+        return "upgraded"
     if module.startswith("test_topology_"):
         return "placed"
     return "judged" if module in JUDGED else "control_plane"

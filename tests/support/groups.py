@@ -37,11 +37,10 @@ def group(nodeid: str) -> str:
         return "released"
     if module.startswith("test_release_"):
         return "vacant"
-    if module == "test_upgrade":
-        return "upgraded"
     if module.startswith("test_topology_"):
         return "placed"
-    return "judged" if module in JUDGED else "control_plane"
+    own = {**dict.fromkeys(JUDGED, "judged"), "test_upgrade": "upgraded"}
+    return own.get(module, "control_plane")
 
 
 def rank(nodeid: str) -> int:

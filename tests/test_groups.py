@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from support.groups import JUDGED, LONGEST, RELEASED, group, rank
+from support.groups import JUDGED, LONGEST, NATIVE, RELEASED, group, rank
 
 ROOT = Path(__file__).parents[1]
 
@@ -17,6 +17,7 @@ def test_groups() -> None:
         "tests/cluster/test_doctor.py::test_a": "judged",
         "tests/cluster/test_labels.py::test_a": "control_plane",
         "tests/cluster/test_topology_kept.py::test_a": "placed",
+        "tests/cluster/test_rbac.py::test_a": "native",
         "tests/cluster/test_upgrade.py::test_a": "upgraded",
         "tests/policies/cel/test_reads.py::test_a": "tests/policies/cel/test_reads",
     }
@@ -35,6 +36,6 @@ def test_the_longest_groups_begin() -> None:
 def test_there_are_such_modules() -> None:
     """Every module that is named has a file."""
     named = [name for name in LONGEST if "/" in name]
-    named += [f"tests/cluster/{name}" for name in (*JUDGED, *(f"test_release_{each}" for each in RELEASED))]
+    named += [f"tests/cluster/{name}" for name in (*JUDGED, *NATIVE, *(f"test_release_{each}" for each in RELEASED))]
 
     assert [name for name in named if not (ROOT / f"{name}.py").is_file()] == []

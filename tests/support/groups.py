@@ -15,9 +15,22 @@ JUDGED = (
     "test_served_policies",
 )
 """Modules with services that refuse much, on a control plane of their own."""
+NATIVE = (
+    "test_authorization",
+    "test_defaults",
+    "test_mutation_merge",
+    "test_pod_defaults",
+    "test_policy_differential",
+    "test_policy_documents",
+    "test_policy_matching",
+    "test_rbac",
+    "test_schemas",
+    "test_typechecking",
+)
+"""Modules that ask an API server without the service what it says itself."""
 
 LONGEST = (
-    *("control_plane", "placed", "released", "judged", "upgraded", "vacant"),
+    *("control_plane", "released", "placed", "judged", "vacant", "native", "upgraded"),
     *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "workers/test_workers", "test_serve_heavy")),
     "tests/policies/topology/choice/test_choice_properties",
     *(f"tests/properties/{name}" for name in ("test_topology", "test_topology_large", "test_topology_updates")),
@@ -39,7 +52,7 @@ def group(nodeid: str) -> str:
         return "vacant"
     if module.startswith("test_topology_"):
         return "placed"
-    own = {**dict.fromkeys(JUDGED, "judged"), "test_upgrade": "upgraded"}
+    own = {**dict.fromkeys(JUDGED, "judged"), **dict.fromkeys(NATIVE, "native"), "test_upgrade": "upgraded"}
     return own.get(module, "control_plane")
 
 

@@ -66,9 +66,8 @@ def _of_decision(subject: Subject, decision: Decision) -> Iterator[Finding]:
     elif decision.verdict in ("deny", "warn", "audit"):
         ended = f" {decision.exception.ending(decision.rule)}" if decision.exception is not None else ""
         for violation in decision.violations:
-            yield Finding(
-                subject, decision.rule, decision.verdict, violation.path, violation.sentence + ended, violation.remedy
-            )
+            text = violation.sentence.removeprefix(f"{decision.rule}: ") + ended
+            yield Finding(subject, decision.rule, decision.verdict, violation.path, text, violation.remedy)
         if decision.more:
             yield Finding(subject, decision.rule, decision.verdict, "", f"{decision.more} more places{ended}")
 
@@ -77,7 +76,7 @@ def _excepted(subject: Subject, decision: Decision, exception: PolicyException) 
     """What passes by an exception; of a mutation, that it is not made."""
     until, grounds = _end(exception.until), f" (exception {exception.grounds})"
     for violation in decision.violations:
-        text = violation.sentence + grounds
+        text = violation.sentence.removeprefix(f"{decision.rule}: ") + grounds
         yield Finding(subject, decision.rule, "exempt", violation.path, text, violation.remedy, until)
     if not decision.violations:
         yield Finding(subject, decision.rule, "exempt", "", f"it changes nothing here{grounds}", until=until)

@@ -32,11 +32,15 @@ class Asked(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):
-    """A position in an audit. list: its name. ended: whether all of it is done. counts: of the audit so far."""
+    """A position in an audit.
+
+    list: its name. objects: how many of it are done. ended: whether all of them are. counts: of the audit so far.
+    """
 
     list: str
     token: str = ""
     after: str = ""
+    objects: int = 0
     ended: bool = False
     counts: Mapping[str, int] = {}
     judged: Judged | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
+from msgspec import structs
 
-from webhook.audit.audit import Judged
 from webhook.audit.journal import Asked, Entry, Journal
 from webhook.cli.findings.finding import UNREADABLE, Finding, Result
 from webhook.cli.operator.audit import reported, tell
@@ -72,46 +72,48 @@ class _Run:
 
     async def all(self, lists: Sequence[Unit], bar: _Bar | None) -> None:
         """Audit what is not done yet. Raises ClusterError and OSError."""
-        last, ended = self._resume(), {entry.list for entry in self._journal.entries if entry.ended}
-        left = [unit for unit in lists if unit.key not in ended]
+        positions = self._resume()
+        left = [unit for unit in lists if not (unit.key in positions and positions[unit.key].ended)]
         if bar is not None:
             bar.length = sum([await self._expected(unit) for unit in left])
         for unit in left:
-            start = Cursor(last.token, last.after) if last and last.list == unit.key else Cursor()
-            await self._one(unit, start, bar)
+            await self._one(unit, positions.get(unit.key) or Entry(unit.key), bar)
 
-    def _resume(self) -> Entry | None:
-        """Take what an interrupted audit has left. The entry with its position."""
+    def _resume(self) -> Mapping[str, Entry]:
+        """Take what an interrupted audit has left. The last position in each list."""
         entries = self._journal.entries
         for entry in entries:
             if entry.judged is not None:
                 self._report.add(entry.judged)
-        if entries and self._kept:
-            self._report.counts.update(entries[-1].counts)
-        elif entries:
+            if entry.ended:
+                self._report.passed(entry.list, entry.objects)
+        if entries:
             self._report.resume(entries[-1].counts)
-        return entries[-1] if entries else None
+        return {entry.list: entry for entry in entries}
 
-    async def _one(self, unit: Unit, start: Cursor, bar: _Bar | None) -> None:
-        cursor, before = start, self._report.counts["objects"]
+    async def _one(self, unit: Unit, last: Entry, bar: _Bar | None) -> None:
+        """Audit a list behind a position. One that cannot be read is reported, and tried again by the next run."""
+        token, objects = last.token, last.objects
         try:
-            async for step in self._work.steps(unit, start):
+            async for step in self._work.steps(unit, Cursor(last.token, last.after)):
+                objects += 1
                 self._report.add(step.judged)
-                if step.judged.findings or step.cursor.token != cursor.token:
-                    self._write(unit, step.cursor, step.judged)
-                cursor = step.cursor
+                if step.judged.findings or step.cursor.token != token:
+                    kept = step.judged if self._kept and step.judged.findings else None
+                    self._write(Entry(unit.key, step.cursor.token, step.cursor.after, objects, judged=kept))
+                token = step.cursor.token
                 if bar is not None:
                     bar.update(1)
         except ApiError as error:
             if error.status != 404:  # else the kind is gone
                 self._report.unreadable(_unlisted(unit, error))
         else:
-            self._report.passed(unit.key, self._report.counts["objects"] - before)
-        self._journal.add(Entry(unit.key, ended=True, counts=dict(self._report.counts)))
+            self._report.passed(unit.key, objects)
+            self._write(Entry(unit.key, objects=objects, ended=True))
 
-    def _write(self, unit: Unit, cursor: Cursor, judged: Judged) -> None:
-        keeps = judged if self._kept and judged.findings else None
-        self._journal.add(Entry(unit.key, cursor.token, cursor.after, False, dict(self._report.counts), keeps))
+    def _write(self, entry: Entry) -> None:
+        counts = {name: times for name, times in self._report.counts.items() if name != "unreadable"}
+        self._journal.add(structs.replace(entry, counts=counts))
 
     async def _expected(self, unit: Unit) -> int:
         """How many objects a list has; 0 if nobody knows. Raises UnreachableError."""

@@ -38,9 +38,8 @@ class AuditReport:
         self.counts: Counter[str] = Counter()
 
     def resume(self, counts: Mapping[str, int]) -> None:
-        """Count what an interrupted audit has printed."""
-        self.counts.update(counts)
-        self._report.counts["not read"] += counts.get("unreadable", 0)
+        """Count what an interrupted audit has found."""
+        self.counts = Counter(counts)
         for verdict, level in LEVELS.items():
             self._report.counts[level] += counts.get(verdict, 0)
 

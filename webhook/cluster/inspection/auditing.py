@@ -18,7 +18,7 @@ from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection import reads
 from webhook.cluster.inspection.auditplan import Unit
 from webhook.cluster.inspection.labelwriters import VERSIONS
-from webhook.cluster.inspection.listing import Cursor, Lister
+from webhook.cluster.inspection.listing import BEGINNING, Cursor, Lister
 from webhook.cluster.inspection.served import ServedResource, served
 from webhook.cluster.replicas.registration import GROUP
 from webhook.cluster.watches.cluster import Followed, follow
@@ -54,7 +54,7 @@ class ClusterAudit(NamedTuple):
     owners: Owners
     doubts: tuple[str, ...] = ()
 
-    async def steps(self, unit: Unit, start: Cursor = Cursor()) -> AsyncIterator[Step]:
+    async def steps(self, unit: Unit, start: Cursor = BEGINNING) -> AsyncIterator[Step]:
         """The objects of a list behind a position, judged. Raises ClusterError."""
         resource = unit.resource
         async for listed in self.lister.objects(resource, unit.namespace, start, metadata=unit.metadata):

@@ -36,6 +36,9 @@ class Cursor(Struct, frozen=True):
     after: str = ""
 
 
+BEGINNING: Final = Cursor()
+
+
 class Listed(Struct, frozen=True):
     """An object of a list, with apiVersion and kind. cursor: the position behind it. left: how many may follow."""
 
@@ -55,7 +58,7 @@ class Lister:
         self._size = size
 
     async def objects(
-        self, resource: ServedResource, namespace: str = "", start: Cursor = Cursor(), *, metadata: bool = False
+        self, resource: ServedResource, namespace: str = "", start: Cursor = BEGINNING, *, metadata: bool = False
     ) -> AsyncIterator[Listed]:
         """The objects of a resource behind a position. metadata: whether that is all that is read of them.
 

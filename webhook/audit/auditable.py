@@ -44,6 +44,8 @@ def reason(policy: Policy) -> str:
     if not any(_WRITES.intersection(rule.operations) for rule in rules):
         operations = dict.fromkeys(operation for rule in rules for operation in rule.operations)
         return f"it judges {' and '.join(operations)}, which is nothing that an object shows"
+    if any(_AUTHORIZER in names(tree) for tree in filter(None, map(_tree, _texts(policy)))):
+        return f"it reads {_AUTHORIZER}, which is known of a request only"
     judging = [_known(text) for text in _texts(policy)]
     conditions = [_known(condition.expression.text) for condition in policy.match_conditions]
     read = _read(filter(None, (*judging, *conditions)), users=False) or _read(filter(None, judging), users=True)
@@ -65,12 +67,18 @@ def _texts(policy: Policy) -> Iterator[str]:
     yield from (annotation.value_expression.text for annotation in policy.audit_annotations)
 
 
-def _known(text: str) -> Node | None:
-    """The tree of an expression when an object is created; None if it does not compile, and fails everywhere."""
+def _tree(text: str) -> Node | None:
+    """The tree of an expression; None if it does not compile, and fails everywhere."""
     try:
-        return folded(_created(parse(Source(text), expand=False)))
+        return parse(Source(text), expand=False)
     except CompileError:
         return None
+
+
+def _known(text: str) -> Node | None:
+    """The tree of an expression when an object is created; None if it does not compile."""
+    tree = _tree(text)
+    return None if tree is None else folded(_created(tree))
 
 
 def _created(node: Node) -> Node:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 import click
+import structlog
 from msgspec import structs
 
 from webhook.audit.journal import Asked, Entry, Journal
@@ -41,6 +42,25 @@ async def audit(asked: Inquiry) -> int:
 
     Raises ClusterError, SettingsError, JournalError, UnknownKindError and OSError.
     """
+    with _quiet():
+        return await _audit(asked)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Only warnings are logged, on stderr: findings are on stdout."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+async def _audit(asked: Inquiry) -> int:
     chosen = asked.settings.cluster
     kubeconfig = asked.kubeconfig or chosen.kubeconfig
     api = await connect(kubeconfig or None, chosen.in_cluster and not asked.kubeconfig, chosen.service_account)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,7 +16,6 @@ from webhook.audit.audit import Audit, Judged
 from webhook.audit.creation import creation
 from webhook.audit.owners import Owners, Reference
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.inspection import reads
 from webhook.cluster.inspection.auditplan import Unit
 from webhook.cluster.inspection.labelwriters import VERSIONS
 from webhook.cluster.inspection.listing import BEGINNING, Cursor, Lister
@@ -35,6 +35,8 @@ _KINDS: Final = {
     "ValidatingAdmissionPolicy": ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
     "MutatingAdmissionPolicy": ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 }
+
+_SYNC_SECONDS: Final = 120.0
 
 
 class Step(NamedTuple):
@@ -87,16 +89,25 @@ async def auditing(api: Connection, settings: Settings, qps: float) -> AsyncIter
         workloads=rules.topology_options(settings).workloads,
         release=settings.policies.release,
     ) as cluster:
+        await _synced(cluster)
         lister = Lister(api, qps)
-        resources = tuple(await served(api))
+        resources = tuple(await served(lister.answer))
         owners = Owners(_reader(lister, resources))
         files, refused = await _files(settings, cluster)
-        native = await _natives(api, settings, files.release)
+        native = await _natives(lister, settings, files.release)
         made = auditrules.made(settings, files, native.loaded)
         await cluster.facts.parameters.follow(made.parameters)
         audit = Audit(made, cluster.facts.known, cluster.facts, owners)
         doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())
         yield ClusterAudit(audit, lister, resources, owners, doubts)
+
+
+async def _synced(cluster: Followed) -> None:
+    """Wait for the first lists, longer than a service could: nobody waits for an audit."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SYNC_SECONDS):
+            while cluster.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
+                await asyncio.sleep(0.1)
 
 
 def _reader(lister: Lister, resources: Sequence[ServedResource]) -> Callable[..., Awaitable[JsonObject | None]]:
@@ -120,7 +131,7 @@ async def _files(settings: Settings, cluster: Followed) -> tuple[PolicyFiles, li
     return chosen.files, [f"{source} is not judged: {why}" for source, why in chosen.refused.items()]
 
 
-async def _natives(api: Connection, settings: Settings, release: Release) -> natives.Native:
+async def _natives(lister: Lister, settings: Settings, release: Release) -> natives.Native:
     """The cluster's own policies with their bindings. Raises ClusterError."""
     if not settings.policies.native:
         return natives.Native(loaded=Loaded())
@@ -129,7 +140,7 @@ async def _natives(api: Connection, settings: Settings, release: Release) -> nat
         for version in VERSIONS:
             root = f"/apis/{GROUP}/{version}"
             try:
-                listed = await reads.listed(api, f"{root}/{policies}"), await reads.listed(api, f"{root}/{bindings}")
+                listed = await lister.all(f"{root}/{policies}"), await lister.all(f"{root}/{bindings}")
             except ApiError as error:
                 if error.status != 404:
                     raise

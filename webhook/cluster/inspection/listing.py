@@ -95,23 +95,37 @@ class Lister:
         """The metadata of an object; None if it is not there or may not be read. Raises ClusterError."""
         path = resource.path(namespace, name)
         try:
-            body = await self._answer(Call("GET", path, accept=ACCEPT.replace("MetadataList", "Metadata")))
+            body = await self.answer(Call("GET", path, accept=ACCEPT.replace("MetadataList", "Metadata")))
         except ApiError as error:
             if error.status in (403, 404):
                 return None
             raise
         return decoded(msgspec.Raw(body), path)
 
+    async def all(self, path: str) -> list[JsonObject]:
+        """All objects of a short list, without apiVersion and kind. Raises ClusterError."""
+        objects: list[JsonObject] = []
+        token = ""
+        while True:
+            page = await self._page(path, token, _WHOLE)
+            objects += [decoded(raw, path) for raw in page.items or ()]
+            token = page.metadata.continue_
+            if not token:
+                return objects
+
     async def _page(self, path: str, token: str, accept: str, size: int = 0) -> Page:
         query = (("limit", str(size or self._size)), *((("continue", token),) if token else ()))
-        body = await self._answer(Call("GET", path, query, accept))
+        body = await self.answer(Call("GET", path, query, accept))
         try:
             return PAGE.decode(body)
         except UNREADABLE as error:
             raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
 
-    async def _answer(self, call: Call) -> bytes:
-        """The answer to a call. 429 is waited out; other failures of the API server are tried again a few times."""
+    async def answer(self, call: Call) -> bytes:
+        """The answer to a call. 429 is waited out; other failures of the API server are tried again a few times.
+
+        Raises ClusterError.
+        """
         backoff, failures = Backoff(self._clock), 0
         while True:
             await self._turn()

@@ -5,20 +5,17 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discover
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from policies.engine.request import GroupVersionResource, Operation
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.wire import UNREADABLE
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 _ACCEPT: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -92,12 +89,15 @@ class _Groups(Struct):
 _GROUPS: Final = msgspec.json.Decoder(_Groups)
 
 
-async def served(api: ApiClient) -> list[ServedResource]:
-    """The resources in all versions; of each group the preferred version first. Raises ClusterError."""
+async def served(fetch: Callable[[Call], Awaitable[bytes]]) -> list[ServedResource]:
+    """The resources in all versions; of each group the preferred version first. Raises ClusterError.
+
+    fetch: returns the body of the answer to a call.
+    """
     found: list[ServedResource] = []
     for path in ("/api", "/apis"):
         try:
-            groups = _GROUPS.decode(await fetch(api, Call("GET", path, accept=_ACCEPT)))
+            groups = _GROUPS.decode(await fetch(Call("GET", path, accept=_ACCEPT)))
         except UNREADABLE as error:
             raise ClusterError(f"the answer to GET {path} tells no resources: {error}") from error
         if groups.kind != "APIGroupDiscoveryList":

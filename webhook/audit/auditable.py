@@ -32,10 +32,11 @@ _ANYBODY: Final[Mapping[str, Any]] = {
 
 
 class NotAuditable(Struct, frozen=True):
-    """A rule or policy that is not asked, and why."""
+    """A rule or policy that is not asked, and why. kind: of a policy."""
 
     policy: str
     reason: str
+    kind: str = ""
 
 
 def reason(policy: Policy) -> str:

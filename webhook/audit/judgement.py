@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from policies.engine.engine import Answer, Decision
 from policies.engine.exception import PolicyException
 from policies.engine.rule import PatchOperation
-from policies.engine.violation import shortened
+from policies.engine.violation import Violation, shortened
 from policies.objects.fieldpath import Location, lookup, render
 from webhook.audit.finding import Finding, Subject, Verdict
 
 _VALUE_LENGTH: Final = 160
+# How kube-apiserver begins the sentence of a policy.
+_NATIVE, _DENIED = "ValidatingAdmissionPolicy", " denied request: "
 _GRAVEST: Final[tuple[Verdict, ...]] = ("deny", "error", "warn", "audit", "exempt", "mutate")
 
 
@@ -41,7 +43,7 @@ def of_changes(subject: Subject, policy: str, before: Any, operations: Sequence[
     by_path: dict[str, list[str]] = {}
     for operation in operations:
         place, text = _change(before, operation)
-        by_path.setdefault(render(place), []).append(text)
+        by_path.setdefault(render(place), []).append("would be changed" if subject.kind == "Secret" else text)
     for path, texts in by_path.items():
         yield Finding(subject, policy, "mutate", path, "; ".join(dict.fromkeys(texts)))
 
@@ -66,17 +68,23 @@ def _of_decision(subject: Subject, decision: Decision) -> Iterator[Finding]:
     elif decision.verdict in ("deny", "warn", "audit"):
         ended = f" {decision.exception.ending(decision.rule)}" if decision.exception is not None else ""
         for violation in decision.violations:
-            text = violation.sentence.removeprefix(f"{decision.rule}: ") + ended
+            text = _sentence(decision, violation) + ended
             yield Finding(subject, decision.rule, decision.verdict, violation.path, text, violation.remedy)
         if decision.more:
             yield Finding(subject, decision.rule, decision.verdict, "", f"{decision.more} more places{ended}")
+
+
+def _sentence(decision: Decision, violation: Violation) -> str:
+    """What is wrong, without the name of the policy, and without that of the binding, which decides nothing here."""
+    text = violation.sentence.removeprefix(f"{decision.rule}: ")
+    return text.partition(_DENIED)[2] if text.startswith(f"{_NATIVE} '{decision.rule}' ") and _DENIED in text else text
 
 
 def _excepted(subject: Subject, decision: Decision, exception: PolicyException) -> Iterator[Finding]:
     """What passes by an exception; of a mutation, that it is not made."""
     until, grounds = _end(exception.until), f" (exception {exception.grounds})"
     for violation in decision.violations:
-        text = violation.sentence.removeprefix(f"{decision.rule}: ") + grounds
+        text = _sentence(decision, violation) + grounds
         yield Finding(subject, decision.rule, "exempt", violation.path, text, violation.remedy, until)
     if not decision.violations:
         yield Finding(subject, decision.rule, "exempt", "", f"it changes nothing here{grounds}", until=until)

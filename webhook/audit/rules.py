@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace as changed
 from functools import partial
 from typing import Final, NamedTuple
@@ -13,14 +13,14 @@ from policies import guard
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ParametersKey, parameter_keys
-from policies.admissionpolicy.model import DERIVE, Policy
+from policies.admissionpolicy.model import DERIVE, Binding, Policy
 from policies.admissionpolicy.rules import mutatingrule, validatingrule
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
 from policies.topology.catalog import Catalog
 from webhook.audit.auditable import NotAuditable, reason
 from webhook.configuration import rules
-from webhook.configuration.rules import workload_table
+from webhook.configuration.rules import PolicyRules, workload_table
 from webhook.configuration.settings import Settings
 from webhook.sources.natives import Native
 from webhook.sources.policyfiles import PolicyFiles
@@ -51,36 +51,32 @@ def made(settings: Settings, files: PolicyFiles, native: Loaded = NOTHING, catal
     native: all of these, also those that do not ask for rules for pod templates. Of policies with one name that of the
     files counts, then that of the cluster, then that of a pack. Raises SettingsError.
     """
-    loaded = files.loaded
-    taken = {*rules.reserved(), *(policy.name for policy in loaded.policies)}
-    own, hidden = _usable(native, taken)
-    known = *loaded.policies, *own.policies
-    bindings = *loaded.bindings, *own.bindings
-    reasons = {policy.name: why for policy in known if (why := reason(policy))}
-    mutating = tuple(p for p in known if p.kind == _MUTATING and p.name not in reasons)
-    direct = tuple(policy for policy in loaded.policies if policy.kind != _MUTATING)
-    merged = files._replace(loaded=changed(loaded, policies=(*direct, *mutating), bindings=bindings))
+    own, hidden = _usable(native, {*rules.reserved(), *(policy.name for policy in files.loaded.policies)})
+    merged = _merged(files, own)
     compile_ = partial(compile_policy, release=files.release)
-    names = tuple(policy.name for policy in own.policies)
-    of_files = rules.of_policies(settings, merged, compile_, Native(names=names))
-    reasons |= {policy.name: why for policy in of_files.shipped if (why := reason(policy))}
-    every = (*of_files.rules, *_native(settings, own, compile_))
-    chosen = of_files._replace(
-        rules=tuple(rule for rule in every if rule.name not in reasons),
-        names=tuple(dict.fromkeys((*of_files.names, *names, *(policy.name for policy in known)))),
+    names = tuple(dict.fromkeys(policy.name for policy in own.policies))
+    policies = rules.of_policies(settings, merged, compile_, Native(names=names))
+    known = (*files.loaded.policies, *own.policies, *policies.shipped)
+    silent = _silent(known, merged.loaded.bindings, policies)
+    left_out = {entry.policy for entry in silent if entry.kind != _MUTATING}
+    asked = policies._replace(
+        rules=tuple(r for r in (*policies.rules, *_native(settings, own, compile_)) if r.name not in left_out),
+        names=tuple(dict.fromkeys((*policies.names, *(policy.name for policy in known)))),
     )
-    built = rules.build(settings, (), chosen, catalog)
-    single = list(_single(merged, built, mutating, compile_))
-    bound = {binding.policy_name for binding in bindings} | {policy.name for policy in of_files.shipped}
-    silent = tuple(NotAuditable(name, why) for name, why in reasons.items() if name in bound)
-    is_guarded = any(rule.name == guard.RULE for rule in built.rules)
+    built = rules.build(settings, (), asked, catalog)
+    guarded = (_GUARD,) if any(rule.name == guard.RULE for rule in built.rules) else ()
     return Rules(
-        RuleSet((rule for rule in built.rules if rule.name != guard.RULE), built.exceptions, built.safety),
-        tuple(RuleSet((rule,), built.exceptions, built.safety) for rule in single),
-        (*((_GUARD,) if is_guarded else ()), *silent),
-        parameter_keys(known, bindings),
-        (*hidden, *rules.unknown_names(settings, chosen)),
+        _with_rules(built, [rule for rule in built.rules if rule.name != guard.RULE]),
+        tuple(_with_rules(built, (rule,)) for rule in _mutations(merged, built, compile_)),
+        (*guarded, *silent),
+        parameter_keys(known, merged.loaded.bindings),
+        (*hidden, *rules.unknown_names(settings, asked)),
     )
+
+
+def _with_rules(built: RuleSet, chosen: Sequence[Rule]) -> RuleSet:
+    """Other rules with the same exceptions, and the same that is spared."""
+    return RuleSet(chosen, built.exceptions, built.safety)
 
 
 def _usable(native: Loaded, taken: Collection[str]) -> tuple[Loaded, list[str]]:
@@ -96,6 +92,25 @@ def _usable(native: Loaded, taken: Collection[str]) -> tuple[Loaded, list[str]]:
     return changed(native, policies=own, bindings=bindings), hidden
 
 
+def _merged(files: PolicyFiles, own: Loaded) -> PolicyFiles:
+    """The files with the cluster's mutating policies, for all of these are one rule, but those that cannot be asked."""
+    loaded = files.loaded
+    policies = (*loaded.policies, *(policy for policy in own.policies if policy.kind == _MUTATING))
+    kept = tuple(policy for policy in policies if policy.kind != _MUTATING or not reason(policy))
+    return files._replace(loaded=changed(loaded, policies=kept, bindings=(*loaded.bindings, *own.bindings)))
+
+
+def _silent(known: Sequence[Policy], bindings: Sequence[Binding], policies: PolicyRules) -> tuple[NotAuditable, ...]:
+    """The policies in force that cannot be asked."""
+    bound: set[tuple[str, str]] = {(binding.kind, binding.policy_name) for binding in bindings}
+    bound |= {(f"{policy.kind}Binding", policy.name) for policy in policies.shipped}
+    return tuple(
+        NotAuditable(policy.name, why, policy.kind)
+        for policy in known
+        if (f"{policy.kind}Binding", policy.name) in bound and (why := reason(policy))
+    )
+
+
 def _native(settings: Settings, own: Loaded, compile_: Compile) -> Iterator[Rule]:
     """The rules of the cluster's own validating policies. They judge pod templates only where that is asked for."""
     asking = [policy for policy in own.policies if _asks(policy)]
@@ -108,14 +123,15 @@ def _asks(policy: Policy) -> bool:
     return "true" in (policy.annotations.get(DERIVE), policy.labels.get(DERIVE))
 
 
-def _single(files: PolicyFiles, built: RuleSet, mutating: Iterable[Policy], compile_: Compile) -> Iterator[Rule]:
+def _mutations(files: PolicyFiles, built: RuleSet, compile_: Compile) -> Iterator[Rule]:
     """The mutating rules in their order, with one for each mutating policy."""
+    loaded = files.loaded
     for rule in built.rules:
         if rule.name != mutatingrule.NAME:
             yield from (rule,) if rule.mutate is not None else ()
             continue
-        for policy in mutating:
+        for policy in loaded.policies:
             alone = mutatingrule.rules(
-                (policy,), files.loaded.bindings, files.parameters, files.schema, built.exceptions, compile_
+                (policy,), loaded.bindings, files.parameters, files.schema, built.exceptions, compile_
             )
             yield from (replace(one, name=policy.name) for one in alone)

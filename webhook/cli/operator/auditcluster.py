@@ -77,7 +77,8 @@ async def _audit(asked: Inquiry) -> int:
             run = _Run(work, report, journal, kept=asked.output not in AT_ONCE)
             with _bar(shown=asked.output not in AT_ONCE) as bar:
                 await run.all(lists, bar)
-            journal.end()
+            if not report.counts["unreadable"]:
+                journal.end()
         return report.end()
 
 

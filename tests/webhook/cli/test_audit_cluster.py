@@ -61,8 +61,9 @@ def _names(form: str, text: str) -> list[str]:
 
 @pytest.mark.parametrize("form", ["json", "sarif"])
 async def test_a_list_that_breaks_off_goes_on(cluster: tuple[FakeApi, list[str]], tmp_path: Path, form: str) -> None:
-    """A list that is refused in its middle is told, and the next run goes on there: what is printed as it comes is not
-    printed again, what is printed at the end is complete.
+    """A list that is refused in its middle is told, and the next run goes on there, so that each finding is told once.
+
+    What is printed at the end is complete then.
     """
     server, command = cluster
     server.fail(_PATH, 403, status(403, "no more"), query={"continue": "200"})

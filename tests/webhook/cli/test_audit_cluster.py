@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.api.fakeapi import NAMESPACES, FakeApi, named, status
+from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
 from support.service.commands import run
 
 _PATH = "/api/v1/configmaps"
@@ -27,6 +27,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, list[str]]]:
         server.groups["/api"] = {"kind": "APIGroupDiscoveryList", "items": [group]}
         server.groups["/apis"] = {"kind": "APIGroupDiscoveryList", "items": []}
         server.put(NAMESPACES, named("a"))
+        server.put(NODES, named("n", spec={}))
         for number in range(_OBJECTS):
             server.put(_PATH, named(f"m-{number:03}", {} if number % 3 else _LABELS, "a"))
         context = {"name": "c", "context": {"cluster": "c", "user": "u"}}

@@ -36,7 +36,7 @@ _KINDS: Final = {
     "MutatingAdmissionPolicy": ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
 }
 
-_SYNC_SECONDS: Final = 120.0
+_SYNC_SECONDS: Final = 20.0
 
 
 class Step(NamedTuple):

@@ -95,10 +95,15 @@ class Release:
 
     def install(self, *arguments: str, chart: Path = CHART, **values: Any) -> None:
         """Run `helm upgrade --install` and wait until all replicas are ready. values: besides those given first."""
-        file = self.control_plane.directory / "values.yaml"
-        file.write_text(yaml.safe_dump(merged(self._required(), self.values, values)), encoding="utf-8")
+        file = self.file(self.values, values)
         self.helm("upgrade", "--install", NAME, str(chart), "--values", str(file), *arguments)
         self.wait()
+
+    def file(self, *values: Mapping[str, Any]) -> Path:
+        """Write what this machine needs, and these values over it, and return the file."""
+        file = self.control_plane.directory / "values.yaml"
+        file.write_text(yaml.safe_dump(merged(self._required(), *values)), encoding="utf-8")
+        return file
 
     @contextmanager
     def released(self, **values: Any) -> Iterator[None]:

@@ -13,34 +13,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import shown
 from support.service.commands import run
 
 _ROOT = Path(__file__).parents[2]
 _DOCS = _ROOT / "docs"
 _PAGES = [_ROOT / "README.md", *sorted(_DOCS.glob("guides/*.md")), _DOCS / "refused" / "index.md"]
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COMMAND = re.compile(
     r"(?:(?:\.venv/bin/)?cks-admission|kubectl cks) "
     r"((?:audit(?! --kubeconfig)|check|convert|lint|test|topology|why) [^|]*?)(?: > (\S+))?"
 )
 _LEFT_OUT = {
     "exceptions": "an exception before and after its end",
-    "first-day": "the objects of a cluster",
+    "first-day": "tests/cluster/test_release_firstday.py runs it",
     "policies": "test_init.py runs them",
 }
-_AHEAD = ("2026-12-31", "2999-12-31")
-"""A day on which an exception has to hold whenever this is run."""
 
 
-def _blocks(page: Path) -> Iterator[list[tuple[str, str]]]:
-    """The blocks of a page: its commands, each with what stands below it."""
-    for block in _BLOCK.findall(page.read_text(encoding="utf-8").replace(*_AHEAD)):
-        parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-        if any(_COMMAND.fullmatch(line) for line, _, _ in parts):
-            yield [(line, output) for line, _, output in parts]
+def _blocks(page: Path) -> Iterator[shown.Block]:
+    """The blocks of a page that run: their commands, each with what stands below it."""
+    for block in shown.blocks(page.read_text(encoding="utf-8")):
+        if any(_COMMAND.fullmatch(line) for line, _ in block):
+            yield block
 
 
-def _runs(block: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
+def _runs(block: shown.Block, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
     """The commands of a block and what they print now; where dots stand for lines, as far as it stands there."""
     for line, output in block:
         if line.startswith("cd "):
@@ -53,9 +50,8 @@ def _runs(block: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iter
         printed = result.output if match[2] is None else result.stderr
         if match[2] is not None:
             Path(match[2]).write_text(result.stdout, encoding="utf-8")
-        pattern = r"(?:.*\n)*".join(map(re.escape, re.split(r"^ *\.\.\.\n", output, flags=re.MULTILINE)))
         silent = not output and result.exit_code < 2
-        yield line, output if silent or re.fullmatch(pattern, printed) else printed
+        yield line, output if silent or shown.is_as_shown(printed, output) else printed
 
 
 def _lay(folder: Path, page: str) -> None:
@@ -68,7 +64,7 @@ def _lay(folder: Path, page: str) -> None:
     for name in ("examples", "policies/packs"):
         (folder / name).symlink_to(_ROOT / name)
     for file in folder.glob("*.yaml"):
-        file.write_text(file.read_text(encoding="utf-8").replace(*_AHEAD), encoding="utf-8")
+        file.write_text(shown.ahead(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 _RUN = [page for page in _PAGES if page.stem not in _LEFT_OUT and any(_blocks(page))]
@@ -79,17 +75,26 @@ def test_pages_show_what_is_printed(page: Path, tmp_path: Path, monkeypatch: pyt
     """Each command, typed as it stands there, prints what stands below it."""
     folder = tmp_path / "checkout"
     _lay(folder, page.stem)
-    shown = list(_blocks(page))
+    there = list(_blocks(page))
     printed = []
-    for block in shown:
+    for block in there:
         monkeypatch.chdir(folder)
         printed.append(list(_runs(block, monkeypatch)))
 
-    assert printed == shown
+    assert printed == there
 
 
 def test_the_examples_belong_to_pages() -> None:
     """Each folder of files is that of a page whose commands are run."""
     folders = {path.name for path in (_DOCS / "examples").iterdir()}
 
-    assert folders <= {page.stem for page in _RUN}
+    assert folders <= {page.stem for page in _RUN} | {"first-day"}
+
+
+def test_the_first_day_prints_its_files() -> None:
+    """What stands on the page of a file is that file; only what runs in the cluster before is not printed."""
+    text = (_DOCS / "guides" / "first-day.md").read_text(encoding="utf-8")
+    files = {path.name: path.read_text(encoding="utf-8") for path in (_DOCS / "examples" / "first-day").iterdir()}
+
+    there = {name for name, content in files.items() if f"```yaml\n{content}```" in text}
+    assert {*files} - there == {"cluster.yaml", "evaluate.yaml", "exporter.yaml"}

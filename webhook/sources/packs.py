@@ -21,6 +21,8 @@ from policies.admissionpolicy.evaluation.parameters import KindScope, StaticPara
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.rules import validatingrule
 from policies.admissionpolicy.rules.subject import Workloads
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.unparse import unparse
 from policies.engine.request import JsonObject
 from policies.engine.rule import HookCondition, Rule
 from webhook.configuration.fields import PackMode
@@ -85,12 +87,7 @@ def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rul
 
     Controllers of the cluster make most Pods, and no pack judges these: the API server need not call.
     """
-    expressions = [{c.expression.text: c.name for c in policy.match_conditions} for policy in packs.policies]
-    conditions = tuple(
-        HookCondition(name, text)
-        for text, name in (expressions[0] if expressions else {}).items()
-        if not _OTHER_INPUT.search(text.replace("request.userInfo", "")) and all(text in more for more in expressions)
-    )
+    conditions = _shared_conditions(packs.policies)
 
     def loaded(policy: Policy) -> CompiledPolicy:
         compiled = compile_(policy)
@@ -100,6 +97,23 @@ def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rul
     for rule in validatingrule.rules(packs.policies, packs.bindings, packs.parameters, workloads, loaded):
         hooks = tuple(msgspec.structs.replace(hook, conditions=conditions) for hook in rule.hooks)
         yield msgspec.structs.replace(rule, hooks=hooks)
+
+
+def _shared_conditions(policies: Sequence[Policy]) -> tuple[HookCondition, ...]:
+    """The conditions on the requester that all policies have, however they are laid out, as the first one has them."""
+    first, *others = [_of_requester(policy) for policy in policies] or [{}]
+    return tuple(condition for tree, condition in first.items() if all(tree in other for other in others))
+
+
+def _of_requester(policy: Policy) -> dict[str, HookCondition]:
+    """The match conditions that read nothing but the requester, by their trees, written the one way."""
+    return {
+        unparse(parse(condition.expression.source, expand=False)): HookCondition(
+            condition.name, condition.expression.text
+        )
+        for condition in policy.match_conditions
+        if not _OTHER_INPUT.search(condition.expression.text.replace("request.userInfo", ""))
+    }
 
 
 def texts(settings: Settings) -> Iterator[tuple[str, str]]:

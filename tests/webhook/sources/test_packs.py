@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -167,6 +168,25 @@ def test_one_entry_that_fails_open() -> None:
     (condition,) = entry["matchConditions"]
     assert "serviceaccount:kube-system:" in condition["expression"]
     assert "object" not in condition["expression"]
+
+
+def test_the_layout_of_one_policy_takes_no_condition_from_the_entry() -> None:
+    """A condition that one policy writes on one line, and the others on two, is still one that all have."""
+    made = packs.made(Settings())
+    first, *others = made.policies
+    conditions = tuple(
+        replace(each, expression=replace(each.expression, text=" ".join(each.expression.text.split())))
+        for each in first.match_conditions
+    )
+    flat = made._replace(policies=(replace(first, match_conditions=conditions), *others))
+
+    names = {
+        tuple(condition.name for condition in hook.conditions)
+        for rule in packs.rules(flat, {}, Compiler())
+        for hook in rule.hooks
+    }
+    assert conditions != first.match_conditions
+    assert names == {("not-the-cluster-itself",)}
 
 
 def test_texts_are_complete() -> None:

@@ -376,7 +376,8 @@ class HelpSettings(_Model):
         "",
         pattern=r"^(https?://\S{1,500})?$",
         description="Address that ends each refusal, and stands in the last warning. {page} and {code} stand for a "
-        "page of docs/refused and a heading on it: https://docs.example.org/refused/{page}/#{code}. Empty: neither has one.",
+        "page of docs/refused and a heading on it: https://docs.example.org/refused/{page}/#{code}. Empty: neither has "
+        "one.",
     )
 
 

@@ -89,8 +89,8 @@ def answer(release: Release, line: str) -> str:
 
 
 def helm(release: Release, arguments: list[str]) -> tuple[str, str]:
-    """Run helm, with what this machine needs where values are given."""
-    values = ["--values", str(release.file())] if "-f" in arguments else []
+    """Run helm, with what this machine needs where values are given, and one replica: others prove more of them."""
+    values = ["--values", str(release.file({"replicas": 1}))] if "-f" in arguments else []
     done = release.helm(*arguments, *values)
     return done.stdout, done.stderr
 

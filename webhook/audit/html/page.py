@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from policies.engine.violation import printable
+from policies.objects.workload import plural
 from webhook.audit.finding import Finding, Subject, Verdict
 from webhook.audit.html.tally import Group, Sample, Tally, tally
 
@@ -34,7 +35,10 @@ _CLUSTER_WIDE: Final = "(cluster-wide)"
 
 
 class Overview(Struct, frozen=True):
-    """What an audit was of. place: the cluster or the files. objects: how many were judged. notes: what was left out."""
+    """What an audit was of.
+
+    place: the cluster or the files. objects: how many were judged. notes: what was not judged, and why.
+    """
 
     place: str
     made: datetime
@@ -74,7 +78,7 @@ def _text(words: str) -> str:
 
 
 def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+    return f"{number:,} {noun if number == 1 else plural(noun)}"
 
 
 def _sentence(counts: Tally, objects: int) -> str:
@@ -83,7 +87,7 @@ def _sentence(counts: Tally, objects: int) -> str:
     if not total:
         return f"{judged}. Nothing is wrong with them."
     return (
-        f"{judged}: {_many(total, 'finding')} of {_many(len(counts.policies), 'policy').replace('policys', 'policies')}, "
+        f"{judged}: {_many(total, 'finding')} of {_many(len(counts.policies), 'policy')}, "
         f"in {_many(len(counts.workloads), 'workload')}."
     )
 
@@ -104,9 +108,7 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: int 
     titles = tuple(heads)
     kinds = [""] * (len(titles) - numbers) + [' class="number"'] * numbers
     head = "".join(f'<th scope="col"{kind}>{title}</th>' for title, kind in zip(titles, kinds, strict=True))
-    lines = (
-        "".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True)) for row in rows
-    )
+    lines = ("".join(f"<td{kind}>{cell}</td>" for cell, kind in zip(row, kinds, strict=True)) for row in rows)
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n'
 
@@ -127,7 +129,7 @@ def _badges(verdicts: Mapping[Verdict, int]) -> str:
 def _policies(counts: Tally) -> str:
     ordered = _ordered(counts.policies)
     shown = "".join(_policy(name, group) for name, group in ordered[:ROWS])
-    return _section("policies", "By policy", shown and shown + _rest(len(ordered) - ROWS if ordered[ROWS:] else 0, "policy"))
+    return _section("policies", "By policy", shown + _rest(max(len(ordered) - ROWS, 0), "policy"))
 
 
 def _policy(name: str, group: Group) -> str:
@@ -196,8 +198,7 @@ def _exceptions(sample: Sample, now: datetime) -> str:
     def end(finding: Finding) -> str:
         return _end(finding.until, now)
 
-    soonest = Sample(sample.limit, sorted(sample.kept, key=lambda finding: (not finding.until, finding.until)), sample.total)
-    rows = ((*row, _words(finding)) for row, finding in zip(_rows(soonest, end), soonest.kept, strict=True))
+    rows = ((*row, _words(finding)) for row, finding in zip(_rows(sample, end), sample.kept, strict=True))
     table = _table(("Object", "Policy", "Ends", "What it lets pass"), rows) if sample.kept else ""
     return _section("exceptions", "Exceptions, and when they end", table + _rest(sample.rest, "object"))
 
@@ -217,7 +218,7 @@ def _end(until: str, now: datetime) -> str:
         return _text(until)
     days = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).days
     word = "ended" if days < 0 else "today" if days == 0 else f"in {_many(days, 'day')}"
-    return f"{_text(until)}<br><span class=\"{'soon' if days < 14 else 'owner'}\">{word}</span>"
+    return f'{_text(until)}<br><span class="{"soon" if days < 14 else "owner"}">{word}</span>'
 
 
 def _notes(notes: Iterable[str]) -> str:

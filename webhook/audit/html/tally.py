@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -35,6 +36,16 @@ class Sample(Struct):
         return self.total - len(self.kept)
 
 
+class Soonest(Sample):
+    """The exceptions that end first, in this order; those without an end are the last."""
+
+    def add(self, finding: Finding) -> None:
+        """Count an exception, and keep it if it ends before another one."""
+        self.total += 1
+        insort(self.kept, finding, key=lambda exception: (not exception.until, exception.until))
+        del self.kept[self.limit :]
+
+
 class Group(Struct):
     """What is counted for one policy, Namespace or workload. policies: how often each found something."""
 
@@ -56,7 +67,7 @@ class Tally(Struct):
     namespaces: dict[str, Group] = field(default_factory=dict)
     workloads: dict[tuple[str, str], Group] = field(default_factory=dict)
     changes: Sample = field(default_factory=lambda: Sample(CHANGES))
-    exceptions: Sample = field(default_factory=lambda: Sample(CHANGES))
+    exceptions: Soonest = field(default_factory=lambda: Soonest(CHANGES))
 
     def add(self, finding: Finding) -> None:
         """Count a finding."""

@@ -39,8 +39,9 @@ VERBS = {
 }
 
 _PACKAGES = {
-    "operator": ("serve", "manage", "audit", "doctor", "certs", "unregister"),
+    "operator": ("serve", "manage", "doctor", "certs", "unregister"),
     "author": ("init", "fmt", "convert", "export"),
+    "audit": ("audit",),
 }
 """The verbs whose modules are in a package of their own."""
 _OTHERWISE = {"version": "--version", "help": "--help", "validate": "check"}

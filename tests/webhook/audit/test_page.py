@@ -14,7 +14,7 @@ from policies.engine.violation import printable
 from webhook.audit.finding import Finding, Subject, Verdict
 from webhook.audit.html import page as pages
 from webhook.audit.html.page import Overview, page
-from webhook.audit.html.tally import CHANGES, EXAMPLES
+from webhook.audit.html.tally import CHANGES, EXAMPLES, tally
 
 NOW = datetime(2026, 11, 26, 4, 30, tzinfo=UTC)
 OVERVIEW = Overview("cluster prod", NOW, 20_000)
@@ -70,7 +70,7 @@ class Reader(HTMLParser):
 
 def test_an_audit_without_findings_says_so() -> None:
     """Where nothing is wrong the page says that, and has no section."""
-    read = Reader(page([], OVERVIEW))
+    read = Reader(page(tally([]), OVERVIEW))
     assert "20,000 objects judged. Nothing is wrong with them." in read.texts("")
     assert list(read.sections) == [""]
 
@@ -86,7 +86,7 @@ def test_each_section_answers_its_question() -> None:
         finding("ever", "exempt"),
         finding("last", "exempt", until="2026-11-26T12:00:00+00:00"),
     ]
-    read = Reader(page(found, Overview("files", NOW, 1, ("Policy p reads oldObject.",))))
+    read = Reader(page(tally(found), Overview("files", NOW, 1, ("Policy p reads oldObject.",))))
     assert {name: read.texts(name) for name in read.sections if name} == {
         "policies": "By policy|digest|1 refused|4 excepted|Object|What is wrong|Deployment|team/web|refused|spec.image|"
         "no digest|Write image@sha256:…|limits|1 warned|Object|What is wrong|Deployment|team/api|warned|spec.image|"
@@ -119,7 +119,7 @@ def test_each_section_answers_its_question() -> None:
 def test_of_many_exceptions_the_soonest_are_shown() -> None:
     """The exceptions that a page has room for are those that end first, wherever in the findings they are."""
     ends = [f"{2027 + i % 500}-01-01" for i in range(2 * CHANGES)]
-    read = Reader(page((finding(f"w{end}", "exempt", until=end) for end in reversed(ends)), OVERVIEW))
+    read = Reader(page(tally(finding(f"w{end}", "exempt", until=end) for end in reversed(ends)), OVERVIEW))
     shown = [text for text in read.sections["exceptions"] if text.endswith("-01-01") and "/" not in text]
     assert shown == sorted(ends)[:CHANGES]
 
@@ -132,7 +132,7 @@ def test_many_findings_make_no_large_page() -> None:
             finding(f"web-{i}", ("deny", "mutate", "exempt")[i % 3], policy=f"p{i % 10}", namespace=f"n{i % 500}")
             for i in range(number)
         )
-        text = page(found, OVERVIEW)
+        text = page(tally(found), OVERVIEW)
         read = Reader(text)
         sizes[number] = len(text)
         assert read.texts("policies").count("more.") == 10
@@ -167,13 +167,13 @@ _FINDINGS = st.builds(
     _HOSTILE,
     _HOSTILE,
 )
-_CALM = Reader(page([finding(verdict=verdict) for verdict in get_args(Verdict)], Overview("p", NOW, 1, ("n",))))
+_CALM = Reader(page(tally(finding(verdict=verdict) for verdict in get_args(Verdict)), Overview("p", NOW, 1, ("n",))))
 
 
 @given(st.lists(_FINDINGS, max_size=4), _HOSTILE, _HOSTILE)
 def test_words_stay_words(found: list[Finding], place: str, note: str) -> None:
     """No name, message, place or note adds a tag or an attribute, is lost, or keeps the page from being written."""
-    text = page(found, Overview(place, NOW, len(found), (note,)))
+    text = page(tally(found), Overview(place, NOW, len(found), (note,)))
     text.encode()
     read = Reader(text)
     assert set(read.tags) <= set(_CALM.tags) | {"br"}

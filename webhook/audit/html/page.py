@@ -17,7 +17,7 @@ from msgspec import Struct
 from policies.engine.violation import printable
 from policies.objects.workload import plural
 from webhook.audit.finding import Finding, Subject, Verdict
-from webhook.audit.html.tally import Group, Sample, Tally, tally
+from webhook.audit.html.tally import Group, Sample, Tally
 
 K = TypeVar("K")
 
@@ -46,9 +46,8 @@ class Overview(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def page(findings: Iterable[Finding], overview: Overview) -> str:
-    """The page as HTML. Its size depends on the numbers of policies and Namespaces, not on that of findings."""
-    counts = tally(findings)
+def page(counts: Tally, overview: Overview) -> str:
+    """The page as HTML. Its size depends on the number of policies, not on that of findings."""
     made = overview.made.astimezone(UTC)
     sections = (
         _policies(counts),

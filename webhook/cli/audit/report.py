@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from webhook.audit.audit import Judged
+from webhook.audit.auditable import NotAuditable
 from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Subject, Verdict
+from webhook.audit.html.page import Overview, page
+from webhook.audit.html.tally import Tally
 from webhook.cli.findings.finding import Finding, Level, Result
 from webhook.cli.findings.report import LINES, Report
 from webhook.cli.objects.said import steps
 from webhook.files.manifest import Manifest
+
+if TYPE_CHECKING:
+    from webhook.cli.audit.inquiry import Inquiry
 
 AT_ONCE: Final = ("text", "json")
 """The forms whose findings are printed as they are found. Others are printed at the end."""
 LEVELS: Final[Mapping[Verdict, Level]] = {
     "deny": "error", "error": "error", "warn": "warning", "audit": "note", "mutate": "note", "exempt": "note",
 }  # fmt: skip
+_FORMS: Final = {"json": LINES, "html": "text"}
 _COLOURS: Final[Mapping[Verdict, str]] = {"deny": "red", "error": "red", "warn": "yellow"}
 _WORDS: Final[Mapping[Verdict, str]] = {
     "deny": "would be refused", "error": "could not be judged", "warn": "would be warned of",
@@ -30,11 +38,18 @@ _WORDS: Final[Mapping[Verdict, str]] = {
 
 
 class AuditReport:
-    """The output of an audit in a form. counts: objects by verdict, and how many there are."""
+    """The output of an audit in the form that is asked for. place: the cluster or the files. silent: what is not asked.
 
-    def __init__(self, form: str, *, quiet: bool, strict: bool) -> None:
-        self._report = Report(LINES if form == "json" else form, quiet=quiet, strict=strict)
-        self._form = form
+    counts: objects by verdict, and how many there are.
+    """
+
+    def __init__(self, asked: Inquiry, place: str, silent: Iterable[NotAuditable] = ()) -> None:
+        form = _FORMS.get(asked.output, asked.output)
+        self._report = Report(form, quiet=asked.quiet, strict=asked.strict)
+        self._form = asked.output
+        self._place = place
+        self._notes = [f"{entry.policy}: {entry.reason}" for entry in silent]
+        self._tally = Tally()
         self.counts: Counter[str] = Counter()
 
     def resume(self, counts: Mapping[str, int]) -> None:
@@ -48,7 +63,11 @@ class AuditReport:
         self.counts["objects"] += 1
         self.counts.update({finding.verdict for finding in judged.findings})
         if judged.findings or (self._form == "junit" and written is not None):
-            self._report.add(_result(judged, written))
+            result = _result(judged, written)
+            self._report.add(result._replace(lines=()) if self._form == "html" else result)
+        if self._form == "html":
+            for finding in judged.findings:
+                self._tally.add(finding)
 
     def passed(self, name: str, objects: int) -> None:
         """Take a list that is done, for forms that count what passed."""
@@ -59,10 +78,15 @@ class AuditReport:
         """Take what cannot be read."""
         self.counts["unreadable"] += 1
         self._report.add(result)
+        self._notes.append(result.data["error"])
 
     def end(self) -> int:
         """Print what is left. The exit code."""
-        return self._report.end(self._summary())
+        if self._form != "html":
+            return self._report.end(self._summary())
+        overview = Overview(self._place, datetime.now(UTC), self.counts["objects"], tuple(self._notes))
+        click.echo(page(self._tally, overview), nl=False)
+        return self._report.code
 
     def _summary(self) -> Iterator[str]:
         parts = [f"{self.counts[verdict]} {words}" for verdict, words in _WORDS.items() if self.counts[verdict]]
@@ -126,3 +150,11 @@ def _lines(judged: Judged) -> Iterator[str]:
             first, *more = [*finding.message.splitlines(), *finding.remedy.splitlines()] or [""]
             yield f"  {mark} {finding.policy}:{where} {first}"
             yield from (f"    {line}" for line in more)
+
+
+def tell(silent: Iterable[NotAuditable], doubts: Iterable[str]) -> None:
+    """Say on stderr what is not judged, and what may be judged otherwise than in admission."""
+    for entry in silent:
+        click.echo(f"not auditable: {entry.policy}: {entry.reason}", err=True)
+    for doubt in doubts:
+        click.echo(doubt, err=True)

@@ -14,11 +14,11 @@ from webhook.audit.audit import Audit
 from webhook.audit.creation import ANYBODY, as_sent
 from webhook.audit.owners import Owners
 from webhook.cli import options
+from webhook.cli.audit.report import AuditReport, tell
 from webhook.cli.exits import InputError
 from webhook.cli.findings.finding import Result, unreadable
 from webhook.cli.objects.judge import as_received, schemas
 from webhook.cli.objects.source import Source
-from webhook.cli.operator.audit import reported, tell
 from webhook.files import manifest, yamlfile
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.walk import walk
@@ -26,7 +26,7 @@ from webhook.files.yamlfile import FileError, Part
 from webhook.sources.policyset import EMPTY
 
 if TYPE_CHECKING:
-    from webhook.cli.operator.audit import Inquiry
+    from webhook.cli.audit.inquiry import Inquiry
 
 _DEFAULT = "default"
 
@@ -39,7 +39,7 @@ async def audit(asked: Inquiry, today: date) -> int:
     tell(rules.silent, rules.doubts)
     owners = Owners()
     work = Audit(rules, written.facts(today) if written else StaticFacts(today), None, owners)
-    report, walked = reported(asked), walk(asked.files, asked.ignore)
+    report, walked = AuditReport(asked, ", ".join(asked.files), rules.silent), walk(asked.files, asked.ignore)
     for problem in walked.problems:
         report.unreadable(unreadable(problem))
     source = Source.of(walked.files)

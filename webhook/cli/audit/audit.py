@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import click
 
 from webhook.cli import options
+from webhook.cli.audit.inquiry import Inquiry
 from webhook.cli.exits import InputError, ToolError, reading
-from webhook.configuration.settings import Settings, SettingsError
-
-if TYPE_CHECKING:
-    from webhook.cli.operator.auditreport import AuditReport
-
-
-class Inquiry(NamedTuple):
-    """What is to be audited, and how it is printed. files: paths; empty for a cluster."""
-
-    settings: Settings
-    files: tuple[str, ...]
-    ignore: tuple[str, ...]
-    kubeconfig: str
-    namespaces: tuple[str, ...]
-    kinds: tuple[str, ...]
-    qps: float
-    journal: str
-    output: str
-    quiet: bool
-    strict: bool
+from webhook.configuration.settings import SettingsError
 
 
 @click.command("audit")
@@ -62,8 +43,8 @@ class Inquiry(NamedTuple):
     help="Write the progress to this file, and go on from it if it is there. It is removed at the end.",
 )  # fmt: skip
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif"]), default="text", show_default=True,
-    help="Output format; json is a line for each finding.",
+    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "html"]), default="text", show_default=True,
+    help="Output format; json is a line for each finding, html a page to pass on.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
@@ -81,6 +62,7 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
       cks-admission audit --kubeconfig ~/.kube/config
       cks-admission audit --kubeconfig ~/.kube/config -n team-a --kind Pod --kind Deployment -o json
       cks-admission audit --kubeconfig ~/.kube/config --policies policies/ --resume audit.progress -o sarif
+      cks-admission audit --kubeconfig ~/.kube/config -o html > audit.html
       kubectl get pods,deployments -A -o json | cks-admission audit -
     """
     changes = {key: given.pop(key) for key in tuple(given) if "__" in key}
@@ -98,7 +80,7 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
 
 def _of_files(asked: Inquiry) -> int:
     """Audit files. The exit code. Raises InputError."""
-    from webhook.cli.operator.auditfiles import audit  # noqa: PLC0415 - the help of a verb needs none of this
+    from webhook.cli.audit.files import audit  # noqa: PLC0415 - the help of a verb needs none of this
 
     with reading(SettingsError):
         return asyncio.run(audit(asked, datetime.now(UTC).date()))
@@ -107,7 +89,7 @@ def _of_files(asked: Inquiry) -> int:
 def _of_cluster(asked: Inquiry) -> int:
     """Audit a cluster. The exit code. Raises InputError and ToolError."""
     from webhook.audit.journal import JournalError  # noqa: PLC0415 - as above
-    from webhook.cli.operator.auditcluster import audit  # noqa: PLC0415 - loads the client
+    from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
     from webhook.cluster.inspection.auditplan import UnknownKindError  # noqa: PLC0415 - as above
 
@@ -117,18 +99,3 @@ def _of_cluster(asked: Inquiry) -> int:
         except ClusterError as error:
             hint = "; the same command goes on where it was" if asked.journal else ""
             raise ToolError(f"{error}{hint}") from None
-
-
-def tell(silent: Iterable[Any], doubts: Iterable[str]) -> None:
-    """Say on stderr what is not judged, and what may be judged otherwise than in admission."""
-    for entry in silent:
-        click.echo(f"not auditable: {entry.policy}: {entry.reason}", err=True)
-    for doubt in doubts:
-        click.echo(doubt, err=True)
-
-
-def reported(asked: Inquiry) -> AuditReport:
-    """The report of an audit."""
-    from webhook.cli.operator.auditreport import AuditReport  # noqa: PLC0415 - as above
-
-    return AuditReport(asked.output, quiet=asked.quiet, strict=asked.strict)

@@ -12,9 +12,8 @@ import structlog
 from msgspec import structs
 
 from webhook.audit.journal import Asked, Entry, Journal
+from webhook.cli.audit.report import AT_ONCE, AuditReport, tell
 from webhook.cli.findings.finding import UNREADABLE, Finding, Result
-from webhook.cli.operator.audit import reported, tell
-from webhook.cli.operator.auditreport import AT_ONCE, AuditReport
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.auditing import ClusterAudit, auditing
@@ -23,7 +22,7 @@ from webhook.cluster.inspection.listing import Cursor
 from webhook.configuration.rules import workload_table
 
 if TYPE_CHECKING:
-    from webhook.cli.operator.audit import Inquiry
+    from webhook.cli.audit.inquiry import Inquiry
 
 _AGENT: Final = "cks-admission-audit"
 
@@ -73,7 +72,7 @@ async def _audit(asked: Inquiry) -> int:
         names = tuple(rule.name for rule in rules.ruleset.rules)
         about = Asked(api.configuration.host, asked.namespaces, asked.kinds, names, asked.output)
         with Journal(asked.journal, about) as journal:
-            report = reported(asked)
+            report = AuditReport(asked, about.cluster, rules.silent)
             run = _Run(work, report, journal, kept=asked.output not in AT_ONCE)
             with _bar(shown=asked.output not in AT_ONCE) as bar:
                 await run.all(lists, bar)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from zlib import crc32
+
+from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest
 
 
-class Part(NamedTuple):
+class Part(Struct, frozen=True):
     """One of so many parts, by its index from 0. Every object is in one of them, and stays there.
 
     A Namespace is in one part with all that is in it, so that whoever owns an object is in the same one; of what is in

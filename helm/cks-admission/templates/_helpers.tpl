@@ -21,8 +21,9 @@
 {{- .Values.manage.serviceAccount.name | default (include "cks-admission.manageName" .) -}}
 {{- end -}}
 
+{{/* The name of a CronJob has 52 characters at most. */}}
 {{- define "cks-admission.auditName" -}}
-{{- include "cks-admission.fullname" . }}-audit
+{{- include "cks-admission.fullname" . | trunc 46 | trimSuffix "-" }}-audit
 {{- end -}}
 
 {{- define "cks-admission.auditAccount" -}}

@@ -69,7 +69,7 @@ def report(form: Form, scope: Scope, findings: Iterable[Finding], now: datetime)
     for entry, count in said.items():
         summary[_result(entry)] += count
     results = [_written(form, scope, entry, said[entry]) for entry in sorted(said)[:MOST]]
-    content = {
+    content: dict[str, Any] = {
         "apiVersion": form.api_version,
         "kind": form.kind if scope.namespace else form.cluster_kind,
         "metadata": _metadata(scope),

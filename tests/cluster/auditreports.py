@@ -78,10 +78,10 @@ class Auditor:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def reports(self, group: str, *namespaces: str) -> list[Manifest]:
-        """Return the reports in Namespaces."""
-        return [
-            item for namespace in namespaces for item in self._control_plane.get(kind(group), "-n", namespace)["items"]
-        ]
+        """Return the reports in Namespaces, in the version in which they were written."""
+        version, kind_of = _KINDS[group]
+        paths = (f"/apis/{group}/{version}/namespaces/{space}/{kind_of.lower()}s" for space in namespaces)
+        return [item for path in paths for item in self._control_plane.objects.read(path)["items"]]
 
 
 def expected(

@@ -55,7 +55,7 @@ def test_a_report_says_what_is_found_about_a_workload(
     """The gravest comes first; what is said of several Pods is one result with their number; the summary counts all."""
 
     def result(policy: str, kind_of: str, severity: str, message: str, **properties: str) -> dict[str, Any]:
-        said = {"policy": policy, "result": kind_of, "severity": severity, "message": message}
+        said: dict[str, Any] = {"policy": policy, "result": kind_of, "severity": severity, "message": message}
         return {**said, **of_result, "properties": properties, "timestamp": _TIME}
 
     body, identities = _without_ids(report(form, _WEB, _FINDINGS, _NOW))

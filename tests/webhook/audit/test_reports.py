@@ -50,13 +50,13 @@ def _without_ids(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     ids=["open-reports", "policy-reports"],
 )
 def test_a_report_says_what_is_found_about_a_workload(
-    form: Form, kind: str, of_report: dict[str, str], of_result: dict[str, str]
+    form: Form, kind: str, of_report: dict[str, Any], of_result: dict[str, Any]
 ) -> None:
     """The gravest comes first; what is said of several Pods is one result with their number; the summary counts all."""
 
     def result(policy: str, kind_of: str, severity: str, message: str, **properties: str) -> dict[str, Any]:
         said: dict[str, Any] = {"policy": policy, "result": kind_of, "severity": severity, "message": message}
-        return {**said, **of_result, "properties": properties, "timestamp": _TIME}
+        return said | of_result | {"properties": properties, "timestamp": _TIME}
 
     body, identities = _without_ids(report(form, _WEB, _FINDINGS, _NOW))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ from webhook.audit.audit import Judged
 from webhook.audit.journal import Asked, Journal
 from webhook.audit.reports.form import FORMS
 from webhook.audit.reports.store import Store
-from webhook.cli import exits
 from webhook.cli.audit.run import Run, bar
+from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cluster.inspection.auditplan import Unit
 from webhook.cluster.inspection.reports import Reports, Written, kinds
 
@@ -54,8 +55,17 @@ class _Output:
 async def written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> int:
     """Audit lists and write the reports. The exit code, for which what is found is no failure.
 
-    Raises ClusterError and NoReportsError.
+    Raises ClusterError, NoReportsError and ToolError.
     """
+    try:
+        return await _written(asked, work, lists)
+    except sqlite3.Error as error:
+        raise ToolError(
+            f"what was found cannot be kept in a temporary file ({error}); TMPDIR names its folder"
+        ) from None
+
+
+async def _written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> int:
     chosen = kinds(work.served)
     # A report about a report would get a report in the next run.
     judged = [unit for unit in lists if unit.resource.resource.group not in _GROUPS]
@@ -68,7 +78,7 @@ async def written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> 
     for line in done.refused:
         click.echo(line, err=True)
     click.echo(json.dumps(_line(asked, chosen[0].form.api_version, output.counts, done)))
-    return exits.USAGE if output.counts["unreadable"] or done.refused else exits.OK
+    return USAGE if output.counts["unreadable"] or done.refused else OK
 
 
 def _line(asked: Inquiry, api: str, counts: Mapping[str, int], done: Written) -> dict[str, object]:

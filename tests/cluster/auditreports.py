@@ -37,6 +37,9 @@ _AUDITED = (
     {"group": "batch", "resources": ["cronjobs", "jobs"]},
 )
 
+# What the policy reads that stays in the control plane to its end.
+_PARAMETERS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
+
 
 def definitions(group: str) -> list[Manifest]:
     """Return the CustomResourceDefinitions of a group of reports."""
@@ -54,7 +57,8 @@ class Auditor:
 
     def __init__(self, control_plane: ControlPlane, config: Path) -> None:
         """Make the account and its roles."""
-        rendered = render({"audit": {"enabled": True, "qps": 200, "kinds": list(_AUDITED)}})
+        audit = {"enabled": True, "qps": 200, "kinds": list(_AUDITED)}
+        rendered = render({"audit": audit, "rbac": {"parameters": [_PARAMETERS]}})
         kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
         control_plane.objects.apply([rendered.one(kind_of, NAME) for kind_of in kinds])
         account = control_plane.service_account(NAMESPACE, NAME)

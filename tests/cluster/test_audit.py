@@ -257,7 +257,6 @@ def test_reports_are_the_findings(reported: Reported) -> None:
 
 def test_a_second_audit_writes_nothing(reported: Reported) -> None:
     """An audit that finds the same leaves every report in the version in which it is."""
-    reported.auditor.run("-n", reported.namespace)
     before = reported.versions()
     again = reported.auditor.run("-n", reported.namespace)
 
@@ -275,7 +274,6 @@ def test_a_report_goes_with_what_it_is_about(reported: Reported) -> None:
 
 def test_what_is_mended_has_no_report_and_others_keep_theirs(reported: Reported) -> None:
     """The report of a mended object is removed. One of others stays as it is, though it has our label or our name."""
-    reported.auditor.run("-n", reported.namespace)
     mended, taken = reported.report(5), reported.report(10)
     manifest = auditobjects.made(5, reported.namespace)
     manifest["metadata"]["labels"]["team"] = "team-1"

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 
+class NoReportsError(Exception):
+    """The cluster has no kinds for reports; the text says which are meant."""
+
+
 class Form(NamedTuple):
     """An API. Of its two kinds the one is for what is in a Namespace, the other for what is in none."""
 
@@ -25,9 +29,7 @@ class Form(NamedTuple):
         return self.plural if namespace else self.cluster_plural
 
 
-OPEN_REPORTS: Final = Form(
-    "openreports.io", "v1alpha1", "Report", "reports", "ClusterReport", "clusterreports"
-)  # fmt: skip
+OPEN_REPORTS: Final = Form("openreports.io", "v1alpha1", "Report", "reports", "ClusterReport", "clusterreports")
 POLICY_REPORTS: Final = Form(
     "wgpolicyk8s.io", "v1alpha2", "PolicyReport", "policyreports", "ClusterPolicyReport", "clusterpolicyreports"
 )  # fmt: skip

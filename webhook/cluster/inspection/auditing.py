@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.admissionpolicy.documents.reader import Loaded
-from policies.engine.request import AdmissionRequest, JsonObject
+from policies.engine.request import JsonObject
 from policies.kubernetes.release import Release
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit, Judged
@@ -69,13 +69,6 @@ class ClusterAudit(NamedTuple):
             request = creation(listed.object, resource.resource, namespaced=resource.namespaced)
             if self.part.judges(request):
                 yield Step(await self.audit.judged(request), listed.cursor, listed.left)
-
-    async def requests(self, unit: Unit) -> AsyncIterator[AdmissionRequest]:
-        """The requests that would create the objects of a list. Raises ClusterError."""
-        resource = unit.resource
-        async for listed in self.lister.objects(resource, unit.namespace, metadata=unit.metadata):
-            self.owners.remember(listed.object)
-            yield creation(listed.object, resource.resource, namespaced=resource.namespaced)
 
 
 @asynccontextmanager

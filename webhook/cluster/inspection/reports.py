@@ -14,7 +14,7 @@ from msgspec import Struct
 from policies.engine.request import JsonObject, mapping
 from webhook.audit.finding import Scope
 from webhook.audit.part import WHOLE, Part
-from webhook.audit.reports.form import FORMS, Form
+from webhook.audit.reports.form import FORMS, Form, NoReportsError
 from webhook.audit.reports.report import CONTENT, LABEL, SOURCE, name, report
 from webhook.audit.reports.store import Known, Store
 from webhook.cluster.api.call import Call
@@ -26,10 +26,6 @@ MANAGER: Final = "cks-admission-audit"
 """The field manager of our reports."""
 _APPLY: Final = "application/apply-patch+yaml"
 _CONFLICT, _TOO_LARGE, _INVALID = 409, 413, 422
-
-
-class NoReportsError(Exception):
-    """The cluster has no kinds for reports; the text says which are meant."""
 
 
 class Written(Struct):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policies.engine.request import GroupVersionResource
-from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form
-from webhook.cluster.inspection.reports import Kinds, NoReportsError, kinds
+from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form, NoReportsError
+from webhook.cluster.inspection.reports import Kinds, kinds
 from webhook.cluster.inspection.served import ServedResource
 
 

@@ -140,8 +140,8 @@ def test_the_series_of_what_is_no_longer_in_force_end() -> None:
     exception = PolicyException("moving", ("gone", "labels"), "new house", TODAY)
     for name in ("gone", "labels"):
         metrics.observe("validate", request(pod()), Answer((Decision(name, "excepted", exception=exception),)), 0.5)
-        metrics.rule_times.add({name: 0.25})
-        metrics.overtime(name)
+        metrics.rules.times.add({name: 0.25}, {name: 0.5})
+        metrics.rules.overtime(name)
     metrics.observe("validate", request(pod()), Answer((Decision("gone", "deny"),)), 0.5)
     before = _samples(metrics)
     metrics.observe("validate", request(pod()), Answer((Decision("gone", "audit"),)), 0.5)

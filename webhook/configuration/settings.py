@@ -41,6 +41,7 @@ from webhook.configuration.listen import Listen
 from webhook.configuration.packs import PacksSettings
 from webhook.configuration.placement import TopologySettings
 from webhook.configuration.selector import Selector
+from webhook.configuration.tracing import TracingSettings
 
 __all__ = ["TOLD", "Settings", "SettingsError"]
 
@@ -409,6 +410,7 @@ class Settings(_Model):
     workloads: Many[WorkloadSettings] = Field((), description=WorkloadSettings.__doc__)
     exceptions: Many[ExceptionSettings] = Field((), description=ExceptionSettings.__doc__)
     decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
+    tracing: TracingSettings = Field(TracingSettings(), description=TracingSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
 

@@ -148,7 +148,7 @@ def test_the_series_of_what_is_no_longer_in_force_end() -> None:
     metrics.in_force({"labels"})
     after = _samples(metrics)
 
-    assert sum('"gone"' in name or "=gone" in name for name in before) == 6
+    assert sum('"gone"' in name or "=gone" in name for name in before) == 7
     assert {name for name in after if "rule=" in name or "policy=" in name} == {
         _decision("validate", "labels", "CREATE", "excepted"),
         _key("cks_admission_exceptions_used_total", exception="moving", rule="labels"),

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from support.builders import pod
-from support.patience import until
+from support.patience import PATIENCE, until
 from support.service.processes import Service, free_port
 from support.service.receiver import receiving
 from support.service.reviews import UID, body, refused_body
@@ -16,8 +16,12 @@ _UNSAMPLED = JSON + f"traceparent: 00-{_TRACE[::-1]}-{_PARENT}-00\r\n".encode()
 _LARGE = 300 * 1024
 
 
-async def _counted(service: Service, outcome: str) -> bool:
-    return f'cks_admission_traces_total{{outcome="{outcome}"}} 1.0\n' in (await service.ask("/metrics")).text
+async def _counted(service: Service, outcome: str) -> None:
+    """Wait until one trace is counted."""
+    line = f'cks_admission_traces_total{{outcome="{outcome}"}} 1.0\n'
+    async with asyncio.timeout(PATIENCE):
+        while line not in (await service.ask("/metrics")).text:
+            pass
 
 
 async def test_a_trace_goes_on_with_the_span_of_the_caller(tmp_path: Path) -> None:
@@ -52,29 +56,28 @@ async def test_a_trace_goes_on_with_the_span_of_the_caller(tmp_path: Path) -> No
             assert {part.parent for part in parts} == {review.own}
             assert all(review.start <= part.start <= part.end <= review.end for part in parts)
             assert parts[3].attributes == {"cks_admission.rule": "labels"}
-            async with asyncio.timeout(60):
-                while not await _counted(service, "sent"):
-                    pass
 
 
 async def test_reviews_in_a_child_process_are_traced(tmp_path: Path) -> None:
     """What the child process does is in the trace, and nothing of its spans is sent by the child itself."""
-    async with receiving() as receiver:
-        async with Service(tmp_path, tracing={"endpoint": receiver.address, "share": 1}) as service:
-            async with connected(await service.port(), service.context()) as wire:
-                large = body(pod(annotations={"large": "x" * _LARGE}))
-                assert (await wire.call(large, "/validate/labels")).status == 200
-            await until(lambda: bool(receiver.spans))
+    async with (
+        receiving() as receiver,
+        Service(tmp_path, tracing={"endpoint": receiver.address, "share": 1}) as service,
+    ):
+        async with connected(await service.port(), service.context()) as wire:
+            large = body(pod(annotations={"large": "x" * _LARGE}))
+            assert (await wire.call(large, "/validate/labels")).status == 200
+        await _counted(service, "sent")
 
-            (trace,) = {span.trace for span in receiver.spans}
-            review, *parts = receiver.of(trace)
-            assert (review.name, review.parent) == ("review", "")
-            assert sorted(part.name for part in parts if part.name != "rule") == [
-                "child",
-                "decode",
-                "encode",
-                "receive",
-            ]
+        (trace,) = {span.trace for span in receiver.spans}
+        review, *parts = receiver.of(trace)
+        assert (review.name, review.parent) == ("review", "")
+        assert sorted(part.name for part in parts if part.name != "rule") == [
+            "child",
+            "decode",
+            "encode",
+            "receive",
+        ]
 
 
 async def test_a_receiver_that_is_down_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -84,9 +87,7 @@ async def test_a_receiver_that_is_down_keeps_nobody_waiting(tmp_path: Path) -> N
             async with connected(await service.port(), service.context()) as wire:
                 assert (await wire.call(refused_body())).status == 200
             lost = await service.event("traces lost")
-            async with asyncio.timeout(60):
-                while not await _counted(service, "lost"):
-                    pass
+            await _counted(service, "lost")
 
             assert lost["reason"].startswith(f"http://127.0.0.1:{port}: Failed to export spans")
             assert "tracing: http://" in (await service.ask("/readyz?verbose")).text

@@ -10,11 +10,13 @@ from structlog.testing import capture_logs
 from support.patience import PATIENCE
 
 from webhook.tracing.export import BACKLOG, BATCH, Export
-from webhook.tracing.trace import Trace
+from webhook.tracing.trace import Span, Trace
 
 
-def _trace() -> Trace:
-    return Trace(None, 0.0)
+def _trace(parts: int = 0) -> Trace:
+    trace = Trace(None, 0.0)
+    trace.spans += [Span("rule", 0.0, 0.0, {})] * parts
+    return trace
 
 
 class _Receiver:
@@ -56,12 +58,12 @@ def test_a_failure_is_told_once() -> None:
     """One line says that traces are lost, whatever the reason, and one that they are sent again."""
     receiver = _Receiver(False, ValueError("torn"), False, True)  # noqa: FBT003 - answers
     receiver.open.set()
-    export = Export(lambda _: [1] * BATCH, receiver, reason=lambda: "no route")
+    export = Export(lambda _: [1], receiver, reason=lambda: "no route")
     structlog.reset_defaults()
     with capture_logs() as lines:
         export.start()
         for _ in range(4):
-            export.add(_trace())
+            export.add(_trace(parts=BATCH))  # so that each is sent by itself
         export.end(PATIENCE)
 
     assert lines == [

@@ -103,14 +103,15 @@ def test_a_shared_variable_costs_each_policy_the_same() -> None:
 
 
 def test_what_is_used_of_a_limit_is_told() -> None:
-    """Whether policies are judged together or by themselves, the largest part is told of those that use a tenth of it."""
+    """Of policies that use a tenth of it, whether or not they were judged together first."""
     rules = _rules("true", _COSTLY, _DEAR)
     cost = compiled(_COSTLY).evaluate(names()).cost
     times = RuleTimes()
     asked, facts = request(pod()), StaticFacts(TODAY, spend=times.spend)
-    for prepare in (lambda: None, next(iter(rules.screeners)).prepare):
-        prepare()
+    (screener,) = rules.screeners
+    for _ in range(2):
         engine.validate(asked, rules, facts)
+        screener.prepare()
 
         (costly, dear) = times.take_used()
         assert (costly, dear[0]) == (("p1", cost / EXPRESSION_LIMIT), "p2")

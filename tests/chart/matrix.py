@@ -181,6 +181,16 @@ MATRIX: Final[Mapping[str, Values]] = {
             "apiServerAddresses": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
         }
     },
+    "tracing": {
+        "networkPolicy": {"enabled": True},
+        "tracing": {"endpoint": "http://collector.monitoring:4318", "share": 1, "headersSecret": {"name": "receiver"}},
+    },
+    "tracing-without-access": {
+        **_NO_ACCESS,
+        "registration": {"mode": "none"},
+        "networkPolicy": {"enabled": True},
+        "config": {"tracing": {"endpoint": "https://collector.example.org/v1/traces"}},
+    },
     "network-policy-without-access": {
         **_NO_ACCESS,
         "registration": {"mode": "none"},

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 # Traces that wait for a slow receiver. One has some ten spans and takes 5 KiB.
 BACKLOG = 1024
-# Spans that are sent at once. To encode so many takes 1 to 2 ms, for which reviews of this process may have to wait.
+# Spans that are sent at once. To encode so many takes some 2 ms, for which reviews of this process may have to wait.
 BATCH = 64
 # How long a trace waits for others that are sent with it.
 LINGER = 1.0

@@ -157,6 +157,11 @@ class Metrics:
             "Records for the log of decisions: written, or lost since they could not be written.",
             ("outcome",),
         )
+        self.refusal_events = counter(
+            "cks_admission_refusal_events_total",
+            "Events about refusals on the workloads of controllers: written, dropped as too many waited, or failed.",
+            ("outcome",),
+        )
         self.traces_sent = counter(
             "cks_admission_traces_total",
             "Traces of reviews: sent, or lost since the receiver did not take them.",

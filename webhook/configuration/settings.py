@@ -370,6 +370,16 @@ class SafetySettings(_Model):
     users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
+class EventsSettings(_Model):
+    """Events that replicas write in a cluster, so that people see on their workloads what became of them."""
+
+    refusals: bool = Field(
+        True,
+        description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
+        "for each rule.",
+    )
+
+
 class HelpSettings(_Model):
     """Where people whom a rule refuses can read on."""
 
@@ -411,6 +421,7 @@ class Settings(_Model):
     exceptions: Many[ExceptionSettings] = Field((), description=ExceptionSettings.__doc__)
     decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
     tracing: TracingSettings = Field(TracingSettings(), description=TracingSettings.__doc__)
+    events: EventsSettings = Field(EventsSettings(), description=EventsSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
 

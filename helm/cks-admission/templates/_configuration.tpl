@@ -143,7 +143,7 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "decisions" "tracing" "log" -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "decisions" "tracing" "events" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "kubernetes" "slow" "shadow") -}}
 {{- $_ := set $kept "inventory" (list (include "cks-admission.inventory" .) (dig "topology" "staleSeconds" 300 $all)) -}}

@@ -45,12 +45,18 @@
   resources: [resourceflavors]
   verbs: [list]
 {{- end }}
-{{- if and (include "cks-admission.schedulesWorkloads" $all) (not $deletion) }}
+{{- $refusals := dig "events" "refusals" true $all }}
+{{- if and (include "cks-admission.schedulesWorkloads" $all) (not (or $deletion $refusals)) }}
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list]
 {{- end }}
-{{- if and $topology $deletion }}
+{{- if $refusals }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+{{- if or $refusals (and $topology $deletion) }}
 {{- range (.Files.Get "files/workloads.yaml" | fromYamlArray) }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ toJson .resources }}

@@ -155,6 +155,7 @@ _DEFAULTS: Json = {
         "maxFiles": 5,
     },
     "tracing": {"endpoint": "", "share": 0.01, "ruleSeconds": 0.001},
+    "events": {"refusals": True},
     "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
@@ -288,6 +289,7 @@ decisions:
   maxRecordBytes: 65536
   maxFileBytes: 1048576
   maxFiles: 2
+events: {refusals: false}
 tracing: {endpoint: "http://collector:4318", share: 0.5, ruleSeconds: 0.25}
 help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
@@ -514,6 +516,7 @@ _OTHER_READ: Json = {
         "maxFiles": 2,
     },
     "tracing": {"endpoint": "http://collector:4318", "share": 0.5, "ruleSeconds": 0.25},
+    "events": {"refusals": False},
     "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }

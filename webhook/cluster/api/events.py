@@ -22,6 +22,7 @@ CLUSTER_NAMESPACE = "default"
 
 Reason = Literal[
     "AdmittedUnchanged",
+    "CreationRefused",
     "DomainLost",
     "MayWriteLabels",
     "PoliciesLoaded",

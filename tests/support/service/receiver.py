@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from support.patience import PATIENCE
 
 from webhook.tracing.trace import Value
 
@@ -83,6 +85,22 @@ def _value(value: AnyValue) -> Value:
         return tuple(item.string_value for item in value.array_value.values)
     read: Value = getattr(value, str(kind))
     return read
+
+
+@contextmanager
+def receiver_aside() -> Iterator[Receiver]:
+    """A receiver in a thread of its own, for those who do not run an event loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    receiver = receiving()
+    try:
+        yield asyncio.run_coroutine_threadsafe(receiver.__aenter__(), loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(receiver.__aexit__(None, None, None), loop).result(PATIENCE)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE)
+        loop.close()
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from policies.engine.exception import PolicyException, longest
 from policies.engine.facts import Facts
+from policies.engine.help import Help
 from policies.engine.lookup import Missing
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import (
@@ -45,6 +46,7 @@ from policies.engine.violation import (
     one_line,
     shortened,
     squeezed,
+    with_help,
 )
 from policies.objects import patch
 
@@ -164,12 +166,20 @@ def validate(
 
 
 def _told(answer: Answer, ruleset: RuleSet) -> Answer:
-    """The answer, with where to read on if it refuses."""
-    if not ruleset.help.url or answer.allowed:
+    """The answer, with where to read on: at the end of a refusal, else as the last warnings, if there are any."""
+    if not ruleset.help.url or answer.unanimity is not None:
         return answer
+    if answer.allowed:
+        warned = [decision for decision in answer.decisions if decision.verdict == "warn" or decision.failure]
+        return replace(answer, warnings=with_help(answer.warnings, _help(warned, ruleset.help, "skipped")))
     denials = [decision for decision in answer.decisions if decision.denies]
-    violations = [violation for denial in denials for violation in denial.violations]
-    return replace(answer, help=ruleset.help.lines(violations, failed=any(denial.failure for denial in denials)))
+    return replace(answer, help=_help(denials, ruleset.help, "not-evaluated"))
+
+
+def _help(decisions: Sequence[Decision], help_: Help, failure: str) -> tuple[str, ...]:
+    """Where to read on about decisions. failure: what a rule that failed brought about."""
+    violations = [violation for decision in decisions for violation in decision.violations]
+    return help_.lines(violations, failure if any(decision.failure for decision in decisions) else "")
 
 
 @lru_cache(maxsize=256)  # one for each kind of request

@@ -1,7 +1,7 @@
 """Where a refusal is explained: a section of the pages for those who were refused, found by the words of the message.
 
 A section quotes messages as people see them, with an ellipsis for what differs from case to case. So one list serves
-both who pastes a message and the service, which ends its refusals with the address of the section.
+both who pastes a message and the service, which ends its refusals and warnings with the address of the section.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 from policies.engine.violation import Violation, describe, in_order
 
 _SHOWN = 3
-_FAILURE, _POLICY, _PACKS = ("service", "not-evaluated"), ("policies", "denied"), "packs"
+_SERVICE, _POLICY, _PACKS = "service", ("policies", "denied"), "packs"
 
 
 class Section(Struct, frozen=True):
@@ -41,12 +41,11 @@ class Help(Struct, frozen=True):
     url: str = ""
     sections: tuple[Section, ...] = ()
 
-    def lines(self, violations: Sequence[Violation], *, failed: bool) -> tuple[str, ...]:
-        """A line for each section about a refusal: its violations, and whether a rule failed."""
+    def lines(self, violations: Sequence[Violation], failure: str = "") -> tuple[str, ...]:
+        """A line for each section about an answer: its violations, and what became of a rule that failed, by code."""
         if not self.url:
             return ()
-        places = [_FAILURE] if failed else []
-        places = [*map(self._place, in_order(violations)), *places]
+        places = [*map(self._place, in_order(violations)), *([(_SERVICE, failure)] if failure else [])]
         return tuple(f"Read on: {self._address(*place)}" for place in list(dict.fromkeys(places))[:_SHOWN])
 
     def _place(self, violation: Violation) -> tuple[str, str]:

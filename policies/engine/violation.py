@@ -167,6 +167,15 @@ def limited(lines: Sequence[str], more: int = 0) -> tuple[str, ...]:
     return (*lines[:kept], *((f"and {more} more",) if more else ()))
 
 
+def with_help(warnings: tuple[str, ...], lines: Sequence[str]) -> tuple[str, ...]:
+    """The warnings of an answer, and as many lines that say where to read on as there is room for."""
+    told = warnings
+    for line in lines:
+        if sum(map(len, told)) + len(line) <= WARNINGS_LENGTH:
+            told = (*told, line)
+    return told
+
+
 def shortened(text: str, length: int) -> str:
     """The text, cut at a length; an ellipsis then takes the place of its last character."""
     return text if len(text) <= length else text[: length - 1] + "…"

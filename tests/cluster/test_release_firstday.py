@@ -58,11 +58,11 @@ def test_the_first_day(release: Release) -> None:
     page = shown.blocks(PAGE.read_text(encoding="utf-8"))
 
     for line, output in (command for block in page for command in block):
-        typed(release, line, output)
+        enter(release, line, output)
 
 
-def typed(release: Release, line: str, output: str) -> None:
-    """Type a command of the page. Raises GaveUpError, with what it printed, where that is something else."""
+def enter(release: Release, line: str, output: str) -> None:
+    """Type a command of the page. Raises GaveUpError, with the output, if the page shows another one."""
 
     def as_shown() -> bool:
         printed = answer(release, line)
@@ -83,25 +83,26 @@ def answer(release: Release, line: str) -> str:
         Path(file).write_text(stdout, encoding="utf-8")
         return stderr
     if searched:
-        stdout = "".join(each for each in stdout.splitlines(keepends=True) if shlex.split(searched)[0] in each)
+        pattern = shlex.split(searched)[0]
+        stdout = "".join(text for text in stdout.splitlines(keepends=True) if pattern in text)
     return stderr + stdout
 
 
 def helm(release: Release, arguments: list[str]) -> tuple[str, str]:
-    """Run helm, with what this machine needs where values are given."""
-    values = ["--values", str(release.file())] if "-f" in arguments else []
+    """Run helm, with what this machine needs where values are given, and one replica: others prove more of them."""
+    values = ["--values", str(release.file({"replicas": 1}))] if "-f" in arguments else []
     done = release.helm(*arguments, *values)
     return done.stdout, done.stderr
 
 
 def kubectl(release: Release, arguments: list[str]) -> tuple[str, str]:
-    """Run kubectl as alice; what it asks of a kubelet, ask that of the tests."""
+    """Run kubectl as alice. `exec` and `logs` go to the kubelet of the tests, which has no API."""
     pods = release.kubelet
     if "exec" in arguments:
         executed = pods.execute(pods.ready()[0], *arguments[arguments.index("--") + 2 :])
         return executed.stdout, executed.stderr
     if "logs" in arguments:
-        logs = [(f"[pod/{each.name}/webhook] ", each.log.read_text(encoding="utf-8")) for each in pods.ready()]
+        logs = [(f"[pod/{pod.name}/webhook] ", pod.log.read_text(encoding="utf-8")) for pod in pods.ready()]
         return "".join(name + line for name, log in logs for line in log.splitlines(keepends=True)), ""
     done = release.control_plane.kubectl(*arguments)
     return done.stdout, done.stderr

@@ -49,8 +49,7 @@ def _runs(block: shown.Block, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
         printed = result.output if match[2] is None else result.stderr
         if match[2] is not None:
             Path(match[2]).write_text(result.stdout, encoding="utf-8")
-        silent = not output and result.exit_code < 2
-        yield line, output if silent or shown.is_as_shown(printed, output) else printed
+        yield line, output if shown.is_as_shown(printed, output) else printed
 
 
 def _lay(folder: Path, page: str) -> None:

@@ -31,6 +31,7 @@ NATIVE = (
 
 They begin first: a process that has run others would give them a control plane where the service is registered.
 """
+_MODULES = {**dict.fromkeys(JUDGED, "judged"), **dict.fromkeys(NATIVE, "native"), "test_upgrade": "upgraded"}
 
 LONGEST = (
     *("native", "control_plane", "released", "placed", "judged", "vacant", "upgraded"),
@@ -55,8 +56,7 @@ def group(nodeid: str) -> str:
         return "vacant"
     if module.startswith("test_topology_"):
         return "placed"
-    own = {**dict.fromkeys(JUDGED, "judged"), **dict.fromkeys(NATIVE, "native"), "test_upgrade": "upgraded"}
-    return own.get(module, "control_plane")
+    return _MODULES.get(module, "control_plane")
 
 
 def rank(nodeid: str) -> int:

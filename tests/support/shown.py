@@ -1,6 +1,6 @@
-"""What pages show of commands: a block begins each with `$ `, and what it prints stands below it.
+"""The commands in blocks of Markdown. A command begins with `$ `, and its output stands below it.
 
-A line of three dots stands for any lines, and `…` for any text in a line.
+In the output, a line of three dots stands for any lines, and `…` for any text in a line.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -177,7 +177,7 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
             namespace=asked.namespace,
             labels=asked.labels,
             before=_before(asked, known),
-            flaws=_flaws(own, written, release) if asked.schemas.mode == "strict" else (),
+            flaws=_flaws(own, written, release, today) if asked.schemas.mode == "strict" else (),
         )
     coverage = _coverage(written, facts, asked) if written is not None else None
     return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
@@ -202,13 +202,13 @@ def _schemas(
     return lambda kind: more.get(kind) or schema.known(kind, release)
 
 
-def _flaws(own: Iterable[JsonObject], written: PolicyFiles | None, release: Release) -> tuple[Flaws, ...]:
+def _flaws(own: Iterable[JsonObject], written: PolicyFiles | None, release: Release, today: date) -> tuple[Flaws, ...]:
     """What finds flaws by the schemas of a release, of CRDs, and of those in policy files."""
     from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
     from webhook.cli.objects.flaws import finder  # noqa: PLC0415 - as above
 
     beside = (document.value for document in written.loaded.context) if written else ()
-    return (finder(Schemas(release, (*own, *definitions.among(beside)))),)
+    return (finder(Schemas(release, (*own, *definitions.among(beside))), today),)
 
 
 def _coverage(written: PolicyFiles, facts: StaticFacts, asked: _Asked) -> Coverage:

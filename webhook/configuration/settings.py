@@ -381,13 +381,14 @@ class EventsSettings(_Model):
 
 
 class HelpSettings(_Model):
-    """Where people whom a rule refuses can read on."""
+    """Where people whom a rule refuses or warns can read on."""
 
     url: str = Field(
         "",
         pattern=r"^(https?://\S{1,500})?$",
-        description="Address that ends each refusal. {page} and {code} stand for a page of docs/refused and a heading "
-        "on it: https://docs.example.org/refused/{page}/#{code}. Empty: refusals end without one.",
+        description="Address that ends each refusal, and stands in the last warning. {page} and {code} stand for a "
+        "page of docs/refused and a heading on it: https://docs.example.org/refused/{page}/#{code}. Empty: neither has "
+        "one.",
     )
 
 

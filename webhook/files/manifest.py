@@ -31,6 +31,7 @@ CLUSTER_SCOPED = {
     "apiextensions.k8s.io": ("CustomResourceDefinition",),
     "apiregistration.k8s.io": ("APIService",),
     "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle"),
+    "cks-admission.dev": ("PolicyException",),
     "compute.coreweave.com": ("NodePool",),
     "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
     "grove.io": ("ClusterTopology", "ClusterTopologyBinding"),

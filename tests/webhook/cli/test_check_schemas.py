@@ -100,6 +100,39 @@ def test_what_machines_read() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("spec", "output", "code"),
+    [
+        pytest.param("policies: [labels], reason: moves, until: '2999-12-31'", "admitted\n", 0, id="right"),
+        pytest.param(
+            "policies: [labels], until: '2999-12-31', macth: {}",
+            "refused\n"
+            '  Error: own.yaml:4:49: unknown field "spec.macth" (did you mean match?)\n'
+            "  Error: own.yaml:4:1: spec.reason: Required value (say why, best with a ticket: whoever audits it reads"
+            " this)\n",
+            1,
+            id="fields",
+        ),
+        pytest.param(
+            "policies: [labels], reason: moves, until: '2020-12-31'",
+            "admitted\n"
+            "  Warning: own.yaml:4:43: spec.until: ended on 2020-12-31: it lets nothing pass"
+            " (delete it, or write a later day)\n",
+            0,
+            id="ended",
+        ),
+    ],
+)
+def test_exceptions_are_judged_as_the_service_reads_them(spec: str, output: str, code: int) -> None:
+    """The one kind of the service's own is known without a definition, in no Namespace, with its fields and dates."""
+    head = "apiVersion: cks-admission.dev/v1\nkind: PolicyException\nmetadata: {name: a}\n"
+    Path("own.yaml").write_text(f"{head}spec: {{{spec}}}\n", encoding="utf-8")
+
+    result = run("check", "own.yaml")
+
+    assert (result.stdout, result.exit_code) == (f"own.yaml:1: PolicyException a: {output}", code)
+
+
 def test_definitions_that_are_none_are_an_error() -> None:
     """A path of --crds without definitions is said once, instead of a warning for each object."""
     result = run("check", "training.yaml", "--crds", "web.yaml")

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import shown
 from support.service.commands import run
 
 _ROOT = Path(__file__).parents[3]
 _GUIDE = _ROOT / "docs" / "guides" / "cel.md"
 _PAGES = [_ROOT / "README.md", _GUIDE, _ROOT / "docs" / "reference" / "cel.md", _ROOT / "docs" / "reference" / "cli.md"]
-_COMMAND = re.compile(r"^\$ (?:\.venv/bin/)?cks-admission eval (.*)$")
+_COMMAND = re.compile(r"(?:\.venv/bin/)?cks-admission eval (.*)")
 
 
 def _shown(page: Path) -> Iterator[tuple[str, str]]:
     """The commands of a page, and what stands below each."""
-    for block in re.findall(r"^```console\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
-        for part in re.split(r"^(?=\$ )", block, flags=re.MULTILINE):
-            line, _, output = part.partition("\n")
-            if match := _COMMAND.match(line):
+    for block in shown.blocks(page.read_text(encoding="utf-8")):
+        for line, output in block:
+            if match := _COMMAND.fullmatch(line):
                 yield match[1], output
 
 

@@ -8,9 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import brokenmanifests
+from support.service.commands import run
 
 from policies.engine.help import likest
+from policies.schema.schemas import Schemas
 from webhook import refused
+from webhook.cli.findings.finding import UNREADABLE
+from webhook.cli.objects import flaws
 from webhook.configuration import rules
 from webhook.configuration.packs import PacksSettings
 from webhook.files import yamlfile
@@ -102,6 +107,23 @@ def test_every_shipped_policy_has_its_section() -> None:
                         wrong.append((document.value["metadata"]["name"], validation["message"]))
 
     assert wrong == []
+
+
+def test_every_code_of_check_is_explained() -> None:
+    """`why` knows each code that `check` prints, but for the policies of a cluster, whose code is their name."""
+    shipped = [name for pack in PacksSettings.names() for name in packfiles.names(pack).policies]
+    codes = (flaws.CODE, UNREADABLE, *rules.BUILT_IN_RULES, *shipped)
+
+    assert [code for code in codes if run("why", code).exit_code] == []
+
+
+def test_what_check_says_of_objects_leads_to_its_page() -> None:
+    """Each flaw of the corpus of broken manifests, and each file that cannot be read, has its section."""
+    schemas = Schemas(definitions=brokenmanifests.definitions())
+    said = [one.text for case in brokenmanifests.cases() for one in brokenmanifests.judged(case, schemas)]
+
+    found = {text: likest(refused.sections(), text) for text in said}
+    assert [text for text, section in found.items() if section is None or section.page != "schema"] == []
 
 
 _RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n  metadata.labels: "

@@ -35,11 +35,15 @@ def run(verb: Run, paths: Iterable[str]) -> NoReturn:
 
 
 async def _again(verb: Run, folders: Iterable[str]) -> None:
-    state = _state(folders)
+    changes, state = watch.changes(folders), _state(folders)
+    due = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)  # from here on files are followed: what changes during the first run counts
     _say(verb)
-    async for _ in watch.changes(folders):
+    while True:
+        await due
         if state != (state := _state(folders)):
             _say(verb)
+        due = asyncio.ensure_future(anext(changes))
 
 
 def _state(folders: Iterable[str]) -> Mapping[Path, int]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 from asyncio import subprocess
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from support import shown
 from support.patience import PATIENCE
 from support.service.commands import COMMAND
 
 from webhook.cli.main import main
 
 _GUIDE = Path(__file__).parents[4] / "docs" / "guides" / "policies.md"
-_CONSOLE = re.compile(r"^```console\n\$ cks-admission (.*)\n((?:.*\n)*?)```$", re.MULTILINE)
 _WEB = """\
 apiVersion: apps/v1
 kind: Deployment
@@ -38,12 +37,15 @@ def test_the_guide_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """The commands of the guide, one after the other from an empty folder, print what the guide shows."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "web.yaml").write_text(_WEB, encoding="utf-8")
-    blocks = re.findall(
-        r"^```console\n\$ cks-admission (.*)\n((?:.*\n)*?)```$", _GUIDE.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    commands = [
+        command
+        for block in shown.blocks(_GUIDE.read_text(encoding="utf-8"))
+        for command in block
+        if command[0].startswith("cks-admission ")
+    ]
 
-    assert [(line, _run(*shlex.split(line))[1]) for line, _ in blocks] == blocks
-    assert len(blocks) == 4
+    assert [(line, _run(*shlex.split(line)[1:])[1]) for line, _ in commands] == commands
+    assert len(commands) == 4
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -198,6 +198,11 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
 
     assert reply.status == 200
     assert reply.headers["content-type"].startswith("text/plain; version=")
+    families = [f for f in text_string_to_metric_families(reply.text) if not f.name.endswith("_created")]
+    assert sorted((f.name, f.type) for f in families) == sorted(
+        (metric.name.removesuffix("_total"), metric.kind) for metric in _in_the_reference()
+    )
+    assert [family.name for family in families if not family.documentation] == []
     assert {name: value for name, value in _samples(running.metrics).items() if "_seconds" not in name} == {
         _request("validate", "CREATE", "false", "false"): 1,
         _request("mutate", "CREATE", "true", "true"): 1,

@@ -26,8 +26,12 @@ from webhook.seldom import Seldom
 
 WAITING: Final = 100
 """Refusals that wait at most; one more is not told."""
+SHARE: Final = 20
+"""Those of one Namespace at most, so that no tenant takes all places."""
 PAUSE: Final = 1.0
 """Seconds between two Events of a process."""
+GLANCE: Final = 0.1
+"""Seconds after a look for the workload at the top after which no Event was written."""
 _TOLD: Final = 4096
 _LENGTH: Final = 900
 _RIGHT: Final = "; a ClusterRole must allow the service's account to list the workload's kind, and to create events"
@@ -59,6 +63,10 @@ class _Refusal(NamedTuple):
     answer: Answer
     occasion: str
 
+    @property
+    def key(self) -> tuple[str, Owner, str]:
+        return self.namespace, self.owner, self.occasion
+
 
 class Refusals:
     """Follows answers, and writes Events about refusals: one in an hour for an owner and the rules that refused."""
@@ -70,7 +78,7 @@ class Refusals:
         self._events = metrics.refusal_events
         self._clock = clock
         self._waiting: deque[_Refusal] = deque()
-        self._told: set[tuple[str, str]] = set()
+        self._told: set[tuple[str, Owner, str]] = set()
         self._wake = asyncio.Event()
         self._seldom = Seldom(structlog.get_logger())
 
@@ -83,16 +91,16 @@ class Refusals:
         if owner is None:
             return
         rules = ",".join(decision.rule for decision in answer.decisions if decision.denies)
-        occasion = f"{self._hour()}\n{rules}"
-        if (owner.uid, occasion) in self._told:
+        refusal = _Refusal(request.namespace, request.kind.kind, owner, answer, f"{self._hour()}\n{rules}")
+        if refusal.key in self._told:
             return
-        if len(self._waiting) >= WAITING:
+        if len(self._waiting) >= WAITING or sum(r.namespace == refusal.namespace for r in self._waiting) >= SHARE:
             self._events.labels("dropped").inc()
             return
         if len(self._told) >= _TOLD:
             self._told.clear()
-        self._told.add((owner.uid, occasion))
-        self._waiting.append(_Refusal(request.namespace, request.kind.kind, owner, answer, occasion))
+        self._told.add(refusal.key)
+        self._waiting.append(refusal)
         self._wake.set()
 
     async def run(self) -> NoReturn:
@@ -107,8 +115,7 @@ class Refusals:
                 except ClusterError as error:
                     told = error.status != _GONE
                     self._failed(refusal, error)
-                if told:
-                    await self._clock.sleep(PAUSE)
+                await self._clock.sleep(PAUSE if told else GLANCE)
 
     async def _tell(self, refusal: _Refusal) -> bool:
         """Write an Event on the workload at the top, unless its own controller writes one. Return whether it did."""
@@ -123,7 +130,7 @@ class Refusals:
         return True
 
     def _failed(self, refusal: _Refusal, error: ClusterError) -> None:
-        self._told.discard((refusal.owner.uid, refusal.occasion))
+        self._told.discard(refusal.key)
         self._events.labels("failed").inc()
         if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
             self._seldom.warning(

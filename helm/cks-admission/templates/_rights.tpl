@@ -1,4 +1,4 @@
-{{/* The rights of the replicas: of each only what the configuration makes use of. They read, and ask the authorizer. */}}
+{{/* The rights of the replicas: of each only what the configuration makes use of. They read, ask the authorizer, and tell owners of refusals. */}}
 {{- define "cks-admission.clusterRules" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $name := $all.registration.name -}}

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from policies.engine.request import mapping
 from policies.objects.owner import Owner, controller
 from policies.objects.workload import Workload
 from webhook.cluster.api.call import Call, fetch
@@ -34,7 +35,7 @@ class Owners:
     def __init__(self, api: ApiClient, workloads: Workloads) -> None:
         self._api = api
         self._workloads = workloads
-        self._known: dict[str, Owner | None] = {}
+        self._known: dict[tuple[str, Owner], Owner | None] = {}
 
     async def top(self, namespace: str, owner: Owner) -> Owner:
         """The owner that nobody owns: of the owner, of its owner, and so on. Raises ClusterError."""
@@ -49,11 +50,12 @@ class Owners:
         row = self._workloads.get(owner.group_kind)
         if row is None:
             return None
-        if owner.uid not in self._known:
+        key = namespace, owner  # all of it, since whoever makes an object can write a false reference
+        if key not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            self._known[owner.uid] = await self._read(namespace, owner, row.resource)
-        return self._known[owner.uid]
+            self._known[key] = await self._read(namespace, owner, row.resource)
+        return self._known[key]
 
     async def _read(self, namespace: str, owner: Owner, resource: str) -> Owner | None:
         """The controller of an owner; None if it has none, is gone, or is of a kind that is not served.
@@ -74,6 +76,6 @@ class Owners:
         except UNREADABLE as error:
             raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
         for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and (item.get("metadata") or {}).get("uid") == owner.uid:
+            if isinstance(item, dict) and mapping(item, "metadata").get("uid") == owner.uid:
                 return controller(item)
         return None

@@ -20,7 +20,8 @@ _ROOT = Path(__file__).parents[2]
 _DOCS = _ROOT / "docs"
 _PAGES = [_ROOT / "README.md", *sorted(_DOCS.glob("guides/*.md")), _DOCS / "refused" / "index.md"]
 _COMMAND = re.compile(
-    r"(?:(?:\.venv/bin/)?cks-admission|kubectl cks) ((?:check|convert|lint|test|topology|why) [^|]*?)(?: > (\S+))?"
+    r"(?:(?:\.venv/bin/)?cks-admission|kubectl cks) "
+    r"((?:audit(?! --kubeconfig)|check|convert|lint|test|topology|why) [^|]*?)(?: > (\S+))?"
 )
 _LEFT_OUT = {
     "exceptions": "an exception before and after its end",

@@ -37,7 +37,7 @@ check: venv ## format, lint, types, import borders
 # In one run, so that the fast tests use the processors while others wait for a control plane.
 .PHONY: tests older
 tests: venv
-	$(TIMED) "tests" $(PYTEST) -n 4 --dist loadgroup tests
+	$(TIMED) "tests" $(PYTEST) -n 3 --dist loadgroup tests
 older: venv
 	KUBERNETES=$(OLDER) $(TIMED) "what differs in $(OLDER)" $(PYTEST) -m differs tests/cluster
 

@@ -89,9 +89,9 @@ def _of_files(asked: Inquiry) -> int:
 def _of_cluster(asked: Inquiry) -> int:
     """Audit a cluster. The exit code. Raises InputError and ToolError."""
     from webhook.audit.journal import JournalError  # noqa: PLC0415 - as above
+    from webhook.audit.kinds import UnknownKindError  # noqa: PLC0415 - as above
     from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
-    from webhook.cluster.inspection.auditplan import UnknownKindError  # noqa: PLC0415 - as above
 
     with reading(SettingsError, JournalError, UnknownKindError):
         try:

@@ -11,14 +11,11 @@ from policies import labels
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.spelling import closest
+from webhook.audit.kinds import UnknownKindError
 from webhook.cluster.inspection.served import ServedResource
 
 # Two names of the same objects; the first is the one that is listed.
 _TWICE: Final = {("events.k8s.io", "events"): ("", "events")}
-
-
-class UnknownKindError(Exception):
-    """A kind that is asked for cannot be audited; the text says why."""
 
 
 class Unit(Struct, frozen=True):

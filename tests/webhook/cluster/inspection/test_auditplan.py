@@ -6,7 +6,8 @@ import pytest
 
 from policies.engine.request import GroupVersionResource
 from webhook.audit import rules
-from webhook.cluster.inspection.auditplan import UnknownKindError, units
+from webhook.audit.kinds import UnknownKindError
+from webhook.cluster.inspection.auditplan import units
 from webhook.cluster.inspection.served import ServedResource
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings

@@ -1,4 +1,4 @@
-"""The commands in blocks of Markdown. A command begins with `$ `, and its output stands below it.
+"""The commands in blocks of Markdown, and where they are typed. A command begins with `$ `, its output stands below it.
 
 In the output, a line of three dots stands for any lines, and `…` for any text in a line.
 """
@@ -6,12 +6,81 @@ In the output, a line of three dots stands for any lines, and `…` for any text
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
 
-_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+
+NOT_TYPED = {
+    r"docker ": "needs Docker and a registry",
+    r"make |\.venv/bin/python -m benchmarks |cd tests && ": "takes minutes, or runs until Ctrl-C",
+    r"pip install ": "needs an index of packages",
+    r"echo '.*_COMPLETE=": "changes the start file of a shell",
+    r"curl |cks-admission (?:serve --(?:config|kubeconfig|policies)|manage) ": "a service that runs until Ctrl-C",
+    r".* --watch ": "runs until Ctrl-C",
+    r"cks-admission serve$": "an installation without the extra `server`",
+    r"kubectl get (?:nodes\S*|nodes,pods -A) -o \w+ (?:>|\|) ": "the Nodes of a cloud; the file is beside the page",
+    r"kubectl logs .* > decisions": "the file is beside the page",
+}
+"""Commands that no test types, with the reasons."""
+
+_BLOCK = re.compile(r"^( *)```console\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _AHEAD = ("2026-12-31", "2999-12-31")
+_NOT_TYPED = re.compile("|".join(NOT_TYPED))
+_CLUSTER = re.compile(r"(?:^|\| |; )(?:kubectl (?!cks )|helm |cks-admission (?:doctor|unregister) )")
 
 Block = list[tuple[str, str]]
 """Commands, each with what stands below it."""
+
+
+class Page(NamedTuple):
+    """A page of the documentation."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Its path in the repository."""
+        return str(self.path.relative_to(ROOT))
+
+    @property
+    def examples(self) -> Path:
+        """The folder of the files that it names."""
+        return ROOT / "docs" / "examples" / self.path.stem
+
+    def lay(self, folder: Path) -> None:
+        """Write its files into a folder, beside examples/ and policies/packs as in a checkout."""
+        if self.examples.is_dir():
+            shutil.copytree(self.examples, folder, dirs_exist_ok=True)
+        (folder / "policies").mkdir(parents=True, exist_ok=True)
+        for name in ("examples", "policies/packs", "helm"):
+            (folder / name).symlink_to(ROOT / name)
+        for file in folder.glob("*.yaml"):
+            file.write_text(ahead(file.read_text(encoding="utf-8")), encoding="utf-8")
+
+    def blocks(self) -> list[Block]:
+        """All blocks of commands."""
+        return blocks(self.path.read_text(encoding="utf-8"))
+
+    def offline(self) -> list[Block]:
+        """Those that need no cluster, without commands that nobody types."""
+        return [block for block in self._typed() if not _needs_cluster(block)]
+
+    def clustered(self) -> list[Block]:
+        """Those that need a cluster, without commands that nobody types."""
+        return [block for block in self._typed() if _needs_cluster(block)]
+
+    def _typed(self) -> list[Block]:
+        left = [[command for command in block if not _NOT_TYPED.match(command[0])] for block in self.blocks()]
+        return [block for block in left if block]
+
+
+def pages() -> list[Page]:
+    """Return the pages that have commands."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in map(Page, paths) if page.blocks()]
 
 
 def ahead(text: str) -> str:
@@ -21,7 +90,7 @@ def ahead(text: str) -> str:
 
 def blocks(text: str) -> list[Block]:
     """Return the blocks of commands of a page."""
-    return [_commands(block) for block in _BLOCK.findall(ahead(text))]
+    return [_commands(textwrap.dedent(block)) for _, block in _BLOCK.findall(ahead(text))]
 
 
 def is_as_shown(printed: str, shown: str) -> bool:
@@ -29,6 +98,10 @@ def is_as_shown(printed: str, shown: str) -> bool:
     lines = re.split(r"^ *\.\.\.\n", shown, flags=re.MULTILINE)
     pattern = r"(?:.*\n)*".join(".*".join(map(re.escape, part.split("…"))) for part in lines)
     return re.fullmatch(pattern, printed) is not None
+
+
+def _needs_cluster(block: Block) -> bool:
+    return any(_CLUSTER.search(line) for line, _ in block)
 
 
 def _commands(block: str) -> Block:

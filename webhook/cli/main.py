@@ -26,7 +26,7 @@ VERBS = {
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
     "fmt": "Format the CEL expressions of policies, in their files.",
-    "convert": "Turn CEL policies of Kyverno and Gatekeeper into Kubernetes' own.",
+    "convert": "Turn CEL policies of Kyverno and Gatekeeper into native ones.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "replay": "Show whose verdict other policies would change.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",

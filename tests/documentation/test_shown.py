@@ -1,8 +1,8 @@
 """What README and the pages of docs/ show of commands that need no cluster is what they print.
 
 A page's files are in docs/examples/PAGE. Beside them are examples/ and policies/packs as in a checkout, the files that
-the guide about CEL shows, and the Nodes of the guide about topology. tests/cluster/pages.py names the pages with
-commands for a cluster, `shown.NOT_TYPED` the commands that nobody types.
+the guide about CEL shows, and the Nodes of the guide about topology. `shown` says which pages are
+typed on a cluster, and which commands by nobody.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _kubectl(arguments: list[str], stdin: str) -> Output:
     return cks_admission(arguments[1:], stdin)
 
 
-@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.path.stem)
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
 def test_pages_show_what_is_printed(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command, typed as it stands there, prints what stands below it."""
     folder = tmp_path / "checkout"
@@ -59,17 +59,17 @@ def test_pages_show_what_is_printed(page: Page, tmp_path: Path, monkeypatch: pyt
 
 
 def test_every_block_is_typed() -> None:
-    """A block runs here, or its page is among those that are typed on a cluster; what is left out says why, and is there."""
-    lines = [line for page in shown.pages() for block in page.blocks() for line, _ in block]
+    """A block runs here, or its page is typed on a cluster; what is left out is there, and has a reason."""
+    lines = [f"{page.name}: {line}" for page in shown.pages() for block in page.blocks() for line, _ in block]
     clustered = {page.name for page in shown.pages() if page.clustered()}
 
-    assert clustered == {*shown.ON_A_CLUSTER}
+    assert clustered == {*shown.ON_A_RELEASE, *shown.ON_A_SERVICE}
     assert [pattern for pattern in shown.NOT_TYPED if not any(re.match(pattern, line) for line in lines)] == []
 
 
 def test_the_examples_belong_to_pages() -> None:
     """Each folder of files is that of a page with commands."""
-    assert {path.name for path in (_DOCS / "examples").iterdir()} <= {page.path.stem for page in shown.pages()}
+    assert {path.name for path in (_DOCS / "examples").iterdir()} <= {page.name for page in shown.pages()}
 
 
 def test_the_first_day_prints_its_files() -> None:

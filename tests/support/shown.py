@@ -14,17 +14,40 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 
 NOT_TYPED = {
-    r"docker ": "needs Docker and a registry",
-    r"make |\.venv/bin/python -m benchmarks |cd tests && ": "takes minutes, or runs until Ctrl-C",
-    r"pip install ": "needs an index of packages",
-    r"echo '.*_COMPLETE=": "changes the start file of a shell",
-    r"curl |cks-admission (?:serve --(?:config|kubeconfig|policies)|manage) ": "a service that runs until Ctrl-C",
-    r".* --watch ": "runs until Ctrl-C",
-    r"cks-admission serve$": "an installation without the extra `server`",
-    r"kubectl get (?:nodes\S*|nodes,pods -A) -o \w+ (?:>|\|) ": "the Nodes of a cloud; the file is beside the page",
-    r"kubectl logs .* > decisions": "the file is beside the page",
+    r".*: docker ": "needs Docker and a registry",
+    r".*: (?:make |\.venv/bin/python -m benchmarks |cd tests && )": "takes minutes, or runs on",
+    r".*: (?:curl |cks-admission (?:serve --(?:config|kubeconfig|policies)|manage) )": "a service, which runs on",
+    r".* --watch ": "runs on",
+    r"library: pip install ": "needs an index of packages",
+    r"cli: echo '": "changes the start file of a shell",
+    r"pipelines: cks-admission serve$": "an installation without the extra `server`",
+    r"cli: cks-admission doctor ": "an installation with a fault of every kind",
+    r".*: helm install .* --set image\.repository=REGISTRY": "as in first-day, with other values",
+    r"README: (?:kubectl create namespace|cks-admission unregister)": "as in registration, on your own cluster",
+    r"topology: kubectl get events": "an Event, a minute after Nodes were lost",
+    r"reserved-labels: kubectl get events": "an Event, looked for once a minute",
+    r"installation: helm upgrade .*=rendered": "two roll-outs more; tests/cluster/test_release_modes.py proves it",
+    r"gang-schedulers: kubectl apply": "needs feature gates",
+    r".*: kubectl get nodes\S* .*-o \w+ [>|] ": "the Nodes of a cluster; the file is beside the page",
+    r"trying: kubectl logs ": "the file is beside the page",
 }
-"""Commands that no test types, with the reasons."""
+"""Commands of pages that no test types, with the reasons."""
+
+ON_A_RELEASE = ("first-day", "operations", "replicas", "certificates", "installation")
+"""Guides for a cluster with the chart, in the order in which tests/cluster/test_release_pages.py types them."""
+
+ON_A_SERVICE = (
+    "README",
+    "reserved-labels",
+    "selectors",
+    "tolerations",
+    "topology",
+    "policies",
+    "cli",
+    "packs",
+    "registration",
+)
+"""Pages with commands for a cluster that tests/cluster/test_pages.py types."""
 
 _BLOCK = re.compile(r"^( *)```console\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _AHEAD = ("2026-12-31", "2999-12-31")
@@ -42,13 +65,13 @@ class Page(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its path in the repository."""
-        return str(self.path.relative_to(ROOT))
+        """The name of its file."""
+        return self.path.stem
 
     @property
     def examples(self) -> Path:
         """The folder of the files that it names."""
-        return ROOT / "docs" / "examples" / self.path.stem
+        return ROOT / "docs" / "examples" / self.name
 
     def lay(self, folder: Path) -> None:
         """Write its files into a folder, beside examples/ and policies/packs as in a checkout."""
@@ -56,7 +79,8 @@ class Page(NamedTuple):
             shutil.copytree(self.examples, folder, dirs_exist_ok=True)
         (folder / "policies").mkdir(parents=True, exist_ok=True)
         for name in ("examples", "policies/packs", "helm"):
-            (folder / name).symlink_to(ROOT / name)
+            if not (folder / name).exists():
+                (folder / name).symlink_to(ROOT / name)
         for file in folder.glob("*.yaml"):
             file.write_text(ahead(file.read_text(encoding="utf-8")), encoding="utf-8")
 
@@ -73,7 +97,10 @@ class Page(NamedTuple):
         return [block for block in self._typed() if _needs_cluster(block)]
 
     def _typed(self) -> list[Block]:
-        left = [[command for command in block if not _NOT_TYPED.match(command[0])] for block in self.blocks()]
+        left = [
+            [(line, output) for line, output in block if not _NOT_TYPED.match(f"{self.name}: {line}")]
+            for block in self.blocks()
+        ]
         return [block for block in left if block]
 
 
@@ -94,7 +121,8 @@ def blocks(text: str) -> list[Block]:
 
 
 def is_as_shown(printed: str, shown: str) -> bool:
-    """Tell whether a command printed what a page shows of it."""
+    """Tell whether a command printed what a page shows of it; a page ends every line."""
+    printed += "\n" * (printed != "" and not printed.endswith("\n"))
     lines = re.split(r"^ *\.\.\.\n", shown, flags=re.MULTILINE)
     pattern = r"(?:.*\n)*".join(".*".join(map(re.escape, part.split("…"))) for part in lines)
     return re.fullmatch(pattern, printed) is not None

@@ -1,9 +1,10 @@
-"""A terminal in which tests type the commands of pages: pipes, files and a few words of a shell; programs are functions."""
+"""A terminal in which tests type the commands of pages: pipes, files, a few words of a shell, and functions."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from support.service.commands import run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _COMMENT = re.compile(r"\s+# .*$")
 
@@ -31,14 +32,14 @@ class Output(NamedTuple):
         return self.stderr + self.stdout if self.screen is None else self.screen
 
 
-Program = "Callable[[list[str], str], Output]"
+Program = Callable[["list[str]", str], Output]
 """From arguments and standard input to what it prints."""
 
 
 class Terminal:
     """Types commands in a folder, and returns what each one prints."""
 
-    def __init__(self, folder: Path, programs: Mapping[str, Callable[[list[str], str], Output]]) -> None:
+    def __init__(self, folder: Path, programs: Mapping[str, Program]) -> None:
         """programs: what stands first in a command, beside the words that every shell knows."""
         self.folder = folder
         self._programs = {"cd": self._cd, "echo": self._echo, "ls": self._ls, "grep": _grep, **programs}

@@ -99,7 +99,7 @@ class Verbs(click.Group):
         """The verb among the arguments, or an error that says which was meant."""
         given = args[0]
         if given not in VERBS and not given.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {given!r}.{_meant(given, ctx.find_root().info_name or NAME)}")
+            ctx.fail(f"No such command {given!r}.{_meant(given, args[1:], ctx.find_root().info_name or NAME)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -108,8 +108,10 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _meant(given: str, name: str) -> str:
-    """What was probably meant by a word that is no verb; empty if nobody knows. name: of the program."""
+def _meant(given: str, rest: Sequence[str], name: str) -> str:
+    """What was probably meant by a word that is no verb, and the rest; empty if nobody knows. name: the program's."""
+    if given == "help" and rest and rest[0] in VERBS:
+        return f" Did you mean `{name} {rest[0]} --help`?"
     if meant := _OTHERWISE.get(given) or closest(given, VERBS):
         return f" Did you mean `{name} {meant}`?"
     return f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""

@@ -18,6 +18,7 @@ from cluster.polling import GaveUpError
 from cluster.process import ComponentError
 
 from benchmarks import (
+    audit,
     footprint,
     gangs,
     manifests,
@@ -43,7 +44,7 @@ from benchmarks.speed import NoCoresError
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
     *("speed", "policies", "topology", "inventory", "gangs", "workers", "check"),
-    *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement"),
+    *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement", "audit"),
 )
 START_RUNS = 9
 FAILURES = (
@@ -117,8 +118,9 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
     elif part in ("topology", "workers"):
         compare = topology.measure if part == "topology" else workers.compare
         results.add(part, topology if part == "topology" else workers, compare(directory, *rounds))
-    elif part == "apiserver":
-        results.add("apiserver", apiserver, apiserver.measure(directory, *rounds))
+    elif part in ("apiserver", "audit"):
+        measure = apiserver.measure if part == "apiserver" else audit.measure
+        results.add(part, apiserver if part == "apiserver" else audit, measure(directory, *rounds))
     elif part == "sizing":
         results.add("sizing", sizing, sizing.measure(directory, _say))
     elif part == "placement":

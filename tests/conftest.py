@@ -1,4 +1,4 @@
-"""What holds for all tests: how patient Hypothesis is, which share a process, which begin first, which lack packs."""
+"""What holds for all tests: how patient Hypothesis is, which share a process, which begin first and end together."""
 
 from importlib import import_module
 from typing import Any
@@ -12,13 +12,28 @@ from support.packmodes import no_packs
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-__all__ = ["no_packs", "pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "no_packs",
+    "pytest_collection_modifyitems",
+    "pytest_runtest_protocol",
+    "pytest_xdist_make_scheduler",
+]
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest, or one process is still at it when the others have nothing left to do."""
     items.sort(key=lambda item: groups.rank(item.nodeid))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
+    """End a control plane with the last test of its group: left running, it would take time from the others."""
+    if nextitem is None or not groups.is_dear(item.nodeid):
+        return None
+    if groups.group(item.nodeid) == groups.group(nextitem.nodeid):
+        return None
+    return item.ihook.pytest_runtest_protocol(item=item, nextitem=None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -67,6 +67,16 @@ class Violation(Struct, frozen=True):
         return printable(": ".join(part for part in (self.path, what) if part))
 
     @property
+    def sentence(self) -> str:
+        """What is wrong, without the place and the remedy: the summary, and what was found."""
+        what = f"{self.value} {self.problem}".strip()
+        if not what:
+            return self.summary
+        if what.startswith("("):
+            return f"{self.summary} {what}"
+        return ": ".join(part for part in (self.summary.rstrip("."), what) if part)
+
+    @property
     def warning(self) -> str:
         """The violation as a warning: a policy's message with the place, or another rule's place, value and remedy."""
         if not self.verdict:

@@ -68,6 +68,7 @@ def test_a_replica_waits_for_its_certificate(audited: ControlPlane, installed: R
         raise NotYet(str(installed.kubelet.named()))
 
     replica = wait_for("a new replica", fresh)
+    wait_for("the deleted one to end", lambda: not installed.kubelet.named(victim))
     code, text = readiness(replica)
     told = doctor(audited, replica)
     refusal = installed.refusal({"foo.coreweave.cloud/bar": "1"})

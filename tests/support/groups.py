@@ -1,6 +1,7 @@
 """Which tests run in one process, and the order of these groups: the longest first, so that all processes end together.
 
-A group shares what is dear: a control plane, the release on it, what helm rendered. Every other module is a group.
+A group shares what is dear: a control plane, which ends with it, the release on it, what helm rendered. Every other
+module is a group.
 """
 
 RELEASED = ("certificate", "collisions", "load", "rights", "skew")
@@ -28,10 +29,7 @@ NATIVE = (
     "test_schemas",
     "test_typechecking",
 )
-"""Modules that ask an API server without the service what it says itself.
-
-They begin first: a process that has run others would give them a control plane where the service is registered.
-"""
+"""Modules that ask an API server without the service what it says itself."""
 _MODULES = {**dict.fromkeys(JUDGED, "judged"), **dict.fromkeys(NATIVE, "native"), "test_upgrade": "upgraded"}
 
 LONGEST = (
@@ -40,7 +38,7 @@ LONGEST = (
     "tests/policies/topology/choice/test_choice_properties",
     *(f"tests/properties/{name}" for name in ("test_topology", "test_topology_large", "test_topology_updates")),
 )
-"""What takes over 20 s on a busy machine, in this order but for the first."""
+"""What takes over 20 s on a busy machine, in this order."""
 
 
 def group(nodeid: str) -> str:
@@ -58,6 +56,11 @@ def group(nodeid: str) -> str:
     if module.startswith("test_topology_"):
         return "placed"
     return _MODULES.get(module, "control_plane")
+
+
+def is_dear(nodeid: str) -> bool:
+    """Return whether a test's group has a control plane, which ends with the group."""
+    return nodeid.startswith("tests/cluster/")
 
 
 def rank(nodeid: str) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _COMMENT = re.compile(r"\s+# .*$")
+_SILENCED = " 2> /dev/null"
 
 
 class Output(NamedTuple):
@@ -47,6 +48,8 @@ class Terminal:
 
     def enter(self, line: str) -> str:
         """Type a line; several pipelines are separated by `;`. Raises KeyError for a program that is not there."""
+        if line.endswith(_SILENCED):
+            return self._run(shlex.split(line.removesuffix(_SILENCED)), "").stdout
         words = shlex.shlex(_COMMENT.sub("", line.replace("2>&1", "")), posix=True, punctuation_chars="|<>;")
         words.whitespace_split = True
         words.commenters = ""

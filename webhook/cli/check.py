@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from policies.engine.facts import StaticFacts
-from policies.engine.request import GroupVersionKind, JsonObject, UserInfo, mapping
+from policies.engine.request import GroupVersionKind, JsonObject, UserInfo
 from policies.kubernetes.release import NEWEST, Release
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
@@ -160,14 +160,14 @@ def _run(asked: _Asked) -> int:
 
 def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     """The judge for what is asked. among: the CustomResourceDefinitions among the objects."""
-    from webhook.cli.objects.judge import Circumstances, Judge  # noqa: PLC0415 - as above
+    from webhook.cli.objects.judge import Circumstances, Judge, schemas  # noqa: PLC0415 - as above
 
     settings, today = asked.settings, datetime.now(UTC).date()
     release = settings.policies.release or NEWEST
     own = [*among, *asked.schemas.definitions()]
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, today, drafts=True)
-        known = _schemas(own, written, release)
+        known = schemas(own, written, release)
         facts = written.facts(today) if written else StaticFacts(today)
         circumstances = Circumstances(
             ruleset=ruleset,
@@ -189,17 +189,6 @@ def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mappi
 
     objects = (as_received(m, known).object for m in manifest.read([asked.old] if asked.old else []))
     return {identity(obj, asked.namespace): obj for obj in objects}
-
-
-def _schemas(
-    own: Iterable[JsonObject], written: PolicyFiles | None, release: Release
-) -> Callable[[GroupVersionKind], Schema]:
-    """The schemas of a release, of CRDs, and of those in policy files."""
-    from policies.admissionpolicy import schema  # noqa: PLC0415 - only objects to be judged need the tables
-    from webhook.sources.policyfiles import custom  # noqa: PLC0415 - as above
-
-    more = {**(written.custom if written else {}), **custom(mapping(value, "spec") for value in own)}
-    return lambda kind: more.get(kind) or schema.known(kind, release)
 
 
 def _flaws(own: Iterable[JsonObject], written: PolicyFiles | None, release: Release, today: date) -> tuple[Flaws, ...]:

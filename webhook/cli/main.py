@@ -28,6 +28,7 @@ VERBS = {
     "fmt": "Format the CEL expressions of policies, in their files.",
     "convert": "Turn CEL policies of Kyverno and Gatekeeper into native ones.",
     "review": "Answer AdmissionReviews from files or standard input.",
+    "audit": "Show what policies would say to objects that exist already.",
     "replay": "Show whose verdict other policies would change.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
@@ -40,6 +41,7 @@ VERBS = {
 _PACKAGES = {
     "operator": ("serve", "manage", "doctor", "certs", "unregister"),
     "author": ("init", "fmt", "convert", "export"),
+    "audit": ("audit",),
 }
 """The verbs whose modules are in a package of their own."""
 _OTHERWISE = {"version": "--version", "help": "--help", "validate": "check"}

@@ -148,7 +148,7 @@ def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[P
 
     Raises InputError, SettingsError and OSError.
     """
-    files, made = _policy_files(settings, today, drafts=drafts), rules.NO_POLICIES
+    files, made = policy_files(settings, today, drafts=drafts), rules.NO_POLICIES
     if files is not None or settings.packs.is_on:
         from webhook.sources.policyset import EMPTY  # noqa: PLC0415 - nothing else here needs the CEL engine
 
@@ -161,7 +161,7 @@ def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[P
     return files, rules.build(settings, (), made)
 
 
-def _policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:
+def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:
     """The policy files, None without paths; warnings about them go to stderr. Raises InputError and OSError."""
     paths, judged_as = settings.policies.directories, settings.policies.release or NEWEST
     if not paths:

@@ -75,7 +75,7 @@ def load(
             parsed[key] = known.get(key) or _parts(value, key[0], release)
             group += parsed[key]
         if errors := together(group).errors:
-            problems.append(f"no rules for pod templates of {name}: {'; '.join(error.text for error in errors)}")
+            problems.append(f"no rules for {name}: {'; '.join(error.text for error in errors)}")
         else:
             usable += group
     return Native(version.hexdigest(), together(usable), tuple(problems), tuple(policies)), parsed

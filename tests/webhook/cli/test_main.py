@@ -49,6 +49,7 @@ _COMMANDS = [
     ("export", "schema"),
     ("unregister",),
     ("doctor",),
+    ("audit",),
 ]
 
 

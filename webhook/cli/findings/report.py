@@ -16,7 +16,9 @@ from webhook.cli.findings.junit import junit
 from webhook.cli.findings.sarif import sarif
 from webhook.cli.output import to_yaml
 
-DATA = ("json", "yaml")
+LINES = "lines"
+"""The form of JSON with an object on each line. The data of a result are several objects."""
+DATA = ("json", "yaml", LINES)
 """The forms for which results need their data."""
 
 
@@ -58,7 +60,10 @@ class Report:
             click.echo("\n".join(result.lines))
 
     def _item(self, data: Any) -> None:
-        if self._form == "yaml":
+        if self._form == LINES:
+            for item in data if isinstance(data, list) else [data]:
+                click.echo(json.dumps(item, ensure_ascii=False))
+        elif self._form == "yaml":
             click.echo(to_yaml([data]), nl=False)
         else:
             shown = json.dumps(data, indent=2, ensure_ascii=False).replace("\n", "\n  ")
@@ -72,7 +77,8 @@ class Report:
             if lines:
                 click.echo("\n".join(lines))
         elif self._form in DATA:
-            empty = "[]" if not self._items else "\n]" if self._form == "json" else ""
+            ends = {"json": "\n]" if self._items else "[]", "yaml": "" if self._items else "[]"}
+            empty = ends.get(self._form, "")
             click.echo(empty, nl=bool(empty))
         elif self._form != "github":
             click.echo(self._whole(), nl=False)

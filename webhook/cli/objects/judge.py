@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.intake import kind_of, received
 from policies.admissionpolicy.rules.coverage import Coverage
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import StaticFacts
-from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo
+from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo, mapping
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
+from policies.kubernetes.release import Release
 from webhook.cli.findings.finding import Finding, Result, unreadable
 from webhook.cli.objects import said
 from webhook.cli.objects.outcome import decide, in_namespace
@@ -19,6 +21,7 @@ from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.files import manifest, yamlfile
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError, Part
+from webhook.sources.policyfiles import PolicyFiles, custom
 
 Identity = tuple[str, str, str, str]
 Flaws = Callable[[Manifest], Iterable[Finding]]
@@ -86,6 +89,14 @@ class Judge:
 
 def _has_policy(rules: Iterable[Rule]) -> bool:
     return any(rule.name not in BUILT_IN_RULES for rule in rules)
+
+
+def schemas(
+    own: Iterable[JsonObject], written: PolicyFiles | None, release: Release
+) -> Callable[[GroupVersionKind], Schema]:
+    """The schemas of a release, of CustomResourceDefinitions, and of those in policy files."""
+    more = {**(written.custom if written else {}), **custom(mapping(value, "spec") for value in own)}
+    return lambda kind: more.get(kind) or schema.known(kind, release)
 
 
 def as_received(written: Manifest, schema: Callable[[GroupVersionKind], Schema]) -> Manifest:

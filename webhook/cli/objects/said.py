@@ -41,10 +41,7 @@ def findings(outcome: ObjectOutcome) -> Iterator[Finding]:
 
 
 def _of_violation(outcome: ObjectOutcome, level: Level, decision: Decision, violation: Violation) -> Finding:
-    what = f"{violation.value} {violation.problem}".strip()
-    message = violation.summary
-    if what:
-        message = f"{message} {what}" if what.startswith("(") else ": ".join(filter(None, (message.rstrip("."), what)))
+    message = violation.sentence
     if decision.exception is not None:
         message = f"{message} (exception {decision.exception.grounds})"
     place = _place(outcome, violation)

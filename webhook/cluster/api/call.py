@@ -44,6 +44,10 @@ class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: float | None = None
 
 
+class _Metadata(msgspec.Struct):
+    continue_: str = msgspec.field(name="continue", default="")
+
+
 class Status(msgspec.Struct):
     """The body of the API server's answer to a failed request."""
 
@@ -51,6 +55,7 @@ class Status(msgspec.Struct):
     reason: str | None = None
     message: str | None = None
     details: _Details | None = None
+    metadata: _Metadata | None = None
 
 
 _STATUS = msgspec.json.Decoder(Status)
@@ -96,7 +101,8 @@ def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiE
     seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
     if not seconds and answer.details is not None:
         seconds = answer.details.retry_after_seconds or 0.0
-    return ApiError(f"the API server refused {where} ({status}{f': {words}' if words else ''})", status, seconds)
+    more = answer.metadata.continue_ if answer.metadata is not None else ""
+    return ApiError(f"the API server refused {where} ({status}{f': {words}' if words else ''})", status, seconds, more)
 
 
 async def _send(api: ApiClient, call: Call) -> ClientResponse:

@@ -26,9 +26,13 @@ class UnreachableError(ClusterError):
 
 
 class ApiError(ClusterError):
-    """The API server answered with an error."""
+    """The API server answered with an error.
 
-    def __init__(self, message: str, status: int, retry_after: float = 0.0) -> None:
+    more: where a list goes on whose continue token has expired; empty if it must begin again.
+    """
+
+    def __init__(self, message: str, status: int, retry_after: float = 0.0, more: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
+        self.more = more

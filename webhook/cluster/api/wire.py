@@ -11,6 +11,7 @@ from webhook.cluster.api.objects import Metadata
 
 class _ListMetadata(Metadata, rename="camel"):
     continue_: str = msgspec.field(name="continue", default="")
+    remaining_item_count: int = 0
 
 
 class Page(msgspec.Struct):

@@ -1,0 +1,168 @@
+"""The audit of 2,000 and of 20,000 objects on a real control plane by 30 policies, and admission beside it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from cluster import auditobjects, toolchain
+from cluster.apicalls import Caller
+from cluster.controlplane import ControlPlane
+from cluster.programs import CONTROL_PLANE
+
+from benchmarks.apiserver.cost import load
+from benchmarks.apiserver.registrations import SERVICE, registrations
+from benchmarks.apiserver.writes import writes
+from benchmarks.load import LoadError, Sample
+from benchmarks.report import Figure
+
+SMALL, LARGE = 2_000, 20_000
+MORE = 23  # beside the seven of the objects
+_COMMAND = Path(sys.executable).with_name("cks-admission")
+_LABEL = {"matchLabels": {auditobjects.SELECTED: "bench"}}
+_CALLERS = 4
+_WRITE = "Deployment create"
+GROWTH, P99 = 1.1, 1.1
+# Only what is known to be violated is counted.
+_SETTINGS = {
+    "packs": dict.fromkeys(("interruptable-qos", "scheduling-safety", "sunk"), "off"),
+    "tolerations": {"action": "off"},
+}
+
+
+class Run(NamedTuple):
+    """An audit: its objects and findings, the largest resident set in MB of 10^6 bytes, and seconds."""
+
+    objects: int
+    findings: int
+    memory: float
+    seconds: float
+    cpu: float
+
+
+class Audits(NamedTuple):
+    """The audits of few and of many objects, and the latency of a write without an audit and beside one, by round."""
+
+    small: Run
+    large: Run
+    alone: tuple[Sample, ...]
+    beside: tuple[Sample, ...]
+
+    @property
+    def ratio(self) -> float:
+        """That of the p99 beside an audit to that without, the median of the rounds."""
+        return median(one.p99 / other.p99 for one, other in zip(self.beside, self.alone, strict=True))
+
+
+def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Audits:
+    """Make the objects, audit them, and load the API server with and without an audit.
+
+    Raises LoadError, also if the findings are not exactly the known ones, ComponentError and ToolchainError.
+    """
+    with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster:
+        for name, numbers in (("bench-small", range(SMALL)), ("bench-large", range(SMALL, LARGE))):
+            say(f"audit: making {len(numbers)} objects")
+            cluster.namespace(name, labels=_LABEL["matchLabels"])
+            _make(cluster, name, numbers)
+        cluster.objects.apply(list(auditobjects.policies(_LABEL, MORE)))
+        config = directory / "audit.yaml"
+        config.write_text(json.dumps(_SETTINGS), encoding="utf-8")
+        command = [str(_COMMAND), "audit", "--kubeconfig", str(cluster.kubeconfig("admin")), "--config", str(config)]
+        say("audit: judging")
+        small = _audited([*command, "-n", "bench-small", "--qps", "1000"], range(SMALL))
+        large = _audited([*command, "-n", "bench-small", "-n", "bench-large", "--qps", "1000"], range(LARGE))
+        write = next(write for write in writes(cluster) if write.name == _WRITE)
+        pairs = []
+        with registrations(directory)[SERVICE](cluster, writes(cluster)[-2]):
+            for number in range(rounds):
+                say(f"audit: round {number + 1} of {rounds}")
+                alone = load(cluster, write, seconds)
+                with _beside(command):
+                    pairs.append((alone, load(cluster, write, seconds)))
+    return Audits(small, large, tuple(alone for alone, _ in pairs), tuple(beside for _, beside in pairs))
+
+
+def _make(cluster: ControlPlane, namespace: str, numbers: range) -> None:
+    """Create objects over a few connections. Raises LoadError."""
+
+    def some(first: int) -> None:
+        with Caller(cluster) as caller:
+            for number in numbers[first::_CALLERS]:
+                obj = auditobjects.made(number, namespace)
+                answer = caller.send("POST", auditobjects.PATHS[obj["kind"]].format(namespace), obj)
+                if answer.code != http.client.CREATED:
+                    raise LoadError(f"an object was not created: {answer}")
+
+    with ThreadPoolExecutor(_CALLERS) as pool:
+        list(pool.map(some, range(_CALLERS)))
+
+
+def _audited(command: list[str], numbers: range) -> Run:
+    """One audit, whose findings are compared. Raises LoadError."""
+    began = time.monotonic()
+    child = subprocess.Popen([*command, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert child.stdout is not None
+    output = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.monotonic() - began
+    records = [json.loads(line) for line in output.splitlines()]
+    found = Counter((r["policy"], r["verdict"], r["kind"], r["name"]) for r in records if r["name"].startswith("o-"))
+    if wrong := found - _known(numbers) + (_known(numbers) - found):
+        raise LoadError(f"{len(wrong)} findings are not those that are known, such as {next(iter(wrong))}")
+    memory = usage.ru_maxrss * 1024 / 1e6
+    return Run(len(numbers), found.total(), memory, seconds, usage.ru_utime + usage.ru_stime)
+
+
+def _known(numbers: range) -> Counter[auditobjects.Violation]:
+    """What is wrong with the objects: without the service's exceptions, labels of every seventh are refused."""
+    violations = (violation for number in numbers for violation in auditobjects.violations(number, MORE))
+    return Counter((policy, "deny" if verdict == "exempt" else verdict, *rest) for policy, verdict, *rest in violations)  # type: ignore[misc]
+
+
+@contextmanager
+def _beside(command: list[str]) -> Iterator[None]:
+    """An audit of the whole cluster, at its usual pace, which is ended at the end of the block."""
+    with subprocess.Popen([*command, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # it judges by now
+        try:
+            yield
+        finally:
+            child.kill()
+
+
+def figures(audits: Audits) -> Iterator[Figure]:
+    """Whether memory is flat, and whether admission suffers."""
+    small, large = audits.small, audits.large
+    note = f"({small.memory:.0f} and {large.memory:.0f} MB)"
+    yield Figure("audit: memory at 20,000 objects to 2,000", large.memory / small.memory, GROWTH, note=note)
+    yield Figure("audit: p99 of a write beside one to that without", audits.ratio, P99)
+
+
+def table(audits: Audits) -> Iterator[str]:
+    """The audits."""
+    yield f"{'audit':<12}{'findings':>10}{'MB':>8}{'s':>8}{'CPU s':>8}{'objects/s':>11}"
+    for run in (audits.small, audits.large):
+        times = f"{run.seconds:>8.1f}{run.cpu:>8.1f}{run.objects / run.seconds:>11.0f}"
+        yield f"  {run.objects:<10,}{run.findings:>10,}{run.memory:>8.0f}{times}"
+
+
+def as_json(audits: Audits) -> dict[str, Any]:
+    """All figures."""
+    rounds = {"alone": audits.alone, "beside": audits.beside}
+    return {
+        **{name: run._asdict() for name, run in (("small", audits.small), ("large", audits.large))},
+        **{name: [sample._asdict() for sample in samples] for name, samples in rounds.items()},
+    }

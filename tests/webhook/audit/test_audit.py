@@ -1,0 +1,127 @@
+"""What is found about single objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import date
+from typing import Any
+
+import pytest
+
+from policies.engine.exception import PolicyException
+from policies.engine.facts import StaticFacts
+from policies.engine.request import AdmissionRequest, GroupVersionResource
+from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.ruleset import RuleSet
+from webhook.audit import rules
+from webhook.audit.audit import Audit
+from webhook.audit.creation import as_sent, creation
+from webhook.audit.finding import Finding, Subject
+from webhook.configuration.settings import Settings
+from webhook.sources.policyset import EMPTY
+
+_FACTS = StaticFacts(date(2026, 3, 1), {"cp": {CONTROL_PLANE_LABEL: CONTROL_PLANE}})
+_PACKS = {"packs": dict.fromkeys(("interruptable-qos", "scheduling-safety", "sunk"), "off")}
+_RULES = rules.made(Settings.model_validate(_PACKS), EMPTY.files)
+_RESERVED = {"foo.coreweave.cloud/a": "1", "foo.coreweave.cloud/b": "2"}
+_OWNER = {"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}
+_SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed"
+
+
+def _request(kind: str, plural: str, namespace: str = "a", **metadata: Any) -> AdmissionRequest:
+    named = {"name": "x", "labels": _RESERVED, **({"namespace": namespace} if namespace else {}), **metadata}
+    obj = {"apiVersion": "v1", "kind": kind, "metadata": named}
+    return creation(obj, GroupVersionResource("", "v1", plural), namespaced=bool(namespace))
+
+
+async def test_one_finding_for_a_path() -> None:
+    """Two labels at one path are one finding, with both."""
+    judged = await Audit(_RULES, _FACTS).judged(_request("ConfigMap", "configmaps"))
+
+    text = f'{_SUMMARY}: foo.coreweave.cloud/a="1"\n{_SUMMARY}: foo.coreweave.cloud/b="2"'
+    (finding,) = judged.findings
+    subject = Subject("v1", "ConfigMap", "a", "x", "", "ConfigMap/x")
+    assert (finding.subject, finding.policy, finding.verdict, finding.path) == (
+        subject, "labels", "deny", "metadata.labels",
+    )  # fmt: skip
+    assert finding.message == text
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        _request("Node", "nodes", ""),
+        _request("ConfigMap", "configmaps", "cp"),
+        _request("ConfigMap", "configmaps", ownerReferences=[_OWNER]),
+        _request("Namespace", "namespaces", "", labels={CONTROL_PLANE_LABEL: CONTROL_PLANE}),
+        _request("ConfigMap", "configmaps", deletionTimestamp="2026-03-01T00:00:00Z"),
+    ],
+    ids=["node", "control-plane", "owned", "namespace-of-the-control-plane", "being-deleted"],
+)
+async def test_what_controllers_wrote_is_spared(request_: AdmissionRequest) -> None:
+    """The rule of labels finds nothing in what the cluster's own components wrote."""
+    assert (await Audit(_RULES, _FACTS).judged(request_)).findings == ()
+
+
+async def test_an_exception_and_its_end_are_told() -> None:
+    """What passes only by an exception is exempt, until the end of the exception's last day."""
+    exception = PolicyException("moving", ("labels",), "OPS-1", date(2026, 6, 30))
+    known = _RULES._replace(ruleset=RuleSet(_RULES.ruleset.rules, (exception,)))
+
+    (finding,) = (await Audit(known, _FACTS).judged(_request("ConfigMap", "configmaps"))).findings
+
+    assert (finding.verdict, finding.until) == ("exempt", "2026-06-30T23:59:59Z")
+    assert finding.message.endswith("(exception moving until 2026-06-30: OPS-1)")
+
+
+async def test_a_change_is_told_with_its_path() -> None:
+    """What a mutation would write today is a finding at its path, and no failure."""
+    pod = {"metadata": {"name": "x", "namespace": "a"}, "spec": {"containers": [{"name": "c"}]}}
+    request = creation(
+        {"apiVersion": "v1", "kind": "Pod", **pod}, GroupVersionResource("", "v1", "pods"), namespaced=True
+    )
+
+    judged = await Audit(_RULES, _FACTS).judged(request)
+
+    assert judged.findings == (
+        Finding(
+            Subject("v1", "Pod", "a", "x", "", "Pod/x"), "tolerations", "mutate", "spec.tolerations",
+            'would be [{"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}]',
+        ),
+    )  # fmt: skip
+
+
+async def test_a_stream_is_judged_in_its_order() -> None:
+    """Requests in, objects with what is found out, those without findings too."""
+
+    async def stream() -> AsyncIterator[AdmissionRequest]:
+        yield _request("ConfigMap", "configmaps", labels={})
+        yield _request("Secret", "secrets")
+
+    judged = [one async for one in Audit(_RULES, _FACTS).all(stream())]
+
+    assert [(one.subject.kind, len(one.findings)) for one in judged] == [("ConfigMap", 0), ("Secret", 1)]
+
+
+@pytest.mark.parametrize(
+    ("managers", "kept"),
+    [
+        ([{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:containers": {}}}}], False),
+        ([{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:nodeName": {}}}}], True),
+    ],
+    ids=["scheduler", "author"],
+)
+def test_an_object_is_judged_as_it_was_sent(managers: list[Any], kept: bool) -> None:  # noqa: FBT001 - a column
+    """Status, what the API server wrote and the scheduler's choice are left out; a Node that the author named stays."""
+    metadata = {"name": "x", "uid": "u", "resourceVersion": "7", "managedFields": managers}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running"},
+    }
+
+    spec = {"nodeName": "n"} if kept else {}
+    assert as_sent(pod) == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u"}, "spec": spec}
+    assert pod["status"] == {"phase": "Running"}

@@ -1,0 +1,81 @@
+"""Which policies an audit asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from webhook.audit.auditable import reason
+from webhook.sources import policyfiles
+
+_USER = "request.userInfo, which is known of a request only"
+
+
+def _reason(
+    validation: str, *, condition: str = "", variable: str = "true", operations: str = "[CREATE, UPDATE]"
+) -> str:
+    spec: dict[str, Any] = {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": yaml.safe_load(operations),
+                    "resources": ["pods"],
+                }
+            ]
+        },
+        "matchConditions": [{"name": "c", "expression": condition}] if condition else [],
+        "variables": [{"name": "v", "expression": variable}],
+        "validations": [{"expression": validation, "message": "Mend it."}],
+    }
+    document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    text = yaml.safe_dump({**document, "metadata": {"name": "p"}, "spec": spec})
+    (policy,) = policyfiles.read([("p.yaml", text)], drafts=True).loaded.policies
+    return reason(policy)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"validation": "has(object.metadata.labels)"}, ""),
+        ({"validation": "request.namespace != 'x' && request.operation == 'CREATE'"}, ""),
+        ({"validation": "variables.v", "variable": "oldObject == null ? true : oldObject.spec == object.spec"}, ""),
+        ({"validation": "has(object.spec)", "condition": "!request.userInfo.username.startsWith('system:')"}, ""),
+        ({"validation": "request.userInfo.username == 'a'"}, f"it reads {_USER}"),
+        ({"validation": "variables.v", "variable": "dyn(request).userInfo.username == 'a'"}, f"it reads {_USER}"),
+        (
+            {"validation": "has(object.spec)", "condition": "request.userInfo.username == 'alice'"},
+            "it reads request.userInfo to choose whose requests it judges",
+        ),
+        (
+            {"validation": "authorizer.group('').resource('pods').check('get').allowed() || true"},
+            "it reads authorizer, which is known of a request only",
+        ),
+        (
+            {"validation": "object.spec == oldObject.spec"},
+            "it reads oldObject, which is known of a request only",
+        ),
+        (
+            {"validation": "oldObject == null || object.spec == oldObject.spec"},
+            "it reads oldObject, and says nothing without one",
+        ),
+        (
+            {"validation": "request.operation != 'UPDATE' || object.spec == oldObject.spec"},
+            "it reads oldObject, and says nothing without one",
+        ),
+        (
+            {"validation": "has(object.spec)", "operations": "[UPDATE, DELETE]"},
+            "it judges UPDATE and DELETE, which is nothing that an object shows",
+        ),
+    ],
+    ids=[
+        *("object", "request", "old-object-guarded", "exempt-requesters", "requester", "whole-request"),
+        *("certain-requesters", "authorizer", "old-object", "only-compares", "only-updates", "no-creation"),
+    ],
+)
+def test_policies_that_need_a_request_are_not_asked(given: dict[str, str], expected: str) -> None:
+    """A policy is asked unless what it says depends on a requester, on the authorizer or on an old object."""
+    assert _reason(**given) == expected

@@ -1,0 +1,114 @@
+"""`cks-admission audit` of files, in each form."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from support.service.commands import run
+
+_EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "audit"
+
+
+@pytest.fixture
+def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The audit of the guide, whose exception lasts."""
+    shutil.copytree(_EXAMPLES, tmp_path, dirs_exist_ok=True)
+    policies = tmp_path / "team.yaml"
+    policies.write_text(policies.read_text(encoding="utf-8").replace("2026-12-31", "2999-12-31"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return "audit", "live.yaml", "--policies", "team.yaml"
+
+
+def test_json_is_a_line_for_each_finding(audit: tuple[str, ...]) -> None:
+    """Each line has what a program needs; what is not asked is on stderr."""
+    result = run(*audit, "-o", "json")
+
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    keys = ("policy", "verdict", "kind", "namespace", "name", "workload", "path", "until")
+    assert [tuple(record[key] for key in keys) for record in records] == [
+        ("team", "deny", "Deployment", "team-a", "web", "Deployment/web", "metadata", ""),
+        ("team", "exempt", "Deployment", "team-b", "shop", "Deployment/shop", "metadata", "2999-12-31T23:59:59Z"),
+        ("tolerations", "mutate", "Pod", "team-a", "notebook", "Pod/notebook", "spec.tolerations", ""),
+    ]
+    assert result.exit_code == 1
+    assert "not auditable: small-steps: it judges UPDATE, which is nothing that an object shows" in result.stderr
+
+
+def test_findings_stand_at_their_lines(audit: tuple[str, ...]) -> None:
+    """SARIF has each finding at the line of its field, as an error only where admission would refuse."""
+    (log,) = json.loads(run(*audit, "-o", "sarif").stdout)["runs"]
+
+    places = [one["locations"][0]["physicalLocation"]["region"]["startLine"] for one in log["results"]]
+    assert [(one["ruleId"], one["level"]) for one in log["results"]] == [
+        ("team", "error"), ("team", "note"), ("tolerations", "note"),
+    ]  # fmt: skip
+    assert places == [3, 12, 22]
+
+
+def test_junit_counts_what_passed(audit: tuple[str, ...]) -> None:
+    """Each object is a test case; one fails."""
+    (suite,) = ET.fromstring(run(*audit, "-o", "junit").stdout)  # noqa: S314 - it is our own
+
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors")} == {
+        "tests": "3", "failures": "1", "errors": "0",
+    }  # fmt: skip
+
+
+def test_a_page_has_everything(audit: tuple[str, ...]) -> None:
+    """HTML has the findings, what is not asked and what cannot be read, and nothing else is on stdout."""
+    result = run(*audit, "nothing.yaml", "-o", "html")
+
+    assert result.exit_code == 2
+    assert result.stdout.startswith("<!DOCTYPE html>")
+    assert result.stdout.endswith("</html>\n")
+    words = ("live.yaml, nothing.yaml", "3 objects judged: 3 findings", "team-b", "2999-12-31T23:59:59Z", "tolerations",
+             "small-steps: it judges UPDATE", "nothing.yaml: cannot be read")  # fmt: skip
+    assert [word for word in words if word not in result.stdout] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("-n", "team-b"), "1 object audited: 1 exempt"),
+        (("--kind", "pods"), "1 object audited: 1 would be changed"),
+        (("--kind", "Deployment.apps", "-n", "team-a"), "1 object audited: 1 would be refused"),
+    ],
+    ids=["namespace", "kind", "both"],
+)
+def test_namespaces_and_kinds_are_chosen(audit: tuple[str, ...], more: tuple[str, ...], told: str) -> None:
+    """Only what is asked for is judged, and only a refusal is a failure."""
+    result = run(*audit, *more)
+
+    assert result.stdout.splitlines()[-1] == told
+    assert result.exit_code == ("refused" in told)
+
+
+def test_one_bad_document_hides_nothing(audit: tuple[str, ...], tmp_path: Path) -> None:
+    """What cannot be read is told and is exit code 2, and the rest is judged."""
+    file = tmp_path / "live.yaml"
+    file.write_text(file.read_text(encoding="utf-8") + "---\nnothing\n", encoding="utf-8")
+
+    result = run(*audit)
+
+    assert result.stdout.splitlines()[-1].endswith("1 would be refused, 1 would be changed, 1 exempt, 1 not read")
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "Error: name files or folders, or a cluster with --kubeconfig"),
+        (("x.yaml", "--kubeconfig", "k"), "Error: files and --kubeconfig are two audits; give one of them"),
+        (("x.yaml", "--resume", "p"), "Error: --resume is for the audit of a cluster"),
+    ],
+    ids=["nothing", "both", "resume"],
+)
+def test_wrong_usage_is_told(arguments: tuple[str, ...], error: str) -> None:
+    """What cannot be meant is an error that says what to do."""
+    result = run("audit", *arguments)
+
+    assert (result.stderr.splitlines()[-1], result.exit_code) == (error, 2)

@@ -1,0 +1,80 @@
+"""`cks-admission audit` of a cluster that does not answer everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
+from support.service.commands import run
+
+_PATH = "/api/v1/configmaps"
+_OBJECTS = 450
+_LABELS = {"x.coreweave.cloud/y": "z"}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, list[str]]]:
+    """A cluster with three pages of ConfigMaps, each third with a reserved label, and the command that audits it."""
+    resources = [{"resource": "configmaps", "scope": "Namespaced", "verbs": ["create", "list"]}]
+    resources[0]["responseKind"] = {"kind": "ConfigMap"}  # type: ignore[assignment]
+    group = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": resources}]}
+    async with FakeApi() as server:
+        server.groups["/api"] = {"kind": "APIGroupDiscoveryList", "items": [group]}
+        server.groups["/apis"] = {"kind": "APIGroupDiscoveryList", "items": []}
+        server.put(NAMESPACES, named("a"))
+        server.put(NODES, named("n", spec={}))
+        for number in range(_OBJECTS):
+            server.put(_PATH, named(f"m-{number:03}", {} if number % 3 else _LABELS, "a"))
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        kubeconfig = {
+            "current-context": "c",
+            "contexts": [context],
+            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
+        (tmp_path / "cks.yaml").write_text(
+            yaml.safe_dump({
+                "policies": {"native": False, "configMaps": False},
+                "tolerations": {"action": "off"}, "topology": {"action": "off"}, "selectors": {"action": "off"},
+                "packs": dict.fromkeys(("interruptable-qos", "scheduling-safety", "sunk"), "off"),
+            }),
+            encoding="utf-8",
+        )  # fmt: skip
+        files = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--config", str(tmp_path / "cks.yaml"))
+        yield server, ["audit", *files, "--qps", "1000", "--resume", str(tmp_path / "progress")]
+
+
+def _names(form: str, text: str) -> list[str]:
+    """The names of the objects with findings."""
+    if form == "json":
+        records = [json.loads(line) for line in text.splitlines()]
+        return [record["name"] for record in records if "name" in record]
+    results = json.loads(text)["runs"][0]["results"]
+    places = (one["locations"][0]["logicalLocations"] for one in results if one["ruleId"] == "labels")
+    return [place[0]["fullyQualifiedName"].rpartition("/")[2] for place in places]
+
+
+@pytest.mark.parametrize("form", ["json", "sarif"])
+async def test_a_list_that_breaks_off_goes_on(cluster: tuple[FakeApi, list[str]], tmp_path: Path, form: str) -> None:
+    """A list that is refused in its middle is told, and the next run goes on there, so that each finding is told once.
+
+    What is printed at the end is complete then.
+    """
+    server, command = cluster
+    server.fail(_PATH, 403, status(403, "no more"), query={"continue": "200"})
+    every = [f"m-{number:03}" for number in range(0, _OBJECTS, 3)]
+
+    first = await asyncio.to_thread(run, *command, "-o", form)
+    second = await asyncio.to_thread(run, *command, "-o", form)
+
+    done = [name for name in every if name < "m-200"]
+    assert (_names(form, first.stdout), first.exit_code) == (done, 2)
+    assert "no more" in first.output
+    assert (_names(form, second.stdout), second.exit_code) == (every[len(done) :] if form == "json" else every, 1)
+    assert not (tmp_path / "progress").exists()

@@ -1,0 +1,62 @@
+"""What an audit of a cluster lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.engine.request import GroupVersionResource
+from webhook.audit import rules
+from webhook.audit.kinds import UnknownKindError
+from webhook.cluster.inspection.auditplan import units
+from webhook.cluster.inspection.served import ServedResource
+from webhook.configuration.rules import workload_table
+from webhook.configuration.settings import Settings
+from webhook.sources.policyset import EMPTY
+
+_SETTINGS = Settings()
+_WORKLOADS = workload_table(_SETTINGS)
+_RULES = rules.made(_SETTINGS, EMPTY.files)
+
+
+def _served(group: str, version: str, plural: str, kind: str, *, namespaced: bool = True) -> ServedResource:
+    return ServedResource(GroupVersionResource(group, version, plural), kind, namespaced)
+
+
+_CLUSTER = [
+    _served("", "v1", "pods", "Pod"),
+    _served("", "v1", "events", "Event"),
+    _served("", "v1", "nodes", "Node", namespaced=False),
+    _served("apps", "v1", "deployments", "Deployment"),
+    _served("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    _served("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    _served("events.k8s.io", "v1", "events", "Event"),
+]
+
+
+def test_each_kind_is_listed_once() -> None:
+    """A kind is listed in the preferred version, Events under one name, Pods last; others by their metadata alone."""
+    assert [(unit.key, unit.metadata) for unit in units(_CLUSTER, _RULES.ruleset, _WORKLOADS)] == [
+        ("/api/v1/events", True),
+        ("/api/v1/nodes", True),
+        ("/apis/apps/v1/deployments", False),
+        ("/apis/autoscaling/v2/horizontalpodautoscalers", True),
+        ("/api/v1/pods", False),
+    ]
+
+
+def test_namespaces_and_kinds_are_chosen() -> None:
+    """Of chosen Namespaces only what is in them is listed, of chosen kinds only these, however they are called."""
+    chosen = units(_CLUSTER, _RULES.ruleset, _WORKLOADS, ("b", "a", "b"), ("deployment.apps", "pods"))
+
+    assert [unit.key for unit in chosen] == [
+        "/apis/apps/v1/namespaces/a/deployments",
+        "/apis/apps/v1/namespaces/b/deployments",
+        "/api/v1/namespaces/a/pods",
+        "/api/v1/namespaces/b/pods",
+    ]
+
+
+def test_an_unknown_kind_is_told() -> None:
+    """A kind that the cluster does not have is an error, with the one that is probably meant."""
+    with pytest.raises(UnknownKindError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
+        units(_CLUSTER, _RULES.ruleset, _WORKLOADS, (), ("Deplyment",))

@@ -1,0 +1,89 @@
+"""Lists that go on: behind a position, after an expired token, and when the API server asks for time."""
+
+from __future__ import annotations
+
+import pytest
+from support.api.fakeapi import FakeApi, named, status
+from support.api.times import Times
+
+from policies.engine.request import GroupVersionResource
+from webhook.cluster.api.client import Connection
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.inspection.listing import BEGINNING, Cursor, Lister
+from webhook.cluster.inspection.served import ServedResource
+
+_MAPS = ServedResource(GroupVersionResource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
+_PATH = "/api/v1/configmaps"
+_NAMES = [f"m-{number}" for number in range(7)]
+
+
+@pytest.fixture
+def lister(api: Connection, server: FakeApi, times: Times) -> Lister:
+    """Lists two objects at a time of the seven that there are, of which two are in a Namespace `a`."""
+    for number, name in enumerate(_NAMES):
+        server.put(_PATH, named(name, namespace="a" if number < 2 else "b"))
+    return Lister(api, 10, times.clock, size=2)
+
+
+async def _listed(lister: Lister, start: Cursor = BEGINNING) -> list[tuple[str, Cursor]]:
+    return [(listed.object["metadata"]["name"], listed.cursor) async for listed in lister.objects(_MAPS, "", start)]
+
+
+async def test_objects_come_with_their_kind_and_position(lister: Lister) -> None:
+    """Each object has what the items of a list lack, and the position behind it."""
+    first = [listed async for listed in lister.objects(_MAPS)][:3]
+
+    assert [(o.object["apiVersion"], o.object["kind"]) for o in first] == [("v1", "ConfigMap")] * 3
+    assert [o.cursor for o in first] == [Cursor("", "a/m-0"), Cursor("", "a/m-1"), Cursor("2", "b/m-2")]
+
+
+@pytest.mark.parametrize("done", range(len(_NAMES) + 1))
+async def test_a_list_goes_on_behind_any_position(lister: Lister, done: int) -> None:
+    """From the position behind each object, exactly the others come."""
+    whole = await _listed(lister)
+    start = whole[done - 1][1] if done else BEGINNING
+
+    assert [name for name, _ in await _listed(lister, start)] == _NAMES[done:]
+
+
+@pytest.mark.parametrize("more", ["4", ""], ids=["a new token", "no token"])
+async def test_a_token_expires(lister: Lister, server: FakeApi, more: str) -> None:
+    """A list whose token has expired goes on where the API server says, or begins again, and nothing comes twice."""
+    gone = status(410, "the provided continue parameter is too old", metadata={"continue": more})
+    server.fail(_PATH, 410, gone, query={"continue": "4"})
+
+    assert [name for name, _ in await _listed(lister)] == _NAMES
+
+
+async def test_an_api_server_that_asks_for_time_gets_it(lister: Lister, server: FakeApi, times: Times) -> None:
+    """After 429 the next request comes no sooner than Retry-After says, however often that happens."""
+    server.fail(_PATH, 429, status(429, "too many"), times=20, headers={"Retry-After": "7"})
+
+    assert [name for name, _ in await _listed(lister)] == _NAMES
+    assert len([pause for pause in times.pauses if pause >= 7]) >= 20
+
+
+async def test_a_failure_is_tried_again_a_few_times(lister: Lister, server: FakeApi) -> None:
+    """Seven failures in a row are waited out, the eighth is told."""
+    server.fail(_PATH, 500, status(500, "etcd"), times=7)
+    assert len(await _listed(lister)) == len(_NAMES)
+
+    server.fail(_PATH, 500, status(500, "etcd"), times=8)
+    with pytest.raises(ApiError, match="etcd"):
+        await _listed(lister)
+
+
+async def test_requests_keep_their_distance(lister: Lister, times: Times) -> None:
+    """Between four pages of one list there are three pauses, each a tenth of a second longer by a clock that stands."""
+    await _listed(lister)
+
+    assert times.pauses == pytest.approx([0.1, 0.2, 0.3])
+
+
+async def test_metadata_may_be_all_that_is_read(lister: Lister, server: FakeApi) -> None:
+    """A list of metadata asks for nothing else, and its objects have their own kind."""
+    objects = [listed.object async for listed in lister.objects(_MAPS, metadata=True)]
+
+    assert {*objects[0]} == {"apiVersion", "kind", "metadata"}
+    assert objects[0]["kind"] == "ConfigMap"
+    assert "as=PartialObjectMetadataList" in server.seen[-1].headers["Accept"]

@@ -1,0 +1,1 @@
+"""Findings as one page that opens in any browser and fetches nothing."""

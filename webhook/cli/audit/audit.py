@@ -1,0 +1,101 @@
+"""`cks-admission audit`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from webhook.cli import options
+from webhook.cli.audit.inquiry import Inquiry
+from webhook.cli.exits import InputError, ToolError, reading
+from webhook.configuration.settings import SettingsError
+
+
+@click.command("audit")
+@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...", type=options.PATH)
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", type=options.PATH,
+    help="The same as an argument; repeatable.",
+)  # fmt: skip
+@click.option("--ignore", multiple=True, metavar="PATTERN", help="Files to leave out in folders; repeatable.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster to audit.")
+@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Audit the cluster in which this Pod runs.")
+@click.option(
+    "-n", "--namespace", "namespaces", multiple=True, help="Audit the objects of this Namespace only; repeatable."
+)
+@click.option(
+    "--kind", "kinds", multiple=True, help="Audit this kind only, such as Pod or Deployment.apps; repeatable."
+)
+@options.policies
+@options.kubernetes
+@options.config
+@click.option(
+    "--qps", type=click.FloatRange(0.1, 1000), default=10.0, show_default=True,
+    help="Requests per second to the API server, at most.",
+)  # fmt: skip
+@click.option(
+    "--resume", "journal", default="", metavar="FILE", type=click.Path(dir_okay=False),
+    help="Write the progress to this file, and go on from it if it is there. It is removed at the end.",
+)  # fmt: skip
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "html"]), default="text", show_default=True,
+    help="Output format; json is a line for each finding, html a page to pass on.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None, **given: Any) -> None:
+    """Show what rules and policies would say to objects that exist already, in a cluster or in files.
+
+    Each object is judged as if somebody who is not exempt created it today. Nothing is changed. What cannot be judged
+    without a request, such as a policy that reads userInfo, is listed on stderr.
+
+    Exit codes: 0 if nothing is found, 1 if something would be refused, 2 if something cannot be read, 3 if the cluster
+    fails. What would be changed, and what passes by an exception, is no failure.
+
+    \b
+    Examples:
+      cks-admission audit --kubeconfig ~/.kube/config
+      cks-admission audit --kubeconfig ~/.kube/config -n team-a --kind Pod --kind Deployment -o json
+      cks-admission audit --kubeconfig ~/.kube/config --policies policies/ --resume audit.progress -o sarif
+      cks-admission audit --kubeconfig ~/.kube/config -o html > audit.html
+      kubectl get pods,deployments -A -o json | cks-admission audit -
+    """
+    changes = {key: given.pop(key) for key in tuple(given) if "__" in key}
+    settings = options.settings(config, changes)
+    asked = Inquiry(settings, (*paths, *files), **given)
+    in_cluster = bool(asked.kubeconfig or settings.cluster.kubeconfig or settings.cluster.in_cluster)
+    if asked.files and asked.kubeconfig:
+        raise InputError("files and --kubeconfig are two audits; give one of them")
+    if not asked.files and not in_cluster:
+        raise InputError("name files or folders, or a cluster with --kubeconfig")
+    if asked.files and asked.journal:
+        raise InputError("--resume is for the audit of a cluster")
+    sys.exit(_of_files(asked) if asked.files else _of_cluster(asked))
+
+
+def _of_files(asked: Inquiry) -> int:
+    """Audit files. The exit code. Raises InputError."""
+    from webhook.cli.audit.files import audit  # noqa: PLC0415 - the help of a verb needs none of this
+
+    with reading(SettingsError):
+        return asyncio.run(audit(asked, datetime.now(UTC).date()))
+
+
+def _of_cluster(asked: Inquiry) -> int:
+    """Audit a cluster. The exit code. Raises InputError and ToolError."""
+    from webhook.audit.journal import JournalError  # noqa: PLC0415 - as above
+    from webhook.audit.kinds import UnknownKindError  # noqa: PLC0415 - as above
+    from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
+
+    with reading(SettingsError, JournalError, UnknownKindError):
+        try:
+            return asyncio.run(audit(asked))
+        except ClusterError as error:
+            hint = "; the same command goes on where it was" if asked.journal else ""
+            raise ToolError(f"{error}{hint}") from None

@@ -1,0 +1,89 @@
+"""The audit of files: the objects in them, judged as those of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from policies.engine.facts import StaticFacts
+from policies.engine.request import AdmissionRequest, JsonObject
+from policies.kubernetes.release import NEWEST
+from webhook.audit import rules as auditrules
+from webhook.audit.audit import Audit
+from webhook.audit.creation import ANYBODY, as_sent
+from webhook.audit.owners import Owners
+from webhook.cli import options
+from webhook.cli.audit.report import AuditReport, tell
+from webhook.cli.exits import InputError
+from webhook.cli.findings.finding import Result, unreadable
+from webhook.cli.objects.judge import as_received, schemas
+from webhook.cli.objects.source import Source
+from webhook.files import manifest, yamlfile
+from webhook.files.manifest import Manifest, ManifestError
+from webhook.files.walk import walk
+from webhook.files.yamlfile import FileError, Part
+from webhook.sources.policyset import EMPTY
+
+if TYPE_CHECKING:
+    from webhook.cli.audit.inquiry import Inquiry
+
+_DEFAULT = "default"
+
+
+async def audit(asked: Inquiry, today: date) -> int:
+    """Judge the objects in files and print what is found. The exit code. Raises InputError and SettingsError."""
+    written = options.policy_files(asked.settings, today, drafts=True)
+    release = asked.settings.policies.release or NEWEST
+    rules = auditrules.made(asked.settings, written or EMPTY.files._replace(release=release))
+    tell(rules.silent, rules.doubts)
+    owners = Owners()
+    work = Audit(rules, written.facts(today) if written else StaticFacts(today), None, owners)
+    report, walked = AuditReport(asked, ", ".join(asked.files), rules.silent), walk(asked.files, asked.ignore)
+    for problem in walked.problems:
+        report.unreadable(unreadable(problem))
+    source = Source.of(walked.files)
+    known = schemas(source.definitions(), written, release)
+    for item in (item for part in source.parts() for item in _items(part)):
+        if isinstance(item, Result):
+            report.unreadable(item)
+            continue
+        received = as_received(item, known).object
+        request = _request(received)
+        if _is_asked(request, asked):
+            owners.remember(received)
+            report.add(await work.judged(request), item)
+    if not (report.counts["objects"] or report.counts["unreadable"]):
+        raise InputError(f"{', '.join(asked.files)}: no objects found")
+    return report.end()
+
+
+def _items(part: Part | str) -> Iterator[Manifest | Result]:
+    """The objects in a part of a file, and what is none."""
+    try:
+        documents = [] if isinstance(part, str) else yamlfile.load_part(part)
+    except FileError as error:
+        yield unreadable(str(error))
+        return
+    if isinstance(part, str):
+        yield unreadable(part)
+    for document in documents:
+        for path, value in document.parts():
+            try:
+                yield manifest.of_value(document, path, value)
+            except ManifestError as error:
+                yield unreadable(str(error))
+
+
+def _request(obj: JsonObject) -> AdmissionRequest:
+    """The request that would create an object; its resource is guessed from its kind."""
+    return manifest.request(as_sent(obj), None, user=ANYBODY, namespace=_DEFAULT, uid="audit")
+
+
+def _is_asked(request: AdmissionRequest, asked: Inquiry) -> bool:
+    """Whether an object is in a Namespace and of a kind that are asked for."""
+    kind, resource = request.kind, request.resource
+    group = f".{kind.group}" if kind.group else ""
+    names = {name.lower() for name in (kind.kind, kind.kind + group, resource.resource, resource.resource + group)}
+    in_namespace = not asked.namespaces or request.scope_namespace in asked.namespaces
+    return in_namespace and (not asked.kinds or any(name.lower() in names for name in asked.kinds))

@@ -1,0 +1,160 @@
+"""What an audit prints: its findings object by object, and a summary."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from webhook.audit.audit import Judged
+from webhook.audit.auditable import NotAuditable
+from webhook.audit.finding import Finding as AuditFinding
+from webhook.audit.finding import Subject, Verdict
+from webhook.audit.html.page import Overview, page
+from webhook.audit.html.tally import Tally
+from webhook.cli.findings.finding import Finding, Level, Result
+from webhook.cli.findings.report import LINES, Report
+from webhook.cli.objects.said import steps
+from webhook.files.manifest import Manifest
+
+if TYPE_CHECKING:
+    from webhook.cli.audit.inquiry import Inquiry
+
+AT_ONCE: Final = ("text", "json")
+"""The forms whose findings are printed as they are found. Others are printed at the end."""
+LEVELS: Final[Mapping[Verdict, Level]] = {
+    "deny": "error", "error": "error", "warn": "warning", "audit": "note", "mutate": "note", "exempt": "note",
+}  # fmt: skip
+_FORMS: Final = {"json": LINES, "html": "text"}
+_COLOURS: Final[Mapping[Verdict, str]] = {"deny": "red", "error": "red", "warn": "yellow"}
+_WORDS: Final[Mapping[Verdict, str]] = {
+    "deny": "would be refused", "error": "could not be judged", "warn": "would be warned of",
+    "audit": "would be noted", "mutate": "would be changed", "exempt": "exempt",
+}  # fmt: skip
+
+
+class AuditReport:
+    """The output of an audit in the form that is asked for. place: the cluster or the files. silent: what is not asked.
+
+    counts: objects by verdict, and how many there are.
+    """
+
+    def __init__(self, asked: Inquiry, place: str, silent: Iterable[NotAuditable] = ()) -> None:
+        form = _FORMS.get(asked.output, asked.output)
+        self._report = Report(form, quiet=asked.quiet, strict=asked.strict)
+        self._form = asked.output
+        self._place = place
+        self._notes = [f"{entry.policy}: {entry.reason}" for entry in silent]
+        self._tally = Tally()
+        self.counts: Counter[str] = Counter()
+
+    def resume(self, counts: Mapping[str, int]) -> None:
+        """Count what an interrupted audit has found."""
+        self.counts = Counter(counts)
+        for verdict, level in LEVELS.items():
+            self._report.counts[level] += counts.get(verdict, 0)
+
+    def add(self, judged: Judged, written: Manifest | None = None) -> None:
+        """Take an object. written: its place, if it stands in a file."""
+        self.counts["objects"] += 1
+        self.counts.update({finding.verdict for finding in judged.findings})
+        if judged.findings or (self._form == "junit" and written is not None):
+            result = _result(judged, written)
+            self._report.add(result._replace(lines=()) if self._form == "html" else result)
+        if self._form == "html":
+            for finding in judged.findings:
+                self._tally.add(finding)
+
+    def passed(self, name: str, objects: int) -> None:
+        """Take a list that is done, for forms that count what passed."""
+        if self._form == "junit":
+            self._report.add(Result(name, f"{objects} objects", "", 0))
+
+    def unreadable(self, result: Result) -> None:
+        """Take what cannot be read."""
+        self.counts["unreadable"] += 1
+        self._report.add(result)
+        self._notes.append(result.data["error"])
+
+    def end(self) -> int:
+        """Print what is left. The exit code."""
+        if self._form != "html":
+            return self._report.end(self._summary())
+        overview = Overview(self._place, datetime.now(UTC), self.counts["objects"], tuple(self._notes))
+        click.echo(page(self._tally, overview), nl=False)
+        return self._report.code
+
+    def _summary(self) -> Iterator[str]:
+        parts = [f"{self.counts[verdict]} {words}" for verdict, words in _WORDS.items() if self.counts[verdict]]
+        objects = self.counts["objects"]
+        unread = [f"{self.counts['unreadable']} not read"] if self.counts["unreadable"] else []
+        told = ", ".join((*parts, *unread)) or "nothing found"
+        yield f"{objects} object{'s' * (objects != 1)} audited: {told}"
+
+
+def _result(judged: Judged, written: Manifest | None) -> Result:
+    name = title(judged.subject)
+    file = "" if written is None else written.file
+    place = (0, 0) if written is None else written.places(())
+    findings = tuple(_finding(finding, name, written) for finding in judged.findings)
+    head = f"{written.where}: {name}" if written is not None else name
+    lines = (head, *_lines(judged)) if findings else ()
+    data = [record(finding) for finding in judged.findings]
+    group = file or judged.subject.namespace or judged.subject.kind
+    return Result(group, name, file, place[0], findings, lines, data)
+
+
+def title(subject: Subject) -> str:
+    """What an object is called: kind, Namespace and name."""
+    return f"{subject.kind} {'/'.join(filter(None, (subject.namespace, subject.name)))}"
+
+
+def record(finding: AuditFinding) -> dict[str, Any]:
+    """A finding as an object of JSON."""
+    subject = finding.subject
+    return {
+        "policy": finding.policy,
+        "verdict": finding.verdict,
+        "apiVersion": subject.api_version,
+        "kind": subject.kind,
+        "namespace": subject.namespace,
+        "name": subject.name,
+        "uid": subject.uid,
+        "workload": subject.workload,
+        "path": finding.path,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "until": finding.until,
+    }
+
+
+def _finding(finding: AuditFinding, name: str, written: Manifest | None) -> Finding:
+    line, column = (0, 0) if written is None else written.places(steps(finding.path))
+    file = "" if written is None else written.file
+    level, policy = LEVELS[finding.verdict], finding.policy
+    return Finding(level, policy, policy, file, line, column, finding.path, finding.message, finding.remedy, name)
+
+
+def _lines(judged: Judged) -> Iterator[str]:
+    subject = judged.subject
+    if subject.workload and subject.workload != f"{subject.kind}/{subject.name}":
+        yield f"  of {subject.workload}"
+    for verdict, findings in groupby(judged.findings, lambda finding: finding.verdict):
+        for finding in findings:
+            mark = click.style(f"{verdict}:", fg=_COLOURS.get(verdict))
+            where = f" {finding.path}:" if finding.path else ""
+            first, *more = [*finding.message.splitlines(), *finding.remedy.splitlines()] or [""]
+            yield f"  {mark} {finding.policy}:{where} {first}"
+            yield from (f"    {line}" for line in more)
+
+
+def tell(silent: Iterable[NotAuditable], doubts: Iterable[str]) -> None:
+    """Say on stderr what is not judged, and what may be judged otherwise than in admission."""
+    for entry in silent:
+        click.echo(f"not auditable: {entry.policy}: {entry.reason}", err=True)
+    for doubt in doubts:
+        click.echo(doubt, err=True)

@@ -1,0 +1,153 @@
+"""An audit of a live cluster: its rules with those that are in it, its facts, and its objects one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from policies.admissionpolicy.documents.reader import Loaded
+from policies.engine.request import JsonObject
+from policies.kubernetes.release import Release
+from webhook.audit import rules as auditrules
+from webhook.audit.audit import Audit, Judged
+from webhook.audit.creation import creation
+from webhook.audit.owners import Owners, Reference
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.inspection.auditplan import Unit
+from webhook.cluster.inspection.labelwriters import VERSIONS
+from webhook.cluster.inspection.listing import BEGINNING, Cursor, Lister
+from webhook.cluster.inspection.served import ServedResource, served
+from webhook.cluster.replicas.registration import GROUP
+from webhook.cluster.watches.cluster import Followed, follow
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.sources import configmaps, natives, policyset
+from webhook.sources.directories import Directories
+from webhook.sources.policyfiles import PolicyFiles
+
+if TYPE_CHECKING:
+    from webhook.cluster.api.client import Connection
+
+_KINDS: Final = {
+    "ValidatingAdmissionPolicy": ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    "MutatingAdmissionPolicy": ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+}
+
+_SYNC_SECONDS: Final = 20.0
+
+
+class Step(NamedTuple):
+    """An object that was judged. cursor: the position behind it. left: how many may follow in its list."""
+
+    judged: Judged
+    cursor: Cursor
+    left: int
+
+
+class ClusterAudit(NamedTuple):
+    """An audit of a cluster. served: what it has. doubts: what cannot be judged as it should be, a line each."""
+
+    audit: Audit
+    lister: Lister
+    served: tuple[ServedResource, ...]
+    owners: Owners
+    doubts: tuple[str, ...] = ()
+
+    async def steps(self, unit: Unit, start: Cursor = BEGINNING) -> AsyncIterator[Step]:
+        """The objects of a list behind a position, judged. Raises ClusterError."""
+        resource = unit.resource
+        async for listed in self.lister.objects(resource, unit.namespace, start, metadata=unit.metadata):
+            self.owners.remember(listed.object)
+            request = creation(listed.object, resource.resource, namespaced=resource.namespaced)
+            yield Step(await self.audit.judged(request), listed.cursor, listed.left)
+
+
+@asynccontextmanager
+async def auditing(api: Connection, settings: Settings, qps: float) -> AsyncIterator[ClusterAudit]:
+    """An audit by the settings and by what the cluster has. The connection is closed at the end.
+
+    qps: lists and look-ups of owners per second. Raises SettingsError and ClusterError.
+    """
+    maps_in = settings.cluster.namespace if settings.policies.config_maps else ""
+    async with follow(
+        api,
+        nodes=rules.follows_nodes(settings),
+        pools=settings.selectors.action != "off",
+        topologies=rules.follows_topologies(settings),
+        maps_in=maps_in,
+        natives=False,
+        workloads=rules.topology_options(settings).workloads,
+        release=settings.policies.release,
+    ) as cluster:
+        await _synced(cluster)
+        lister = Lister(api, qps)
+        resources = tuple(await served(lister.answer))
+        owners = Owners(_reader(lister, resources))
+        files, refused = await _files(settings, cluster)
+        native = await _natives(lister, settings, files.release)
+        made = auditrules.made(settings, files, native.loaded)
+        await cluster.facts.parameters.follow(made.parameters)
+        audit = Audit(made, cluster.facts.known, cluster.facts, owners)
+        doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())
+        yield ClusterAudit(audit, lister, resources, owners, doubts)
+
+
+async def _synced(cluster: Followed) -> None:
+    """Wait for the first lists, longer than a service could: nobody waits for an audit."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SYNC_SECONDS):
+            while cluster.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
+                await asyncio.sleep(0.1)
+
+
+def _reader(lister: Lister, resources: Sequence[ServedResource]) -> Callable[..., Awaitable[JsonObject | None]]:
+    by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
+
+    async def read(reference: Reference, namespace: str) -> JsonObject | None:
+        resource = by_kind.get((str(reference.get("apiVersion")), str(reference.get("kind"))))
+        return None if resource is None else await lister.metadata(resource, namespace, str(reference.get("name")))
+
+    return read
+
+
+async def _files(settings: Settings, cluster: Followed) -> tuple[PolicyFiles, list[str]]:
+    """The policies of files and ConfigMaps, and a line for each source that cannot be used."""
+    release = cluster.release.current
+    contents = dict(await Directories(settings.policies.directories).contents(release))
+    if cluster.maps is not None:
+        data = {name: policy_map.data for name, policy_map in cluster.maps.known.items()}
+        contents |= configmaps.contents(cluster.maps.namespace, data, release)
+    chosen = policyset.updated(policyset.EMPTY, contents, datetime.now(UTC).date(), rules.reserved(), release)
+    return chosen.files, [f"{source} is not judged: {why}" for source, why in chosen.refused.items()]
+
+
+async def _natives(lister: Lister, settings: Settings, release: Release) -> natives.Native:
+    """The cluster's own policies with their bindings. Raises ClusterError."""
+    if not settings.policies.native:
+        return natives.Native(loaded=Loaded())
+    documents: dict[str, list[JsonObject]] = {}
+    for kind, (policies, bindings) in _KINDS.items():
+        for version in VERSIONS:
+            root = f"/apis/{GROUP}/{version}"
+            try:
+                listed = await lister.all(f"{root}/{policies}"), await lister.all(f"{root}/{bindings}")
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                continue
+            head = {"apiVersion": f"{GROUP}/{version}"}
+            documents |= {_name(kind, p["metadata"]["name"]): [{**head, "kind": kind, **p}] for p in listed[0]}
+            for binding in listed[1]:
+                known = documents.get(_name(kind, binding["spec"].get("policyName", "")))
+                if known is not None:
+                    known.append({**head, "kind": f"{kind}Binding", **binding})
+            break
+    native, _ = natives.load(documents, {}, release)
+    return native
+
+
+def _name(kind: str, name: str) -> str:
+    return f"{kind} {name}"

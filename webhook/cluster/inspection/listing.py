@@ -1,0 +1,152 @@
+"""Lists objects of a whole cluster without harm to it: page by page, slowly, and from where a list was left."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from policies.engine.request import JsonObject, mapping
+from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.clock import Backoff, Clock
+from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.api.wire import PAGE, UNREADABLE, Page
+from webhook.cluster.facts.references import ACCEPT
+from webhook.cluster.inspection.reads import decoded
+from webhook.cluster.inspection.served import ServedResource
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+PAGE_SIZE: Final = 200
+"""Objects per request. A page of Nodes with their images has some 5 MB."""
+_ATTEMPTS: Final = 8
+_WHOLE: Final = "application/json"
+
+
+class Cursor(Struct, frozen=True):
+    """A position in a list: the token of a page, empty for the first one, and the key of the last object.
+
+    The API server lists objects by their keys, so that a list whose token has expired goes on after the last one.
+    """
+
+    token: str = ""
+    after: str = ""
+
+
+BEGINNING: Final = Cursor()
+
+
+class Listed(Struct, frozen=True):
+    """An object of a list, with apiVersion and kind. cursor: the position behind it. left: how many may follow."""
+
+    object: JsonObject
+    cursor: Cursor
+    left: int
+
+
+class Lister:
+    """Sends requests, so many in a second at most. When the API server asks for time, it gets it."""
+
+    def __init__(self, api: ApiClient, qps: float, clock: Clock | None = None, size: int = PAGE_SIZE) -> None:
+        self._api = api
+        self._clock = clock or Clock()
+        self._pause = 1 / qps
+        self._next = 0.0
+        self._size = size
+
+    async def objects(
+        self, resource: ServedResource, namespace: str = "", start: Cursor = BEGINNING, *, metadata: bool = False
+    ) -> AsyncIterator[Listed]:
+        """The objects of a resource behind a position. metadata: whether that is all that is read of them.
+
+        Raises ClusterError.
+        """
+        token, after, skips = start.token, start.after, bool(start.after)
+        while True:
+            try:
+                page = await self._page(resource.path(namespace), token, ACCEPT if metadata else _WHOLE)
+            except ApiError as error:
+                if error.status != 410 or not token:
+                    raise
+                token, skips = error.more, bool(after)  # empty: from the beginning
+                continue
+            items = page.items or []
+            for number, raw in enumerate(items, 1):
+                obj = {**decoded(raw, resource.path(namespace)), "apiVersion": resource.api_version}
+                key = _key(obj)
+                if skips and key.encode() <= after.encode():
+                    continue
+                skips, after = False, key
+                left = len(items) - number + page.metadata.remaining_item_count
+                yield Listed({**obj, "kind": resource.kind}, Cursor(token, key), left)
+            token = page.metadata.continue_
+            if not token:
+                return
+
+    async def count(self, resource: ServedResource, namespace: str = "") -> int:
+        """How many objects there are, by a page of one. Raises ClusterError."""
+        page = await self._page(resource.path(namespace), "", ACCEPT, size=1)
+        return len(page.items or ()) + page.metadata.remaining_item_count
+
+    async def metadata(self, resource: ServedResource, namespace: str, name: str) -> JsonObject | None:
+        """The metadata of an object; None if it is not there or may not be read. Raises ClusterError."""
+        path = resource.path(namespace, name)
+        try:
+            body = await self.answer(Call("GET", path, accept=ACCEPT.replace("MetadataList", "Metadata")))
+        except ApiError as error:
+            if error.status in (403, 404):
+                return None
+            raise
+        return decoded(msgspec.Raw(body), path)
+
+    async def all(self, path: str) -> list[JsonObject]:
+        """All objects of a short list, without apiVersion and kind. Raises ClusterError."""
+        objects: list[JsonObject] = []
+        token = ""
+        while True:
+            page = await self._page(path, token, _WHOLE)
+            objects += [decoded(raw, path) for raw in page.items or ()]
+            token = page.metadata.continue_
+            if not token:
+                return objects
+
+    async def _page(self, path: str, token: str, accept: str, size: int = 0) -> Page:
+        query = (("limit", str(size or self._size)), *((("continue", token),) if token else ()))
+        body = await self.answer(Call("GET", path, query, accept))
+        try:
+            return PAGE.decode(body)
+        except UNREADABLE as error:
+            raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
+
+    async def answer(self, call: Call) -> bytes:
+        """The answer to a call. 429 is waited out; other failures of the API server are tried again a few times.
+
+        Raises ClusterError.
+        """
+        backoff, failures = Backoff(self._clock), 0
+        while True:
+            await self._turn()
+            try:
+                return await fetch(self._api, call)
+            except (ApiError, UnreachableError) as error:
+                failures += error.status != 429
+                if (0 < error.status < 500 and error.status != 429) or failures >= _ATTEMPTS:
+                    raise
+                await backoff.wait(error.retry_after)
+
+    async def _turn(self) -> None:
+        """Wait until the next request may be sent."""
+        now = self._clock.monotonic()
+        wait, self._next = self._next - now, max(self._next, now) + self._pause
+        if wait > 0:
+            await self._clock.sleep(wait)
+
+
+def _key(obj: JsonObject) -> str:
+    """The key by which the API server sorts objects of a kind."""
+    metadata = mapping(obj, "metadata")
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata.get('name')}" if namespace else str(metadata.get("name"))

@@ -24,7 +24,6 @@ NOT_TYPED = {
     r"cli: cks-admission doctor ": "an installation with a fault of every kind",
     r".*: helm install .* --set image\.repository=REGISTRY": "as in first-day, with other values",
     r"README: (?:kubectl create namespace|cks-admission unregister)": "as in registration, on your own cluster",
-    r"audit: cks-admission audit --kubeconfig ": "all objects of a cluster",
     r"audit: cks-admission audit --kubeconfig ": "all objects of a cluster; tests/cluster/test_audit.py",
     r"topology: kubectl get events": "an Event, a minute after Nodes were lost",
     r"reserved-labels: kubectl get events": "an Event, looked for once a minute",

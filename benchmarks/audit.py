@@ -21,9 +21,11 @@ from cluster.apicalls import Caller
 from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
 
+from benchmarks import auditreports
 from benchmarks.apiserver.cost import load
 from benchmarks.apiserver.registrations import SERVICE, registrations
 from benchmarks.apiserver.writes import writes
+from benchmarks.auditreports import Reports
 from benchmarks.load import LoadError, Sample
 from benchmarks.report import Figure
 
@@ -33,7 +35,7 @@ _COMMAND = Path(sys.executable).with_name("cks-admission")
 _LABEL = {"matchLabels": {auditobjects.SELECTED: "bench"}}
 _CALLERS = 4
 _WRITE = "Deployment create"
-GROWTH, P99 = 1.1, 1.1
+GROWTH, P99, ROOM = 1.1, 1.1, 0.5
 # Only what is known to be violated is counted.
 _SETTINGS = {
     "packs": dict.fromkeys(("interruptable-qos", "scheduling-safety", "sunk"), "off"),
@@ -52,10 +54,14 @@ class Run(NamedTuple):
 
 
 class Audits(NamedTuple):
-    """The audits of few and of many objects, and the latency of a write without an audit and beside one, by round."""
+    """The audits of few and of many objects, their reports, and the latency of a write without an audit and beside one.
+
+    alone, beside: by round.
+    """
 
     small: Run
     large: Run
+    reports: Reports
     alone: tuple[Sample, ...]
     beside: tuple[Sample, ...]
 
@@ -82,6 +88,8 @@ def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
         say("audit: judging")
         small = _audited([*command, "-n", "bench-small", "--qps", "1000"], range(SMALL))
         large = _audited([*command, "-n", "bench-small", "-n", "bench-large", "--qps", "1000"], range(LARGE))
+        say("audit: writing reports")
+        reports = auditreports.measure(cluster, [*command, "--qps", "1000"])
         write = next(write for write in writes(cluster) if write.name == _WRITE)
         pairs = []
         with registrations(directory)[SERVICE](cluster, writes(cluster)[-2]):
@@ -90,7 +98,7 @@ def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
                 alone = load(cluster, write, seconds)
                 with _beside(command):
                     pairs.append((alone, load(cluster, write, seconds)))
-    return Audits(small, large, tuple(alone for alone, _ in pairs), tuple(beside for _, beside in pairs))
+    return Audits(small, large, reports, tuple(alone for alone, _ in pairs), tuple(beside for _, beside in pairs))
 
 
 def _make(cluster: ControlPlane, namespace: str, numbers: range) -> None:
@@ -148,6 +156,12 @@ def figures(audits: Audits) -> Iterator[Figure]:
     small, large = audits.small, audits.large
     note = f"({small.memory:.0f} and {large.memory:.0f} MB)"
     yield Figure("audit: memory at 20,000 objects to 2,000", large.memory / small.memory, GROWTH, note=note)
+    reports = audits.reports
+    note = f"({reports.small.memory:.0f} and {reports.first.memory:.0f} MB)"
+    growth = reports.first.memory / reports.small.memory
+    yield Figure("audit: the same with reports", growth, GROWTH, note=note)
+    room = reports.of_reports.total / reports.of_objects.total
+    yield Figure("audit: reports in etcd to the objects", room, ROOM)
     yield Figure("audit: p99 of a write beside one to that without", audits.ratio, P99)
 
 
@@ -157,6 +171,7 @@ def table(audits: Audits) -> Iterator[str]:
     for run in (audits.small, audits.large):
         times = f"{run.seconds:>8.1f}{run.cpu:>8.1f}{run.objects / run.seconds:>11.0f}"
         yield f"  {run.objects:<10,}{run.findings:>10,}{run.memory:>8.0f}{times}"
+    yield from auditreports.table(audits.reports)
 
 
 def as_json(audits: Audits) -> dict[str, Any]:
@@ -164,5 +179,6 @@ def as_json(audits: Audits) -> dict[str, Any]:
     rounds = {"alone": audits.alone, "beside": audits.beside}
     return {
         **{name: run._asdict() for name, run in (("small", audits.small), ("large", audits.large))},
+        "reports": auditreports.as_json(audits.reports),
         **{name: [sample._asdict() for sample in samples] for name, samples in rounds.items()},
     }

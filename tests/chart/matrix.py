@@ -198,6 +198,19 @@ MATRIX: Final[Mapping[str, Values]] = {
         "registration": {"mode": "none"},
         "networkPolicy": {"enabled": True},
     },
+    "audit": {"audit": {"enabled": True}, "config": {"topology": {"workloadScheduling": "on"}}},
+    "audit-of-everything": {
+        "audit": {
+            "enabled": True,
+            "shards": 4,
+            "kinds": [],
+            "serviceAccount": {"create": False, "name": "auditor"},
+            "resources": {"limits": {"memory": "1Gi"}},
+        },
+        "config": {"policies": {"configMaps": False, "native": False}, "topology": {"action": "off"}},
+        "rbac": {"parameters": [{"apiGroups": ["example.org"], "resources": ["limits"], "verbs": ["list", "watch"]}]},
+        **FILES,
+    },
     "dashboard": {"monitoring": {"dashboard": {"enabled": True, "annotations": {"grafana_folder": "Admission"}}}},
     "pod-monitor": {
         "monitoring": {

@@ -35,6 +35,8 @@ _WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookCon
 _FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
 _ISSUED = {"Certificate/cks-admission"}
 _NETWORK = {"NetworkPolicy/cks-admission", "NetworkPolicy/cks-admission-manage"}
+_AUDIT_ROLE = {"Role/cks-admission-audit", "RoleBinding/cks-admission-audit"}
+_AUDIT = {f"{kind}/cks-admission-audit" for kind in ("ClusterRole", "ClusterRoleBinding", "CronJob")}
 _AUTHORITY = {
     "Certificate/cks-admission-root", "Issuer/cks-admission", "Issuer/cks-admission-self-signed",
 }  # fmt: skip
@@ -76,6 +78,8 @@ OBJECTS = {
     "tracing": _MANAGED | _SECRET | _NETWORK,
     "tracing-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
+    "audit": _MANAGED | _SECRET | _AUDIT | _AUDIT_ROLE | {"ServiceAccount/cks-admission-audit"},
+    "audit-of-everything": (_MANAGED | _SECRET | _FILES | _AUDIT) - _NO_MAPS,
     "dashboard": _MANAGED | _SECRET | {"ConfigMap/cks-admission-dashboard"},
     "pod-monitor": _MANAGED | _SECRET | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
     "service-monitor": _CORE | {"PrometheusRule/cks-admission", "ServiceMonitor/cks-admission"},
@@ -381,3 +385,23 @@ def test_what_the_operator_says_of_pods_is_in_them(entry: Entry) -> None:
 def test_every_object_has_the_common_labels(entry: Entry) -> None:
     """A label for all objects is on all objects."""
     assert {each["metadata"]["labels"].get("example.org/cost") for each in entry("placed").objects} == {"7"}
+
+
+def test_parts_of_a_cluster_are_audited_at_once(entry: Entry) -> None:
+    """One Pod audits all; several get their parts from their index in the Job. Nobody's Pods make room for them."""
+    jobs = [
+        entry(name).one("CronJob", "cks-admission-audit")["spec"]["jobTemplate"]["spec"]
+        for name in ("audit", "audit-of-everything")
+    ]
+    keys = ("completionMode", "completions", "parallelism")
+    (one,), (many,) = (job["template"]["spec"]["containers"] for job in jobs)
+
+    assert [[job.get(key) for key in keys] for job in jobs] == [[None, None, None], ["Indexed", 4, 4]]
+    assert [argument for argument in one["args"] if "shard" in argument] == []
+    assert many["args"] == [
+        "audit", "--config=config/cks.yaml", "--output=reports", "--qps=10", "--shard=$(JOB_COMPLETION_INDEX)/4",
+    ]  # fmt: skip
+    assert [mount["name"] for mount in many["volumeMounts"]] == [
+        "tmp", "config", "exceptions", "policies", "topologies", "serviceaccount",
+    ]  # fmt: skip
+    assert [job["template"]["spec"].get("priorityClassName") for job in jobs] == [None, None]

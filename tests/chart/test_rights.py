@@ -13,7 +13,7 @@ from chart.matrix import MATRIX
 from chart.rendering import NAMESPACE, Rendered
 from webhook.configuration.settingsfile import read
 from webhook.registration.rights import Right as Needed
-from webhook.registration.rights import needed, needed_by_manager
+from webhook.registration.rights import needed, needed_by_audit, needed_by_manager
 
 Entry = Callable[[str], Rendered]
 Right = tuple[str, str, str, str, str]
@@ -66,6 +66,25 @@ def test_replicas_only_read(entry: Entry, name: str) -> None:
 
     assert writes <= {("create", "subjectaccessreviews"), ("create", "events")}
     assert not {resource for _, _, resource, _, _ in granted} & {"secrets", "leases", "*"}
+
+
+@pytest.mark.parametrize("name", ["audit", "audit-of-everything"])
+def test_the_audit_reads_what_it_judges_and_writes_reports(entry: Entry, tmp_path: Path, name: str) -> None:
+    """The audit's account may read what its command names, and what rules look at, and write reports, nothing else."""
+    (tmp_path / "cks.yaml").write_text(entry(name).configuration, encoding="utf-8")
+    settings = read(tmp_path / "cks.yaml")
+    (container,) = entry(name).one("CronJob", "cks-admission-audit")["spec"]["jobTemplate"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    named = [argument.removeprefix("--kind=") for argument in container["args"] if argument.startswith("--kind=")]
+    judged = [tuple(kind.split(".", 1)) for kind in named] or [("*", "*")]
+    parameters = {"rules": MATRIX[name].get("rbac", {}).get("parameters", [])}
+
+    assert _granted(entry(name), "cks-admission-audit") == (
+        _plain(needed_by_audit(settings))
+        | {(verb, group.replace("v1.", ""), resource, "", "") for resource, group in judged for verb in ("get", "list")}
+        | set(_rights(parameters, ""))
+    )
 
 
 def _plain(rights: Iterable[Needed]) -> set[Right]:

@@ -65,6 +65,21 @@ def _content(kind: str, image: str) -> Json:
     return contents[kind]
 
 
+def deployment(name: str, namespace: str, pods: int) -> Json:
+    """Return a Deployment whose Pods violate one policy, which warns."""
+    manifest = made(KINDS.index("Deployment"), namespace)
+    labels = {"app": name, "team": "team-1"}
+    template = manifest["spec"]["template"]
+    template["spec"]["containers"][0]["image"] = "example.test/main:latest"
+    template["spec"]["nodeSelector"] = {"example.org/nowhere": "yes"}
+    spec = {
+        "replicas": pods,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {**template, "metadata": {"labels": labels}},
+    }
+    return {**manifest, "metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": spec}
+
+
 def violations(number: int, more: int = 0) -> Iterator[Violation]:
     """Yield what the rule of labels and the policies below find. more: as of `policies`."""
     kind, name = KINDS[number % len(KINDS)], f"o-{number:05}"

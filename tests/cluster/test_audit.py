@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster import auditobjects
+from cluster import auditobjects, auditreports, crds
 from cluster.apicalls import Caller
-from cluster.polling import NotYet
+from cluster.auditreports import OPEN_REPORTS, POLICY_REPORTS, Auditor
+from cluster.polling import NotYet, wait_for
 from cluster.service import COMMAND
 from cluster.throttle import SECONDS, Throttle
+from webhook.audit.part import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +43,8 @@ class Audited:
     def __init__(self, control_plane: ControlPlane, service: Service, namespace: str) -> None:
         """Prepare nothing."""
         self.control_plane, self.namespace, self.twin = control_plane, namespace, f"{namespace}-twin"
-        account, config = str(control_plane.kubeconfig("admin")), str(service.config)
-        self.command = [str(COMMAND), "audit", "--config", config, "--kubeconfig", account, "-n", namespace]
+        account, self.config = str(control_plane.kubeconfig("admin")), service.config
+        self.command = [str(COMMAND), "audit", "--config", str(self.config), "--kubeconfig", account, "-n", namespace]
 
     def run(self, *options: str) -> subprocess.CompletedProcess[str]:
         """Audit the Namespace."""
@@ -177,3 +179,145 @@ async def test_a_throttled_api_server_is_obeyed(audited: Audited, tmp_path: Path
     assert Counter(found(told.decode())) == known()
     assert {path: len(times) for path, times in way.times.items()} == dict.fromkeys(refused, 2)
     assert all(later - first >= SECONDS for first, later in way.times.values())
+
+
+_PODS = 2
+
+
+class Reported:
+    """The audited Namespace, with a Deployment that has Pods, after an audit that left reports in it."""
+
+    def __init__(self, audited: Audited) -> None:
+        """Write reports, first of the older kind, and then of the newer one, which is there by then."""
+        self.namespace, self.twin, self.objects = audited.namespace, audited.twin, audited.control_plane.objects
+        self.auditor = Auditor(audited.control_plane, audited.config)
+        self.before = self._written()
+        self.policy_reports = self.auditor.reports(POLICY_REPORTS, self.namespace)
+        crds.install(audited.control_plane, *auditreports.definitions(OPEN_REPORTS))
+        self.after = self._written()
+        self.reports = self.auditor.reports(OPEN_REPORTS, self.namespace)
+
+    def _written(self) -> dict[str, object]:
+        return self.auditor.run("-n", self.namespace)
+
+    def versions(self) -> dict[str, str]:
+        """Return the resourceVersion of each report that is there now, by its name."""
+        reports = self.auditor.reports(OPEN_REPORTS, self.namespace)
+        return {report["metadata"]["name"]: report["metadata"]["resourceVersion"] for report in reports}
+
+    def reference(self, kind: str, name: str) -> dict[str, str]:
+        """Return the reference to an object."""
+        found = self.objects.get(kind, name, "-n", self.namespace)
+        head = {key: found[key] for key in ("apiVersion", "kind")}
+        return {**head, "name": name, "uid": found["metadata"]["uid"]}
+
+    def report(self, number: int) -> str:
+        """Return the name of the report about an object by its number."""
+        return f"cks-admission-{self.reference(auditobjects.made(number, '')['kind'], f'o-{number:05}')['uid']}"
+
+
+@pytest.fixture(scope="module")
+def reported(audited: Audited) -> Iterator[Reported]:
+    """Make the Deployment, and let reports be written."""
+    plane = audited.control_plane
+    plane.objects.create(auditobjects.deployment("web", audited.namespace, _PODS))
+
+    def complete() -> bool:
+        pods = plane.get("pods", "-n", audited.namespace, "-l", "app=web")["items"]
+        return len(pods) == _PODS
+
+    plane.wait_for("the Pods of the Deployment", complete)
+    with crds.installed(plane, *auditreports.definitions(POLICY_REPORTS)):
+        yield Reported(audited)
+        crds.remove(plane, *auditreports.definitions(OPEN_REPORTS))
+
+
+def test_reports_are_the_findings(reported: Reported) -> None:
+    """Each workload with findings has a report that says all of them, of the newest kind that the cluster has.
+
+    The Pods of a Deployment are in its report. Reports of the older kind go.
+    """
+    findings = reported.auditor.findings("-n", reported.namespace)
+    owners = {"Deployment/web": reported.reference("deployment", "web")}
+    reports = [auditreports.expected(group, findings, owners) for group in (POLICY_REPORTS, OPEN_REPORTS)]
+    count = len(reports[0])
+    (of_pods,) = (each for each in reports[1].values() if each["scope"]["name"] == "web")
+    (result,) = of_pods["results"]
+
+    assert [auditreports.told(reported.policy_reports), auditreports.told(reported.reports)] == reports
+    assert [line["reports"] for line in (reported.before, reported.after)] == [
+        {"written": count, "unchanged": 0, "removed": 0, "refused": 0},
+        {"written": count, "unchanged": 0, "removed": count, "refused": 0},
+    ]
+    assert reported.auditor.reports(POLICY_REPORTS, reported.namespace) == []
+    assert (result["properties"]["kind"], result["properties"]["count"]) == ("Pod", str(_PODS))
+    identities = [each["properties"]["resultID"] for report in reported.reports for each in report["results"]]
+    assert len(set(identities)) == len(identities)
+
+
+def test_a_second_audit_writes_nothing(reported: Reported) -> None:
+    """An audit that finds the same leaves every report in the version in which it is."""
+    before = reported.versions()
+    again = reported.auditor.run("-n", reported.namespace)
+
+    assert again["reports"] == {"written": 0, "unchanged": len(before), "removed": 0, "refused": 0}
+    assert reported.versions() == before
+
+
+def test_a_report_goes_with_what_it_is_about(reported: Reported) -> None:
+    """Whoever deletes an object has no report of it any more: Kubernetes' own garbage collector removes it."""
+    name = reported.report(45)
+    assert name in reported.versions()
+    reported.objects.delete("configmap", "o-00045", namespace=reported.namespace)
+    wait_for("the report to go", lambda: name not in reported.versions())
+
+
+def test_what_is_mended_has_no_report_and_others_keep_theirs(reported: Reported) -> None:
+    """The report of a mended object is removed. One of others stays as it is, though it has our label or our name."""
+    mended, taken = reported.report(5), reported.report(10)
+    manifest = auditobjects.made(5, reported.namespace)
+    manifest["metadata"]["labels"]["team"] = "team-1"
+    reported.objects.delete(auditreports.kind(OPEN_REPORTS), taken, namespace=reported.namespace)
+    labels = {"app.kubernetes.io/managed-by": "cks-admission"}
+    others = [
+        auditreports.by_others("other", reported.namespace, {}),
+        auditreports.by_others("alike", reported.namespace, labels),
+        auditreports.by_others(taken, reported.namespace, {}),
+    ]
+    reported.objects.apply([manifest, *others])
+    before = reported.versions()
+
+    again = reported.auditor.run("-n", reported.namespace, code=2)
+
+    unchanged = len(before) - len(others) - 1
+    assert again["reports"] == {"written": 0, "unchanged": unchanged, "removed": 1, "refused": 1}
+    assert reported.versions() == {name: version for name, version in before.items() if name != mended}
+    reported.objects.delete_manifests(others)
+
+
+def test_two_audits_of_parts_are_one_of_the_whole(reported: Reported) -> None:
+    """Audits of the parts of a cluster, one after the other, leave the reports of one audit of the whole."""
+    spaces = (reported.namespace, reported.twin)
+    options = [option for space in spaces for option in ("-n", space)]
+    count = next(count for count in range(2, 32) if len({part(space, count) for space in spaces}) == len(spaces))
+    indexes = [part(space, count) for space in spaces]
+    kind = auditreports.kind(OPEN_REPORTS)
+    reported.objects.delete_all(kind, namespace=reported.namespace)
+
+    lines = [reported.auditor.run(*options, f"--shard={index}/{count}") for index in indexes]
+
+    findings = reported.auditor.findings(*options)
+    owners = {"Deployment/web": reported.reference("deployment", "web")}
+    assert auditreports.told(reported.auditor.reports(OPEN_REPORTS, *spaces)) == auditreports.expected(
+        OPEN_REPORTS, findings, owners
+    )
+    objects = [
+        Counter(str(record["namespace"]) for record in findings if record["verdict"] == "audit")[space]
+        for space in spaces
+    ]
+    assert [line["audit"] for line in lines] == objects
+
+
+def part(namespace: str, count: int) -> int:
+    """Return the part of so many in which a Namespace is."""
+    return next(index for index in range(count) if Part(index, count).has(namespace))

@@ -14,7 +14,7 @@ from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest, is_being_deleted
 from policies.objects import patch
 from webhook.audit import judgement
-from webhook.audit.finding import Finding, Subject
+from webhook.audit.finding import Finding, Scope, Subject
 from webhook.audit.rules import Rules
 from webhook.audit.sparing import spared
 from webhook.audit.subject import subject
@@ -35,8 +35,8 @@ class Resolver(Protocol):
 class Workloads(Protocol):
     """Knows whose an object is."""
 
-    async def topmost(self, request: AdmissionRequest) -> str:
-        """Kind and name of the topmost owner of an object that is known, such as `Deployment/web`."""
+    async def topmost(self, request: AdmissionRequest) -> tuple[str, Scope]:
+        """The topmost owner of an object: kind and name, such as `Deployment/web`, and what a report is about."""
 
 
 class Judged(Struct, frozen=True):
@@ -71,7 +71,8 @@ class Audit:
         about = subject(request)
         findings = await self._looked_up(lambda facts: self._findings(about, request, facts))
         if findings and self._workloads is not None:
-            about = replace(about, workload=await self._workloads.topmost(request))
+            workload, scope = await self._workloads.topmost(request)
+            about = replace(about, workload=workload, scope=scope)
             findings = [replace(finding, subject=about) for finding in findings]
         return Judged(about, tuple(findings))
 

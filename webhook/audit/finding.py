@@ -11,10 +11,21 @@ Verdict = Literal["deny", "warn", "audit", "error", "mutate", "exempt"]
 exception."""
 
 
+class Scope(Struct, frozen=True):
+    """The object that a report is about. namespace: empty for cluster-wide kinds, and Namespaces are among them."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
 class Subject(Struct, frozen=True):
     """The object that was judged. uid: empty for one from a file. namespace: empty for cluster-wide kinds.
 
     workload: kind and name of its topmost owner that is known, such as `Deployment/web`; itself if nothing owns it.
+    scope: the topmost owner that exists in its Namespace, or itself; None if nobody asked.
     """
 
     api_version: str
@@ -23,6 +34,7 @@ class Subject(Struct, frozen=True):
     name: str
     uid: str = ""
     workload: str = ""
+    scope: Scope | None = None
 
 
 class Finding(Struct, frozen=True):

@@ -29,6 +29,7 @@ class Asked(Struct, frozen=True):
     kinds: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     output: str = ""
+    shard: str = ""
 
 
 class Entry(Struct, frozen=True, omit_defaults=True):

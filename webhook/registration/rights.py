@@ -15,6 +15,7 @@ from policies.objects.workload import plural
 from policies.selectors import pool
 from policies.topology.document import KINDS, KUEUE
 from policies.topology.scheduling.podgroup import GROUP
+from webhook.audit.reports.form import FORMS
 from webhook.configuration import inventory, roles, rules
 from webhook.configuration.settings import Settings
 
@@ -87,6 +88,30 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *_published_facts(chosen),
         *_probe(chosen),
         *(() if writes else _publication(chosen)),
+    ]
+
+
+def needed_by_audit(settings: Settings) -> list[Right]:
+    """All rights that an audit with reports needs beside those to read what it judges, without duplicates.
+
+    Raises SettingsError for invalid settings.
+    """
+    chosen = roles.of_replica(settings)
+    policies = (f"{kind}admissionpolic{end}" for kind in ("validating", "mutating") for end in ("ies", "ybindings"))
+    maps = chosen.cluster.namespace
+    verbs, reason = ("list", "create", "patch", "delete"), "what is found is told in reports"
+    return [
+        *_facts(chosen),
+        *_pools(chosen),
+        *_topologies(chosen),
+        *_gangs(chosen),
+        *(_rights(["list"], ADMISSION, policies, "they are judged by") if chosen.policies.native else ()),
+        *(
+            _rights(_FOLLOW, "", ["configmaps"], "policies may be there", namespace=maps)
+            if chosen.policies.config_maps
+            else ()
+        ),
+        *(right for form in FORMS for right in _rights(verbs, form.group, (form.plural, form.cluster_plural), reason)),
     ]
 
 

@@ -17,6 +17,12 @@
 {{- if and .Values.cluster.access (not .Values.manage.serviceAccount.create) (not .Values.manage.serviceAccount.name) -}}
 {{- fail "manage.serviceAccount.create is false and no name is given: set manage.serviceAccount.name to the account that manage shall use" -}}
 {{- end -}}
+{{- if and .Values.audit.enabled (not .Values.cluster.access) -}}
+{{- fail "audit.enabled reads the cluster, which needs cluster.access: set cluster.access to true, or audit.enabled to false" -}}
+{{- end -}}
+{{- if and .Values.audit.enabled (not .Values.audit.serviceAccount.create) (not .Values.audit.serviceAccount.name) -}}
+{{- fail "audit.serviceAccount.create is false and no name is given: set audit.serviceAccount.name to the account that the audit shall use" -}}
+{{- end -}}
 {{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
 {{- fail "monitoring.podMonitor and monitoring.serviceMonitor are both on, so that all would be counted twice: turn one off" -}}
 {{- end -}}

@@ -21,6 +21,15 @@
 {{- .Values.manage.serviceAccount.name | default (include "cks-admission.manageName" .) -}}
 {{- end -}}
 
+{{/* The name of a CronJob has 52 characters at most. */}}
+{{- define "cks-admission.auditName" -}}
+{{- include "cks-admission.fullname" . | trunc 46 | trimSuffix "-" }}-audit
+{{- end -}}
+
+{{- define "cks-admission.auditAccount" -}}
+{{- .Values.audit.serviceAccount.name | default (include "cks-admission.auditName" .) -}}
+{{- end -}}
+
 {{/* The Secret of the certificates; in mode self that of the CA. */}}
 {{- define "cks-admission.secret" -}}
 {{- $suffix := eq .Values.certificates.mode "self" | ternary "ca" "tls" -}}
@@ -53,6 +62,10 @@ app.kubernetes.io/component: webhook
 
 {{- define "cks-admission.manageLabels" -}}
 {{- merge (dict "app.kubernetes.io/component" "manage") (include "cks-admission.labels" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{- define "cks-admission.auditLabels" -}}
+{{- merge (dict "app.kubernetes.io/component" "audit") (include "cks-admission.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
 {{/* Labels of every object; a component's own come before them and win. */}}
@@ -144,6 +157,19 @@ tolerations: {{- toYaml $tolerations | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* The ConfigMaps whose files rules are made of, by the folder in which they are mounted. */}}
+{{- define "cks-admission.maps" -}}
+{{- $name := include "cks-admission.fullname" . -}}
+{{- $mounted := include "cks-admission.mountedPolicies" . -}}
+{{- $maps := dict "config" $name -}}
+{{- range $part := list "policies" "exceptions" "topologies" -}}
+{{- if and (index $.Values $part) (or $mounted (eq $part "topologies")) -}}
+{{- $_ := set $maps $part (printf "%s-%s" $name $part) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $maps -}}
 {{- end -}}
 
 {{/* A token of our own, where the cluster is asked: it is for the API server alone and ends after an hour. */}}

@@ -5,32 +5,7 @@
 {{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
 {{- $inventory := include "cks-admission.inventory" . -}}
 {{- $deletion := ne (include "cks-admission.on" (dig "topology" "deletion" "warn" $all)) "" -}}
-{{- $selectors := ne (include "cks-admission.on" (dig "selectors" "action" "warn" $all)) "" -}}
-{{- $sunk := and (include "cks-admission.on" (dig "sunk" "action" "warn" $all)) (include "cks-admission.on" (dig "sunk" "daemonSets" "warn" $all)) -}}
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [get, list, watch]
-- apiGroups: [resource.k8s.io]
-  resources: [deviceclasses, resourceclaims, resourceclaimtemplates]
-  verbs: [list, watch]
-{{- if or $topology $sunk $selectors }}
-- apiGroups: [""]
-  resources: [nodes]
-  verbs: [list, watch]
-{{- end }}
-{{- if $selectors }}
-- apiGroups: [compute.coreweave.com, karpenter.sh]
-  resources: [nodepools]
-  verbs: [list, watch]
-{{- end }}
-{{- if $topology }}
-- apiGroups: [kai.scheduler, kueue.x-k8s.io]
-  resources: [topologies]
-  verbs: [list, watch]
-- apiGroups: [grove.io]
-  resources: [clustertopologybindings, clustertopologies]
-  verbs: [list, watch]
-{{- end }}
+{{- include "cks-admission.factRules" $all }}
 {{- if $inventory }}
 - apiGroups: [""]
   resources: [pods]
@@ -82,6 +57,37 @@
   verbs: [list, watch]
 {{- with .Values.rbac.parameters }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The rights to follow what rules look at beside an object; the argument is the configuration. */}}
+{{- define "cks-admission.factRules" -}}
+{{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" .)) "" -}}
+{{- $selectors := ne (include "cks-admission.on" (dig "selectors" "action" "warn" .)) "" -}}
+{{- $sunk := and (include "cks-admission.on" (dig "sunk" "action" "warn" .)) (include "cks-admission.on" (dig "sunk" "daemonSets" "warn" .)) -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+- apiGroups: [resource.k8s.io]
+  resources: [deviceclasses, resourceclaims, resourceclaimtemplates]
+  verbs: [list, watch]
+{{- if or $topology $sunk $selectors }}
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
+{{- if $selectors }}
+- apiGroups: [compute.coreweave.com, karpenter.sh]
+  resources: [nodepools]
+  verbs: [list, watch]
+{{- end }}
+{{- if $topology }}
+- apiGroups: [kai.scheduler, kueue.x-k8s.io]
+  resources: [topologies]
+  verbs: [list, watch]
+- apiGroups: [grove.io]
+  resources: [clustertopologybindings, clustertopologies]
+  verbs: [list, watch]
 {{- end }}
 {{- end -}}
 
@@ -246,6 +252,50 @@
   resources: [leases]
   resourceNames: [{{ $all.cluster.lease }}]
   verbs: [get, update]
+{{- end -}}
+
+{{/* The rights of the audit: to read what it judges and what rules look at, and to write reports. */}}
+{{- define "cks-admission.auditClusterRules" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- include "cks-admission.factRules" $all }}
+{{- if include "cks-admission.on" (dig "topology" "action" "deny" $all) }}
+- apiGroups: [kueue.x-k8s.io]
+  resources: [resourceflavors]
+  verbs: [list]
+{{- end }}
+{{- if dig "native" true $all.policies }}
+- apiGroups: [admissionregistration.k8s.io]
+  resources:
+    - validatingadmissionpolicies
+    - validatingadmissionpolicybindings
+    - mutatingadmissionpolicies
+    - mutatingadmissionpolicybindings
+  verbs: [list]
+{{- end }}
+- apiGroups: [openreports.io]
+  resources: [reports, clusterreports]
+  verbs: [list, create, patch, delete]
+- apiGroups: [wgpolicyk8s.io]
+  resources: [policyreports, clusterpolicyreports]
+  verbs: [list, create, patch, delete]
+# Owners are read one by one.
+{{- range .Values.audit.kinds | default (list (dict "group" "*" "resources" (list "*"))) }}
+- apiGroups: [{{ .group | quote }}]
+  resources: {{ toJson .resources }}
+  verbs: [get, list]
+{{- end }}
+{{- with .Values.rbac.parameters }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "cks-admission.auditRules" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- if dig "configMaps" true $all.policies }}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list, watch]
+{{- end }}
 {{- end -}}
 
 {{/* Whether placements may be left to Kubernetes' own scheduling; YAML reads on as true. */}}

@@ -6,23 +6,29 @@ from typing import Any
 
 from policies.engine.request import AdmissionRequest, GroupVersionResource
 from webhook.audit.creation import creation
+from webhook.audit.finding import Scope
 from webhook.audit.owners import Owners
 
 
-def _owned(kind: str, name: str, by: tuple[str, str] | None) -> dict[str, Any]:
+def _owned(kind: str, name: str, by: tuple[str, str] | None, namespace: str = "a") -> dict[str, Any]:
     owner = (
         [{"apiVersion": "v1", "kind": by[0], "name": by[1], "uid": f"uid-{by[1]}", "controller": True}] if by else []
     )
+    place = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": "v1",
         "kind": kind,
-        "metadata": {"name": name, "uid": f"uid-{name}", "ownerReferences": owner},
+        "metadata": {"name": name, **place, "uid": f"uid-{name}", "ownerReferences": owner},
     }
 
 
-def _pod(owner: str) -> AdmissionRequest:
+def _pod(kind: str, owner: str) -> AdmissionRequest:
     resource = GroupVersionResource("", "v1", "pods")
-    return creation(_owned("Pod", "p", ("ReplicaSet", owner)), resource, namespaced=True)
+    return creation(_owned("Pod", "p", (kind, owner)), resource, namespaced=True)
+
+
+def _scope(kind: str, name: str) -> Scope:
+    return Scope("v1", kind, "a", name, f"uid-{name}")
 
 
 async def test_owners_are_read_once() -> None:
@@ -36,14 +42,42 @@ async def test_owners_are_read_once() -> None:
 
     owners = Owners(read)
 
-    assert [await owners.topmost(_pod("web-1")) for _ in range(3)] == ["Deployment/web"] * 3
+    topmost = ("Deployment/web", _scope("Deployment", "web"))
+    assert [await owners.topmost(_pod("ReplicaSet", "web-1")) for _ in range(3)] == [topmost] * 3
     assert asked == ["web-1", "web"]
 
 
 async def test_owners_that_were_listed_are_not_read() -> None:
-    """Whoever was listed before is remembered; what is not known is the topmost itself."""
+    """Whoever was listed before is remembered; of what is not known there is the name."""
     owners = Owners()
+    owners.remember(_owned("Deployment", "web", None))
     owners.remember(_owned("ReplicaSet", "web-1", ("Deployment", "web")))
 
-    assert await owners.topmost(_pod("web-1")) == "Deployment/web"
-    assert await owners.topmost(_pod("other")) == "ReplicaSet/other"
+    assert await owners.topmost(_pod("ReplicaSet", "web-1")) == ("Deployment/web", _scope("Deployment", "web"))
+    assert await owners.topmost(_pod("ReplicaSet", "other")) == ("ReplicaSet/other", _scope("Pod", "p"))
+
+
+async def test_a_report_is_about_what_exists() -> None:
+    """Neither an owner whose name another object has by now, nor one in no Namespace can own the report of a Pod."""
+    known = {"web-1": {**_owned("ReplicaSet", "web-1", None)}, "node-1": _owned("Node", "node-1", None, "")}
+    known["web-1"]["metadata"]["uid"] = "uid-of-its-successor"
+
+    async def read(reference: dict[str, Any], _namespace: str) -> dict[str, Any] | None:
+        return known[reference["name"]]
+
+    owners = Owners(read)
+
+    assert [await owners.topmost(_pod(*owner)) for owner in (("ReplicaSet", "web-1"), ("Node", "node-1"))] == [
+        ("ReplicaSet/web-1", _scope("Pod", "p")),
+        ("Node/node-1", _scope("Pod", "p")),
+    ]
+
+
+async def test_what_is_in_no_namespace_stands_for_itself() -> None:
+    """The report about a Node is its own, whoever owns it: each of several audits knows that without a look-up."""
+    owners = Owners()
+    owners.remember(_owned("Machine", "m", None, ""))
+    obj = _owned("Node", "n", ("Machine", "m"), "")
+    node = creation(obj, GroupVersionResource("", "v1", "nodes"), namespaced=False)
+
+    assert await owners.topmost(node) == ("Machine/m", Scope("v1", "Node", "", "n", "uid-n"))

@@ -78,3 +78,34 @@ async def test_a_list_that_breaks_off_goes_on(cluster: tuple[FakeApi, list[str]]
     assert "no more" in first.output
     assert (_names(form, second.stdout), second.exit_code) == (every[len(done) :] if form == "json" else every, 1)
     assert not (tmp_path / "progress").exists()
+
+
+async def test_what_was_not_read_keeps_its_reports(cluster: tuple[FakeApi, list[str]]) -> None:
+    """While a kind cannot be listed, no report is removed, for it may be about what was not read; then it is."""
+    server, command = cluster
+    manager = {"manager": "cks-admission-audit", "operation": "Apply"}
+    left = named("cks-admission-1", namespace="a")
+    left["metadata"] |= {"uid": "u", "managedFields": [manager]}
+    reports = "/apis/openreports.io/v1alpha1"
+    server.put(f"{reports}/reports", left)
+    server.install("openreports.io", {"v1alpha1": {"clusterreports": "ClusterReport"}}, namespaced=False)
+    kinds = {"reports": "Report", "clusterreports": "ClusterReport"}
+    resources = [
+        {"resource": plural, "scope": "Namespaced", "verbs": ["create", "list"], "responseKind": {"kind": kind}}
+        for plural, kind in kinds.items()
+    ]
+    group = {"metadata": {"name": "openreports.io"}, "versions": [{"version": "v1alpha1", "resources": resources}]}
+    server.groups["/apis"]["items"].append(group)
+    server.fail(_PATH, 403, status(403, "no"))
+    asked = [*command[: command.index("--resume")], "-o", "reports"]
+
+    results = [await asyncio.to_thread(run, *asked) for _ in range(2)]
+
+    lines = [json.loads(result.stdout) for result in results]
+    assert [(result.exit_code, line["reports"]["removed"]) for result, line in zip(results, lines, strict=True)] == [
+        (2, 0),
+        (0, 1),
+    ]
+    assert [(seen.path, json.loads(seen.body)) for seen in server.seen if seen.method == "DELETE"] == [
+        (f"{reports}/namespaces/a/reports/cks-admission-1", {"preconditions": {"uid": "u"}})
+    ]

@@ -10,10 +10,19 @@ from typing import Any
 
 import click
 
+from webhook.audit.part import WHOLE, Part
 from webhook.cli import options
-from webhook.cli.audit.inquiry import Inquiry
+from webhook.cli.audit.inquiry import REPORTS, Inquiry
 from webhook.cli.exits import InputError, ToolError, reading
 from webhook.configuration.settings import SettingsError
+
+
+def _part(context: click.Context, parameter: click.Parameter, value: str) -> Part:
+    """The part that `INDEX/COUNT` means."""
+    index, _, count = value.partition("/")
+    if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
+        raise click.BadParameter(f"{value!r} is not INDEX/COUNT, such as 0/4 to 3/4", context, parameter)
+    return Part(int(index), int(count))
 
 
 @click.command("audit")
@@ -39,23 +48,30 @@ from webhook.configuration.settings import SettingsError
     help="Requests per second to the API server, at most.",
 )  # fmt: skip
 @click.option(
+    "--shard", "part", default="0/1", metavar="INDEX/COUNT", callback=_part,
+    help="Audit one of so many parts of the cluster; the first is 0.",
+)  # fmt: skip
+@click.option(
     "--resume", "journal", default="", metavar="FILE", type=click.Path(dir_okay=False),
     help="Write the progress to this file, and go on from it if it is there. It is removed at the end.",
 )  # fmt: skip
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "html"]), default="text", show_default=True,
-    help="Output format; json is a line for each finding, html a page to pass on.",
+    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "html", "reports"]), default="text",
+    show_default=True,
+    help="Output format; json is a line for each finding, html a page to pass on, reports are PolicyReports in the "
+    "cluster.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None, **given: Any) -> None:
     """Show what rules and policies would say to objects that exist already, in a cluster or in files.
 
-    Each object is judged as if somebody who is not exempt created it today. Nothing is changed. What cannot be judged
+    Each object is judged as if somebody who is not exempt created it today. No object is changed. What cannot be judged
     without a request, such as a policy that reads userInfo, is listed on stderr.
 
     Exit codes: 0 if nothing is found, 1 if something would be refused, 2 if something cannot be read, 3 if the cluster
-    fails. What would be changed, and what passes by an exception, is no failure.
+    fails. What would be changed, and what passes by an exception, is no failure. With -o reports, what is found is no
+    failure either.
 
     \b
     Examples:
@@ -63,6 +79,7 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
       cks-admission audit --kubeconfig ~/.kube/config -n team-a --kind Pod --kind Deployment -o json
       cks-admission audit --kubeconfig ~/.kube/config --policies policies/ --resume audit.progress -o sarif
       cks-admission audit --kubeconfig ~/.kube/config -o html > audit.html
+      cks-admission audit --in-cluster -o reports --shard 0/4
       kubectl get pods,deployments -A -o json | cks-admission audit -
     """
     changes = {key: given.pop(key) for key in tuple(given) if "__" in key}
@@ -73,9 +90,22 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
         raise InputError("files and --kubeconfig are two audits; give one of them")
     if not asked.files and not in_cluster:
         raise InputError("name files or folders, or a cluster with --kubeconfig")
-    if asked.files and asked.journal:
-        raise InputError("--resume is for the audit of a cluster")
+    _check(asked)
     sys.exit(_of_files(asked) if asked.files else _of_cluster(asked))
+
+
+def _check(asked: Inquiry) -> None:
+    """Raises InputError for options that do not go together."""
+    if asked.files:
+        for is_given, option in (
+            (asked.journal, "--resume"),
+            (asked.output == REPORTS, "-o reports"),
+            (asked.part != WHOLE, "--shard"),
+        ):
+            if is_given:
+                raise InputError(f"{option} is for the audit of a cluster")
+    if asked.journal and asked.output == REPORTS:
+        raise InputError("-o reports writes at the end, from all that was found; leave out --resume")
 
 
 def _of_files(asked: Inquiry) -> int:
@@ -90,10 +120,11 @@ def _of_cluster(asked: Inquiry) -> int:
     """Audit a cluster. The exit code. Raises InputError and ToolError."""
     from webhook.audit.journal import JournalError  # noqa: PLC0415 - as above
     from webhook.audit.kinds import UnknownKindError  # noqa: PLC0415 - as above
+    from webhook.audit.reports.form import NoReportsError  # noqa: PLC0415 - as above
     from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
 
-    with reading(SettingsError, JournalError, UnknownKindError):
+    with reading(SettingsError, JournalError, UnknownKindError, NoReportsError):
         try:
             return asyncio.run(audit(asked))
         except ClusterError as error:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from webhook.audit.part import Part
 from webhook.configuration.settings import Settings
+
+REPORTS: Final = "reports"
+"""The output that is written into the cluster."""
 
 
 class Inquiry(NamedTuple):
@@ -17,6 +21,7 @@ class Inquiry(NamedTuple):
     namespaces: tuple[str, ...]
     kinds: tuple[str, ...]
     qps: float
+    part: Part
     journal: str
     output: str
     quiet: bool

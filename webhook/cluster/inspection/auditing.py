@@ -15,6 +15,7 @@ from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit, Judged
 from webhook.audit.creation import creation
 from webhook.audit.owners import Owners, Reference
+from webhook.audit.part import WHOLE, Part
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.auditplan import Unit
 from webhook.cluster.inspection.labelwriters import VERSIONS
@@ -48,13 +49,17 @@ class Step(NamedTuple):
 
 
 class ClusterAudit(NamedTuple):
-    """An audit of a cluster. served: what it has. doubts: what cannot be judged as it should be, a line each."""
+    """An audit of a cluster, or of a part of it.
+
+    served: what it has. doubts: what cannot be judged as it should be, a line each.
+    """
 
     audit: Audit
     lister: Lister
     served: tuple[ServedResource, ...]
     owners: Owners
     doubts: tuple[str, ...] = ()
+    part: Part = WHOLE
 
     async def steps(self, unit: Unit, start: Cursor = BEGINNING) -> AsyncIterator[Step]:
         """The objects of a list behind a position, judged. Raises ClusterError."""
@@ -62,11 +67,12 @@ class ClusterAudit(NamedTuple):
         async for listed in self.lister.objects(resource, unit.namespace, start, metadata=unit.metadata):
             self.owners.remember(listed.object)
             request = creation(listed.object, resource.resource, namespaced=resource.namespaced)
-            yield Step(await self.audit.judged(request), listed.cursor, listed.left)
+            if self.part.judges(request):
+                yield Step(await self.audit.judged(request), listed.cursor, listed.left)
 
 
 @asynccontextmanager
-async def auditing(api: Connection, settings: Settings, qps: float) -> AsyncIterator[ClusterAudit]:
+async def auditing(api: Connection, settings: Settings, qps: float, part: Part = WHOLE) -> AsyncIterator[ClusterAudit]:
     """An audit by the settings and by what the cluster has. The connection is closed at the end.
 
     qps: lists and look-ups of owners per second. Raises SettingsError and ClusterError.
@@ -92,7 +98,7 @@ async def auditing(api: Connection, settings: Settings, qps: float) -> AsyncIter
         await cluster.facts.parameters.follow(made.parameters)
         audit = Audit(made, cluster.facts.known, cluster.facts, owners)
         doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())
-        yield ClusterAudit(audit, lister, resources, owners, doubts)
+        yield ClusterAudit(audit, lister, resources, owners, doubts, part)
 
 
 async def _synced(cluster: Followed) -> None:

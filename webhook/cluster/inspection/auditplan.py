@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -41,7 +41,8 @@ def units(
     """The lists, Pods last.
 
     workloads: the kinds with more labels than their own. namespaces: those whose objects are asked for; empty for all,
-    and for what is in none. kinds: such as `Pod`, `pods`, `Deployment.apps`; empty for all. Raises UnknownKindError.
+    and for what is in none. kinds: such as `Pod`, `pods`, `Deployment.apps`, `pods.v1.`; empty for all. Raises
+    UnknownKindError.
     """
     chosen = {_family(resource): resource for resource in reversed(served) if _rules(ruleset, resource)}
     if kinds:
@@ -72,7 +73,7 @@ def _is_by_labels_only(resource: ServedResource, ruleset: RuleSet, workloads: Co
 
 
 def _named(
-    kinds: Iterable[str], served: Sequence[ServedResource], chosen: Mapping[tuple[str, str], ServedResource]
+    kinds: Sequence[str], served: Sequence[ServedResource], chosen: Mapping[tuple[str, str], ServedResource]
 ) -> dict[tuple[str, str], ServedResource]:
     """The resources that are asked for. Raises UnknownKindError."""
     found: dict[tuple[str, str], ServedResource] = {}
@@ -83,15 +84,15 @@ def _named(
             meant = closest(kind, known)
             hint = f"; did you mean {meant}?" if meant else ""
             raise UnknownKindError(f"--kind {kind}: the cluster has no kind of this name that can be created{hint}")
-        if not families & chosen.keys():
-            raise UnknownKindError(f"--kind {kind}: no rule or policy is about it")
         found |= {family: chosen[family] for family in families & chosen.keys()}
+    if not found:
+        raise UnknownKindError(f"--kind {', '.join(kinds)}: no rule or policy is about it")
     return found
 
 
 def _names(resource: ServedResource) -> frozenset[str]:
-    """How people call a resource, in lower case."""
-    plural = resource.resource.resource
+    """How people call a resource, in lower case; the last is the only one that is no other's: `pods.v1.`."""
+    plural, version = resource.resource.resource, resource.resource.version
     group = f".{resource.resource.group}" if resource.resource.group else ""
-    names = (resource.kind, f"{resource.kind}{group}", plural, f"{plural}{group}")
+    names = (resource.kind, f"{resource.kind}{group}", plural, f"{plural}{group}", f"{plural}.{version}{group or '.'}")
     return frozenset(name.lower() for name in names)

@@ -58,16 +58,22 @@ class Lister:
         self._size = size
 
     async def objects(
-        self, resource: ServedResource, namespace: str = "", start: Cursor = BEGINNING, *, metadata: bool = False
+        self,
+        resource: ServedResource,
+        namespace: str = "",
+        start: Cursor = BEGINNING,
+        *,
+        metadata: bool = False,
+        labels: str = "",
     ) -> AsyncIterator[Listed]:
         """The objects of a resource behind a position. metadata: whether that is all that is read of them.
 
-        Raises ClusterError.
+        labels: a selector. Raises ClusterError.
         """
         token, after, skips = start.token, start.after, bool(start.after)
         while True:
             try:
-                page = await self._page(resource.path(namespace), token, ACCEPT if metadata else _WHOLE)
+                page = await self._page(resource.path(namespace), token, ACCEPT if metadata else _WHOLE, labels=labels)
             except ApiError as error:
                 if error.status != 410 or not token:
                     raise
@@ -113,8 +119,9 @@ class Lister:
             if not token:
                 return objects
 
-    async def _page(self, path: str, token: str, accept: str, size: int = 0) -> Page:
-        query = (("limit", str(size or self._size)), *((("continue", token),) if token else ()))
+    async def _page(self, path: str, token: str, accept: str, size: int = 0, labels: str = "") -> Page:
+        more = (("continue", token), ("labelSelector", labels))
+        query = (("limit", str(size or self._size)), *(pair for pair in more if pair[1]))
         body = await self.answer(Call("GET", path, query, accept))
         try:
             return PAGE.decode(body)

@@ -60,3 +60,26 @@ def test_an_unknown_kind_is_told() -> None:
     """A kind that the cluster does not have is an error, with the one that is probably meant."""
     with pytest.raises(UnknownKindError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
         units(_CLUSTER, _RULES.ruleset, _WORKLOADS, (), ("Deplyment",))
+
+
+def test_a_name_in_full_is_nobody_elses() -> None:
+    """`services.v1.` is Kubernetes' own kind, though another group has services, too."""
+    services = [_served("", "v1", "services", "Service"), _served("serving.example", "v1", "services", "Service")]
+
+    for name, paths in (
+        ("services.v1.", ["/api/v1/services"]),
+        ("services.v1.serving.example", ["/apis/serving.example/v1/services"]),
+        ("services", ["/api/v1/services", "/apis/serving.example/v1/services"]),
+    ):
+        assert [unit.key for unit in units(services, _RULES.ruleset, _WORKLOADS, (), (name,))] == paths
+
+
+def test_a_kind_that_no_rule_is_about_is_left_out() -> None:
+    """Of several kinds those are listed that a rule is about; if there is none, that is told."""
+    silent = rules.made(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files)
+
+    assert [unit.key for unit in units(_CLUSTER, silent.ruleset, _WORKLOADS, (), ("pods", "events"))] == [
+        "/api/v1/pods"
+    ]
+    with pytest.raises(UnknownKindError, match="--kind events: no rule or policy is about it"):
+        units(_CLUSTER, silent.ruleset, _WORKLOADS, (), ("events",))

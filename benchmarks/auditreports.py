@@ -1,0 +1,118 @@
+"""The room that reports take in etcd, against the objects that they are about, and what writing them costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+import urllib.request
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from cluster import crds
+from cluster.auditreports import OPEN_REPORTS, definitions
+from cluster.controlplane import ControlPlane
+
+from benchmarks.load import LoadError
+
+_OBJECT = re.compile(rb"/registry/(?!openreports\.io/).*/bench-(small|large)/o-\d+")
+_REPORT = re.compile(rb"/registry/openreports\.io/")
+_PAGE = 200
+
+
+class Writing(NamedTuple):
+    """An audit that writes reports: what its line says of them, MB of 10^6 bytes, seconds, and those of CPU time."""
+
+    reports: dict[str, int]
+    memory: float
+    seconds: float
+    cpu: float
+
+
+class Room(NamedTuple):
+    """Keys in etcd with their bytes, keys and values together, and those of the largest."""
+
+    keys: int
+    total: int
+    largest: int
+
+
+class Reports(NamedTuple):
+    """The audits of few and of all objects, one more of all, and what is in etcd then."""
+
+    small: Writing
+    first: Writing
+    second: Writing
+    of_objects: Room
+    of_reports: Room
+
+
+def measure(cluster: ControlPlane, command: list[str]) -> Reports:
+    """Let reports be written, twice. Raises LoadError if the second audit writes any."""
+    crds.install(cluster, *definitions(OPEN_REPORTS))
+    small = _written([*command, "-n", "bench-small"])
+    cluster.objects.delete_all(f"reports.{OPEN_REPORTS}", namespace="bench-small")
+    every = [*command, "-n", "bench-small", "-n", "bench-large"]
+    first, second = _written(every), _written(every)
+    if second.reports["written"] or second.reports["unchanged"] != first.reports["written"]:
+        raise LoadError(f"a second audit of the same objects is not silent: {first.reports}, {second.reports}")
+    sizes = [(key, size) for key, size in _entries(cluster)]
+    rooms = [_room([size for key, size in sizes if pattern.match(key)]) for pattern in (_OBJECT, _REPORT)]
+    return Reports(small, first, second, rooms[0], rooms[1])
+
+
+def _written(command: list[str]) -> Writing:
+    began = time.monotonic()
+    child = subprocess.Popen([*command, "-o", "reports"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert child.stdout is not None
+    line = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise LoadError(f"the audit that writes reports ended with {child.returncode}: {line!r}")
+    memory, cpu = usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime
+    return Writing(json.loads(line)["reports"], memory, time.monotonic() - began, cpu)
+
+
+def _room(sizes: list[int]) -> Room:
+    return Room(len(sizes), sum(sizes), max(sizes, default=0))
+
+
+def _entries(cluster: ControlPlane) -> Iterator[tuple[bytes, int]]:
+    """All keys of the API server in etcd, each with its bytes, by etcd's own API as JSON."""
+    (address,) = (
+        option.partition("=")[2]
+        for option in cluster.component("etcd").command
+        if option.startswith("--listen-client-urls=")
+    )
+    key, end = b"/registry/", b"/registry0"
+    while True:
+        asked = {"key": b64encode(key).decode(), "range_end": b64encode(end).decode(), "limit": _PAGE}
+        request = urllib.request.Request(f"{address}/v3/kv/range", json.dumps(asked).encode())  # noqa: S310 - etcd's
+        with urllib.request.urlopen(request) as answer:  # noqa: S310 - as above
+            page: dict[str, Any] = json.load(answer)
+        for entry in page.get("kvs", ()):
+            key = b64decode(entry["key"])
+            yield key, len(key) + len(b64decode(entry.get("value", "")))
+        if not page.get("more"):
+            return
+        key += b"\0"
+
+
+def table(reports: Reports) -> Iterator[str]:
+    """What is in etcd, and the audits."""
+    yield f"{'in etcd':<12}{'keys':>10}{'MB':>8}{'mean':>8}{'largest':>10}"
+    for name, room in (("objects", reports.of_objects), ("reports", reports.of_reports)):
+        mean = room.total / max(room.keys, 1)
+        yield f"  {name:<10}{room.keys:>10,}{room.total / 1e6:>8.1f}{mean:>8.0f}{room.largest:>10,}"
+    yield f"{'writing':<12}{'written':>10}{'MB':>8}{'s':>8}{'CPU s':>8}"
+    for name, run in (("2,000", reports.small), ("20,000", reports.first), ("again", reports.second)):
+        yield f"  {name:<10}{run.reports['written']:>10,}{run.memory:>8.0f}{run.seconds:>8.1f}{run.cpu:>8.1f}"
+
+
+def as_json(reports: Reports) -> dict[str, Any]:
+    """All figures."""
+    return {name: value._asdict() for name, value in reports._asdict().items()}

@@ -1,0 +1,143 @@
+"""The reports that findings come to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from webhook.audit.audit import Judged
+from webhook.audit.finding import Finding, Scope, Subject
+from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form
+from webhook.audit.reports.report import CONTENT, LONGEST, MOST, report
+from webhook.audit.reports.store import Known, Store
+
+_NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+_TIME = {"seconds": 1772366400, "nanos": 0}
+_WEB = Scope("apps/v1", "Deployment", "a", "web", "uid-web")
+_ITSELF = Subject("apps/v1", "Deployment", "a", "web", "uid-web", "Deployment/web", _WEB)
+_NODE = Scope("v1", "Node", "", "n", "uid-n")
+
+
+def _pod(number: int) -> Subject:
+    return Subject("v1", "Pod", "a", f"web-{number}", f"uid-{number}", "Deployment/web", _WEB)
+
+
+_FINDINGS = [
+    *(Finding(_pod(number), "latest", "warn", "spec.containers[0].image", "no latest") for number in range(3)),
+    Finding(_ITSELF, "noted", "audit", "", "it is noted"),
+    Finding(_ITSELF, "old", "exempt", "metadata.labels", "moved", until="2026-12-31T23:59:59Z"),
+    Finding(_ITSELF, "team", "deny", "metadata", "Say whose it is.", "Add the label team."),
+    Finding(_ITSELF, "broken", "error", "", "it could not be evaluated"),
+]
+
+
+def _without_ids(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The report without what is derived from the rest, and the identities of its results."""
+    identities = [result["properties"].pop("resultID") for result in body["results"]]
+    body["metadata"].pop("annotations")
+    return body, identities
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "of_report", "of_result"),
+    [
+        (OPEN_REPORTS, "Report", {"source": "cks-admission"}, {}),
+        (POLICY_REPORTS, "PolicyReport", {}, {"source": "cks-admission"}),
+    ],
+    ids=["open-reports", "policy-reports"],
+)
+def test_a_report_says_what_is_found_about_a_workload(
+    form: Form, kind: str, of_report: dict[str, Any], of_result: dict[str, Any]
+) -> None:
+    """The gravest comes first; what is said of several Pods is one result with their number; the summary counts all."""
+
+    def result(policy: str, kind_of: str, severity: str, message: str, **properties: str) -> dict[str, Any]:
+        said: dict[str, Any] = {"policy": policy, "result": kind_of, "severity": severity, "message": message}
+        return said | of_result | {"properties": properties, "timestamp": _TIME}
+
+    body, identities = _without_ids(report(form, _WEB, _FINDINGS, _NOW))
+
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web"}
+    assert body == {
+        "apiVersion": form.api_version,
+        "kind": kind,
+        "metadata": {
+            "name": "cks-admission-uid-web",
+            "namespace": "a",
+            "labels": {"app.kubernetes.io/managed-by": "cks-admission"},
+            "ownerReferences": [owner],
+        },
+        **of_report,
+        "scope": {**owner, "namespace": "a"},
+        "summary": {"pass": 0, "fail": 1, "warn": 4, "error": 1, "skip": 1},
+        "results": [
+            result("team", "fail", "high", "Say whose it is.\nAdd the label team.", path="metadata"),
+            result("broken", "error", "high", "it could not be evaluated"),
+            result("latest", "warn", "medium", "no latest", path="spec.containers[0].image", kind="Pod", count="3"),
+            result("noted", "warn", "low", "it is noted"),
+            result("old", "skip", "info", "moved", path="metadata.labels", until="2026-12-31T23:59:59Z"),
+        ],
+    }
+    assert len(set(identities)) == len(body["results"])
+
+
+def test_what_is_in_no_namespace_has_a_report_of_the_cluster() -> None:
+    """The report about a Node is a ClusterReport, which the Node owns."""
+    subject = Subject("v1", "Node", "", "n", "uid-n", "Node/n", _NODE)
+    body = report(OPEN_REPORTS, _NODE, [Finding(subject, "p", "deny", "", "no")], _NOW)
+
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n"}
+    metadata = body["metadata"]
+    assert (body["kind"], body["scope"], metadata["ownerReferences"]) == ("ClusterReport", owner, [owner])
+    assert "namespace" not in metadata
+
+
+def test_a_report_is_bounded() -> None:
+    """Of many results the gravest are kept, of a long message its beginning; the summary counts what is left out."""
+    warned = [Finding(_ITSELF, f"p-{number:03}", "warn", "", "x" * 2 * LONGEST) for number in range(2 * MOST)]
+    body = report(OPEN_REPORTS, _WEB, [*warned, Finding(_ITSELF, "z", "deny", "", "no")], _NOW)
+
+    assert [result["policy"] for result in body["results"]] == ["z", *(f"p-{number:03}" for number in range(MOST - 1))]
+    assert (body["summary"]["fail"], body["summary"]["warn"]) == (1, 2 * MOST)
+    assert {len(result["message"]) for result in body["results"]} == {2, LONGEST}
+
+
+def test_only_what_is_said_makes_another_report() -> None:
+    """Neither the order of findings, nor the time, nor which Pods there are changes the content; another word does."""
+
+    def content(findings: list[Finding], now: datetime = _NOW) -> str:
+        return str(report(OPEN_REPORTS, _WEB, findings, now)["metadata"]["annotations"][CONTENT])
+
+    others = [replace(_FINDINGS[0], subject=_pod(number)) for number in (7, 8, 9)]
+    same = content(_FINDINGS)
+    assert content(_FINDINGS[::-1], datetime(2027, 1, 1, tzinfo=UTC)) == same
+    assert content([*others, *_FINDINGS[3:]]) == same
+    assert content(_FINDINGS[1:]) != same
+    assert content([*_FINDINGS[:-1], Finding(_ITSELF, "broken", "error", "", "it failed")]) != same
+
+
+def test_findings_are_kept_until_they_are_written() -> None:
+    """Findings of one workload come together, in whatever order objects were judged; changes are nothing to report."""
+    node = Subject("v1", "Node", "", "n", "uid-n", "Node/n", _NODE)
+    denied, changed = Finding(node, "p", "deny", "", "no"), Finding(_ITSELF, "p", "mutate", "", "it would be other")
+    with Store() as store:
+        store.add(Judged(_pod(0), (_FINDINGS[0],)))
+        store.add(Judged(node, (denied,)))
+        store.add(Judged(_ITSELF, (changed, *_FINDINGS[3:])))
+        store.add(Judged(Subject("v1", "Pod", "a", "p", "u", "", Scope("v1", "Pod", "a", "p", "u"))))
+
+        assert list(store.workloads()) == [(_NODE, [denied]), (_WEB, [_FINDINGS[0], *_FINDINGS[3:]])]
+
+
+def test_reports_that_nobody_took_are_left_over() -> None:
+    """A report is taken once; what is not taken is left over."""
+    one, other = Known("g", "a", "one", "u1", "c1"), Known("g", "a", "other", "u2", "c2")
+    with Store() as store:
+        for known in (one, other):
+            store.note(known)
+
+        assert [store.take("g", "a", "one"), store.take("g", "a", "one")] == [one, None]
+        assert list(store.left_over()) == [other]

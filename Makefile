@@ -113,9 +113,9 @@ chart: venv ## make again what in helm/ is made from other things: table of valu
 
 lock: venv ## resolve pyproject.toml again into requirements/
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
-		--upgrade --extra server pyproject.toml -o requirements/runtime.txt
+		--upgrade --extra server --extra tracing pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
-		--upgrade -c requirements/runtime.txt --extra server --group dev pyproject.toml -o requirements/dev.txt
+		--upgrade -c requirements/runtime.txt --extra server --extra tracing --group dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
 		--upgrade --group docs -o requirements/docs.txt
 

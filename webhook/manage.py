@@ -28,7 +28,8 @@ from webhook.configuration.settings import Settings
 from webhook.doctor.address import dialled
 from webhook.http import ports, probes
 from webhook.http.readiness import Readiness
-from webhook.metrics import Log, Metrics
+from webhook.measures.sources import Log
+from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.registration.registrar import Registrar, RegistrarInputs
 from webhook.sources.rulekeeper import RuleKeeper

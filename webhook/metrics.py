@@ -4,193 +4,40 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Container, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Container, Iterable
 from functools import partial
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from policies.engine.comparison import OUTCOMES
-from policies.engine.engine import Answer, Unanimity
-from policies.engine.request import AdmissionRequest, Operation
+from policies.engine.engine import Answer
+from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
-from policies.kubernetes.release import Release
-from webhook.heavy.ruletimes import RuleTimes
+from webhook.measures.buckets import BUCKETS, LAG_BUCKETS
+from webhook.measures.placing import Placing
+from webhook.measures.rules import RuleMetrics
+from webhook.measures.shadow import ShadowMetrics
+from webhook.measures.sources import Kubernetes, Log, Sending, Watches
 from webhook.version import VERSION
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-# From a tenth of the usual time of a review to the longest time-out of a webhook.
-BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-LAG_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
-_LATE = 100  # policies with a series of their own
-_TIMED = 200  # rules and policies with series of their own
-_OTHERS = "others"
-
-
-class Watches(Protocol):
-    """What follows the cluster."""
-
-    def ages(self) -> Mapping[str, float]:
-        """Seconds since the last proof that what is known is up to date, by kind of object."""
-
-    def silence(self) -> float:
-        """Seconds since the last answer of the API server."""
-
-
-class Kubernetes(Protocol):
-    """The API server beside which the process runs.
-
-    current: the release as which policies are judged. version: empty until it is known.
-    """
-
-    current: Release
-    version: str
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether it is proven that policies are judged as by this API server."""
-
-
-class Inventory(Protocol):
-    """The Nodes and Pods from which domains are chosen."""
-
-    def age(self) -> float:
-        """Seconds since the last proof that all of it is up to date."""
-
-    def sizes(self) -> Mapping[str, int]:
-        """How much it holds, by kind."""
-
-
-class Log(Protocol):
-    """Where log lines go."""
-
-    def take_lost(self) -> int:
-        """How many lines were lost since this was last called."""
-
-
-class Records(Protocol):
-    """Where records of decisions go."""
-
-    def take(self) -> tuple[int, int]:
-        """How many were written and lost since this was last called."""
-
-
-class Placing:
-    """The metrics of choosing domains. inventory: what they are chosen from; None where another process keeps it."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.inventory: Inventory | None = None
-        self.outcomes = Counter(
-            "cks_admission_placements_total",
-            "Domains asked for, by outcome: fits, preempts, full, never, or unknown if none could be chosen.",
-            ("outcome",),
-            registry=registry,
-        )
-        self.ways = Counter(
-            "cks_admission_placed_templates_total",
-            "Templates placed, by who keeps their Pods together: none if nobody can.",
-            ("way",),
-            registry=registry,
-        )
-        self.seconds = Histogram(
-            "cks_admission_choice_duration_seconds",
-            "Time to choose the domains for a workload.",
-            buckets=BUCKETS,
-            registry=registry,
-        )
-        self.lost = Gauge(
-            "cks_admission_gangs_without_domain",
-            "Gangs that wait for a domain whose Nodes cannot hold them any more; in the process that leads.",
-            registry=registry,
-        )
-        self.flawed = Gauge(
-            "cks_admission_fabric_flawed_nodes",
-            "Nodes with a flaw of the network, by kind: slow, miswired, split, incomplete or mixed; in the process "
-            "that leads.",
-            ("kind",),
-            registry=registry,
-        )
-        self._age = Gauge(
-            "cks_admission_inventory_age_seconds",
-            "Time since the Nodes and Pods from which domains are chosen were last proved to be up to date.",
-            registry=registry,
-        )
-        self._objects = Gauge(
-            "cks_admission_inventory_objects",
-            "What is counted there: node, pod or promise.",
-            ("kind",),
-            registry=registry,
-        )
-
-    def update(self) -> None:
-        """Set what is known of the inventory now."""
-        if self.inventory is not None:
-            self._age.set(self.inventory.age())
-            for kind, size in self.inventory.sizes().items():
-                self._objects.labels(kind).set(size)
-
-
-class ShadowMetrics:
-    """The metrics of policies in the shadow. expression_faults: those of all policies."""
-
-    def __init__(self, registry: CollectorRegistry, expression_faults: Counter) -> None:
-        self.expression_faults = expression_faults
-        self._counted: set[str] = set()
-        self.decisions = Counter(
-            "cks_admission_shadow_decisions_total",
-            "Requests by what a policy in the shadow would make of them: same, refuse, admit or warn; for at most 100 "
-            "policies.",
-            ("policy", "outcome"),
-            registry=registry,
-        )
-        self.reviews = Counter(
-            "cks_admission_shadow_reviews_total",
-            "Reviews for policies in the shadow: judged, dropped for want of time, late if it took too long, failed.",
-            ("outcome",),
-            registry=registry,
-        )
-        self.policies = Gauge("cks_admission_shadow_policies", "Policies in the shadow.", registry=registry)
-        self.refused = Gauge(
-            "cks_admission_shadow_policies_refused",
-            "1 while the newest content of a directory of policies in the shadow is not used, since it was refused.",
-            registry=registry,
-        )
-
-    def count(self, policy: str, outcome: str) -> None:
-        """Count one judgement."""
-        if policy in self._counted or len(self._counted) < _LATE:
-            self._counted.add(policy)
-            self.decisions.labels(policy, outcome).inc()
-
-    def in_force(self, names: Container[str]) -> None:
-        """End the series of policies that are not in the shadow any more."""
-        for policy in [policy for policy in self._counted if policy not in names]:
-            self._counted.remove(policy)
-            for outcome in OUTCOMES:
-                with suppress(KeyError):
-                    self.decisions.remove(policy, outcome)
-
-    def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
-        """Note what was read."""
-        self.policies.set(len(tuple(kinds)))
-        self.refused.set(1 if refused else 0)
 
 
 class Metrics:
     """The metrics in a registry of their own, so that two services in one process do not conflict.
 
-    watches, kubernetes: what follows the cluster, and its release; None without a cluster. log, records: where log
-    lines and records of decisions go; None if they are not counted. role: what the process does: `replica` or `manage`.
+    watches, kubernetes: what follows the cluster, and its release; None without a cluster. log, records, traces: where
+    log lines, records of decisions and traces go; None if there are none. role: what the process does: `replica` or
+    `manage`.
     """
 
     watches: Watches | None = None
     kubernetes: Kubernetes | None = None
     log: Log | None = None
-    records: Records | None = None
+    records: Sending | None = None
+    traces: Sending | None = None
 
-    def __init__(self, role: str = "replica") -> None:  # noqa: PLR0915 - a list
+    def __init__(self, role: str = "replica") -> None:
         self.registry = CollectorRegistry()
         counter = partial(Counter, registry=self.registry)
         gauge = partial(Gauge, registry=self.registry)
@@ -217,16 +64,6 @@ class Metrics:
             "Calls answered with an HTTP error instead of an AdmissionReview.",
             ("status",),
         )
-        self.decisions = counter(
-            "cks_admission_decisions_total",
-            "Decisions of rules: admit, patch, deny, warn, audit, excepted or error.",
-            ("phase", "rule", "operation", "verdict"),
-        )
-        self.exceptions_used = counter(
-            "cks_admission_exceptions_used_total",
-            "Decisions in which an exception let a request pass a rule.",
-            ("exception", "rule"),
-        )
         self.patch_operations = counter("cks_admission_patch_operations_total", "JSON Patch operations sent.")
         self.lookups = counter(
             "cks_admission_lookups_total",
@@ -243,20 +80,6 @@ class Metrics:
             ("outcome",),
         )
         self.heavy_waiting = gauge("cks_admission_child_reviews_waiting", "Reviews that wait for the child process.")
-        self.policy_overtime = counter(
-            "cks_admission_policy_overtime_total",
-            "Reviews whose time was over while this policy was evaluated; for at most 100 policies.",
-            ("policy",),
-        )
-        self.rule_evaluations = counter(
-            "cks_admission_rule_evaluations_total",
-            "Evaluations of a rule or policy; of at most 200 and `others`.",
-            ("rule",),
-        )
-        self.rule_seconds = counter("cks_admission_rule_seconds_total", "Seconds that these took.", ("rule",))
-        self.rule_times = RuleTimes()
-        self._timed: set[str] = set()
-        self._late: dict[str, None] = {}
         self.policies = gauge("cks_admission_policies", "Admission policies in force, by kind.", ("kind",))
         self.policy_reloads = counter(
             "cks_admission_policy_reloads_total",
@@ -324,6 +147,7 @@ class Metrics:
         self.silence = gauge(
             "cks_admission_api_server_silence_seconds", "Time since the API server last answered any list or watch."
         )
+        self.rules = RuleMetrics(self.registry)
         self.placing = Placing(self.registry)
         self.log_lines_lost = counter(
             "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
@@ -331,6 +155,16 @@ class Metrics:
         self.decision_records = counter(
             "cks_admission_decision_records_total",
             "Records for the log of decisions: written, or lost since they could not be written.",
+            ("outcome",),
+        )
+        self.refusal_events = counter(
+            "cks_admission_refusal_events_total",
+            "Events about refusals on the workloads of controllers: written, dropped as too many waited, or failed.",
+            ("outcome",),
+        )
+        self.traces_sent = counter(
+            "cks_admission_traces_total",
+            "Traces of reviews: sent, or lost since the receiver did not take them.",
             ("outcome",),
         )
         self.shadow = ShadowMetrics(self.registry, self.expression_faults)
@@ -346,74 +180,27 @@ class Metrics:
             "Always 1: the API server's version, the release as which policies are judged, and whether that is proven.",
             ("release", "version", "proven"),
         )
-        self._uncounted: dict[tuple[Counter, tuple[str, ...]], int] = {}
-        self._unanimous: dict[tuple[Phase, Operation, Unanimity], int] = {}  # answers in which every rule admits
-        self._ruled: dict[tuple[Counter, tuple[str, ...]], str] = {}  # series with the rule that each is about
         self._durations = {phase: self.duration.labels(phase) for phase in ("mutate", "validate")}
+        self._answers: collections.Counter[tuple[str, ...]] = collections.Counter()
 
     def observe(self, phase: Phase, request: AdmissionRequest, answer: Answer, seconds: float) -> None:
         """Count one answered review."""
-        operation = request.operation
         allowed = "true" if answer.allowed else "false"
-        self._count(self.requests, phase, operation, allowed, "true" if request.dry_run else "false")
+        # `labels()` and `inc()` check, hash and lock. Nobody needs the sums before they are exposed.
+        self._answers[phase, request.operation, allowed, "true" if request.dry_run else "false"] += 1
         self._durations[phase].observe(seconds)
+        self.rules.observe(phase, request, answer)
         if answer.unanimity is not None:
-            alike = phase, operation, answer.unanimity
-            self._unanimous[alike] = self._unanimous.get(alike, 0) + 1
             return
         for decision in answer.decisions:
-            self._count(self.decisions, phase, decision.rule, operation, decision.verdict)
             for way in decision.ways:
                 self.placing.ways.labels(way).inc()
-            if decision.exception is not None and decision.verdict == "excepted":
-                self._count(self.exceptions_used, decision.exception.name, decision.rule)
         if answer.operations:
             self.patch_operations.inc(len(answer.operations))
 
-    def _count(self, counter: Counter, *labels: str, times: int = 1) -> None:
-        # `labels()` and `inc()` check, hash and lock. With thirty policies that takes a tenth of the policies' own
-        # time. Nobody needs the sums before they are exposed.
-        key = counter, labels
-        self._uncounted[key] = self._uncounted.get(key, 0) + times
-
-    def overtime(self, policy: str) -> None:
-        """Count a review whose time was over while a policy was evaluated."""
-        if policy in self._late or len(self._late) < _LATE:
-            self._late[policy] = None
-            self.policy_overtime.labels(policy).inc()
-
     def in_force(self, names: Container[str]) -> None:
         """End the series of rules and policies that are no longer in force."""
-        self._flush()
-        for policy in [policy for policy in self._late if policy not in names]:
-            del self._late[policy]
-            self.policy_overtime.remove(policy)
-        for rule in [rule for rule in self._timed if rule not in names]:
-            self._timed.remove(rule)
-            self.rule_evaluations.remove(rule)
-            self.rule_seconds.remove(rule)
-        for counter, labels in [key for key, rule in self._ruled.items() if rule not in names]:
-            del self._ruled[counter, labels]
-            counter.remove(*labels)
-
-    def _flush(self) -> None:
-        for (phase, operation, unanimity), times in self._unanimous.items():
-            for decision in unanimity:
-                self._count(self.decisions, phase, decision.rule, operation, decision.verdict, times=times)
-        self._unanimous.clear()
-        for (counter, labels), times in self._uncounted.items():
-            counter.labels(*labels).inc(times)
-            if counter is not self.requests:
-                self._ruled[counter, labels] = labels[1]
-        self._uncounted.clear()
-        self._flush_times()
-
-    def _flush_times(self) -> None:
-        for name, times, seconds in self.rule_times.take():
-            rule = name if name in self._timed or len(self._timed) < _TIMED else _OTHERS
-            self._timed |= {rule} - {_OTHERS}
-            self.rule_evaluations.labels(rule).inc(times)
-            self.rule_seconds.labels(rule).inc(seconds)
+        self.rules.in_force(names)
 
     def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
         """Count one reload. kinds: the kind of each loaded policy."""
@@ -425,12 +212,14 @@ class Metrics:
 
     def expose(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        self._flush()
+        self.rules.flush()
+        for labels, times in self._answers.items():
+            self.requests.labels(*labels).inc(times)
+        self._answers.clear()
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
-        if self.records is not None:
-            for outcome, times in zip(("written", "lost"), self.records.take(), strict=True):
-                self.decision_records.labels(outcome).inc(times)
+        _sent(self.decision_records, "written", self.records)
+        _sent(self.traces_sent, "sent", self.traces)
         self.placing.update()
         if (beside := self.kubernetes) is not None:
             self._kubernetes.clear()
@@ -442,3 +231,10 @@ class Metrics:
             for resource, age in self.watches.ages().items():
                 self.watch_age.labels(resource).set(age)
         return generate_latest(self.registry)
+
+
+def _sent(counter: Counter, outcome: str, sending: Sending | None) -> None:
+    """Count what was written or sent, and what was lost."""
+    if sending is not None:
+        for result, times in zip((outcome, "lost"), sending.take(), strict=True):
+            counter.labels(result).inc(times)

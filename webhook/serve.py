@@ -26,7 +26,8 @@ from webhook.heavy.slow import SlowPolicies
 from webhook.http import ports
 from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
-from webhook.metrics import Log, Metrics
+from webhook.measures.sources import Log
+from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.pulse import measure_lag, measured_collections
 from webhook.registration.recognition import Recognition
@@ -35,6 +36,7 @@ from webhook.sources.sharedparameters import SharedParameters
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
 from webhook.tls.trust import trusted
+from webhook.tracing.composition import trace
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -110,6 +112,7 @@ async def serve(
         service = Service(state, measures, settings.listen, _slow(parts))
         shared = parts.parameters.part() if parts.parameters else None
         followers = await follow(stack, service, configuration.current, parts.cluster, shared, worker)
+        trace(stack, service, settings.tracing, worker)
         # Last, because an open port promises that the rules are in force.
         health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.

@@ -328,7 +328,7 @@ def _warnings(decision: Decision) -> Iterator[str]:
     if decision.verdict == "warn":
         yield from dict.fromkeys(map(_warning, in_order(decision.violations)))
     elif decision.failure is not None and not decision.denies:
-        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"))
+        yield skip_text(decision.rule, decision.failure.error)
 
 
 def _warning(violation: Violation) -> str:
@@ -388,6 +388,11 @@ def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSe
     if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
         return "Ignore"
     return "Fail"
+
+
+def skip_text(rule: str, error: Exception) -> str:
+    """The warning about a rule that failed and let a request pass."""
+    return squeezed(failure_text(rule, error, "Ignore"))
 
 
 def failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:

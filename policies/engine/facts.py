@@ -95,12 +95,14 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     expired: the clock of the review; None for as much time as it takes. skipped: names of policies that are too slow to
     be evaluated. lap: told the name of each rule and mutating policy after its evaluation, or of those judged together.
+    spend: told the largest part of a cost limit that a policy has used; not of those judged together, which use little.
     """
 
     entries: Mapping[Key[Any], Any] = {}
     expired: Expired | None = None
     skipped: frozenset[str] = frozenset()
     lap: Callable[[str | Sequence[str]], None] | None = None
+    spend: Callable[[str, float], None] | None = None
 
     def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:
         """These facts with one more entry."""

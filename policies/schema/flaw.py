@@ -13,6 +13,7 @@ Place = tuple[Any, str | int] | None
 """A place while an object is judged: the one above and a step. It costs less than a path, which only a flaw needs."""
 
 _NOT_FOUND = "Not found: "
+_LONGEST = 1024
 
 
 class Flaw(NamedTuple):
@@ -133,13 +134,18 @@ def location(place: Place) -> Location:
 
 
 def quoted(value: object) -> str:
-    """A value as the API server's messages show it."""
+    """A value as the API server's messages show it, but cut where nobody reads on."""
+    text = _quoted(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _quoted(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return f"{{{','.join(f'{quoted(str(key))}:{quoted(item)}' for key, item in sorted(value.items()))}}}"
+        return f"{{{','.join(f'{_quoted(str(key))}:{_quoted(item)}' for key, item in sorted(value.items()))}}}"
     if isinstance(value, list):
-        return f"[{','.join(map(quoted, value))}]"
+        return f"[{','.join(map(_quoted, value))}]"
     if value is None:
         return "null"
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' if isinstance(value, str) else str(value)

@@ -70,10 +70,12 @@ CONFIG: Final[Values] = {
 }
 """A configuration with other rules than the default one."""
 
+_UNTOLD: Final[Values] = {"events": {"refusals": False}}
 _RULES_OFF: Final[Values] = {
     "topology": {"action": "off"},
     "sunk": {"daemonSets": "off"},
     "policies": {"configMaps": False, "native": False},
+    **_UNTOLD,
 }
 _SCHEDULING: Final[Values] = {"topology": {"workloadScheduling": "on"}}
 _GIVEN: Final[Values] = {"mode": "secret", "secretName": "given-tls"}
@@ -93,8 +95,8 @@ MATRIX: Final[Mapping[str, Values]] = {
     "policies-as-files": {**FILES, "config": {"policies": {"configMaps": False}}},
     "shadow": {"shadow": FILES["policies"], "config": {"decisions": {"log": "-"}}},
     "rules-off": {"config": _RULES_OFF},
-    "deletion-unwatched": {"config": {"topology": {"deletion": "off"}, "sunk": {"action": "off"}}},
-    "workload-scheduling": {"config": {"topology": {"workloadScheduling": True, "deletion": False}}},
+    "deletion-unwatched": {"config": {"topology": {"deletion": "off"}, "sunk": {"action": "off"}, **_UNTOLD}},
+    "workload-scheduling": {"config": {"topology": {"workloadScheduling": True, "deletion": False}, **_UNTOLD}},
     "workload-scheduling-rendered": {
         "config": _SCHEDULING,
         "registration": {"mode": "rendered", "configurations": export(_SCHEDULING)},
@@ -180,6 +182,16 @@ MATRIX: Final[Mapping[str, Values]] = {
             "monitoring": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
             "apiServerAddresses": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
         }
+    },
+    "tracing": {
+        "networkPolicy": {"enabled": True},
+        "tracing": {"endpoint": "http://collector.monitoring:4318", "share": 1, "headersSecret": {"name": "receiver"}},
+    },
+    "tracing-without-access": {
+        **_NO_ACCESS,
+        "registration": {"mode": "none"},
+        "networkPolicy": {"enabled": True},
+        "config": {"tracing": {"endpoint": "https://collector.example.org/v1/traces"}},
     },
     "network-policy-without-access": {
         **_NO_ACCESS,

@@ -12,7 +12,8 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
 from chart.rendering import CHART, Rendered, render
-from webhook.metrics import BUCKETS, Metrics
+from webhook.measures.buckets import BUCKETS
+from webhook.metrics import Metrics
 
 Entry = Callable[[str], Rendered]
 
@@ -36,7 +37,8 @@ def _known() -> dict[str, set[str]]:
     """The labels of each series, by its name."""
     found: dict[str, set[str]] = {}
     metrics = Metrics()
-    for metric in (*vars(metrics).values(), *vars(metrics.placing).values(), *vars(metrics.shadow).values()):
+    parts = (metrics, metrics.rules, metrics.placing, metrics.shadow)
+    for metric in (metric for part in parts for metric in vars(part).values()):
         if isinstance(metric, Counter):
             found[f"{metric._name}_total"] = set(metric._labelnames)
         elif isinstance(metric, Histogram):

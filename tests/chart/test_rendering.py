@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from chart.generate import GOLDEN
 from chart.matrix import CA, MATRIX, NEEDS
@@ -74,6 +75,8 @@ OBJECTS = {
     "on-host": (_MANAGED | _SECRET) - {"FlowSchema/cks-admission"},
     "network-policy": _MANAGED | _SECRET | _NETWORK,
     "network-policy-peers": _MANAGED | _SECRET | _NETWORK,
+    "tracing": _MANAGED | _SECRET | _NETWORK,
+    "tracing-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "audit": _MANAGED | _SECRET | _AUDIT | _AUDIT_ROLE | {"ServiceAccount/cks-admission-audit"},
     "audit-of-everything": (_MANAGED | _SECRET | _FILES | _AUDIT) - _NO_MAPS,
@@ -314,12 +317,14 @@ def test_a_network_policy_lets_through_what_is_needed(entry: Entry) -> None:
     dns = {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
     api = [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]
     webhook, health = ([{"protocol": "TCP", "port": port}] for port in (9443, 8081))
+    receiver = [{"protocol": "TCP", "port": 4318}]
     servers = [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
     monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     component = {"app.kubernetes.io/instance": "cks-admission", "app.kubernetes.io/name": "cks-admission"}
     manage = {"podSelector": {"matchLabels": {**component, "app.kubernetes.io/component": "manage"}}}
     found = {}
-    for name in ("network-policy", "network-policy-peers", "network-policy-without-access"):
+    networks = ("network-policy", "network-policy-peers", "network-policy-without-access")
+    for name in (*networks, "tracing", "tracing-without-access"):
         spec = entry(name).one("NetworkPolicy")["spec"]
         assert spec["policyTypes"] == ["Ingress", "Egress"]
         found[name] = (spec["ingress"], spec["egress"])
@@ -331,7 +336,27 @@ def test_a_network_policy_lets_through_what_is_needed(entry: Entry) -> None:
             [dns, {"ports": api, "to": servers}],
         ),
         "network-policy-without-access": ([{"ports": webhook}, {"ports": health}], []),
+        "tracing": ([{"ports": webhook}, {"ports": health}], [dns, {"ports": api}, {"ports": receiver}]),
+        "tracing-without-access": ([{"ports": webhook}, {"ports": health}], [dns, {"ports": api[:1]}]),
     }
+
+
+def test_a_receiver_of_traces_is_told_to_the_replicas(entry: Entry) -> None:
+    """Receiver and share are in the configuration, which may say more; headers come from a Secret, as a variable."""
+    env = entry("tracing").container["env"]
+
+    assert yaml.safe_load(entry("tracing").configuration)["tracing"] == {
+        "endpoint": "http://collector.monitoring:4318",
+        "share": 1,
+    }
+    assert env[1:] == [
+        {
+            "name": "OTEL_EXPORTER_OTLP_HEADERS",
+            "valueFrom": {"secretKeyRef": {"name": "receiver", "key": "headers"}},
+        }
+    ]
+    assert "tracing" not in yaml.safe_load(entry("default").configuration)
+    assert [each["name"] for each in entry("tracing-without-access").container["env"]] == ["POD_NAME"]
 
 
 def test_what_the_operator_says_of_pods_is_in_them(entry: Entry) -> None:

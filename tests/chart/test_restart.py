@@ -24,6 +24,8 @@ _REPLACING: dict[str, dict[str, Any]] = {
     "stale": {"config": {"topology": {"staleSeconds": 600}}},
     "configMaps": {"config": {"policies": {"configMaps": False}}},
     "decisions": {"config": {"decisions": {"log": "-"}}},
+    "events": {"config": {"events": {"refusals": False}}},
+    "tracing": {"tracing": {"endpoint": "http://collector.monitoring:4318"}},
     "shadow": {"shadow": FILES["policies"]},
     "image": {"image": {"tag": "1.2.3"}},
 }

@@ -50,6 +50,15 @@ def test_the_roles_grant_what_is_needed_and_nothing_else(entry: Entry, tmp_path:
 
 
 @pytest.mark.parametrize("name", _WITH_ROLES)
+def test_events_everywhere_are_for_refusals_alone(entry: Entry, name: str) -> None:
+    """Replicas may create Events of the core group in all Namespaces, and no more, unless events.refusals is off."""
+    everywhere = {right for right in _granted(entry(name)) if right[2] == "events" and not right[4]}
+    off = MATRIX[name].get("config", {}).get("events") == {"refusals": False}
+
+    assert everywhere == (set() if off else {("create", "", "events", "", "")})
+
+
+@pytest.mark.parametrize("name", _WITH_ROLES)
 def test_replicas_only_read(entry: Entry, name: str) -> None:
     """In no mode does a replica write anything but reviews of access and Events, or read a Secret or a Lease."""
     granted = _granted(entry(name))

@@ -87,10 +87,13 @@ class Caller:
         groups: Sequence[str] = (),
         content_type: str = "application/json",
         accept: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one request, as `user` in `groups`, or as the administrator."""
+        """Send one request, as `user` in `groups`, or as the administrator. headers: more of them."""
         content = b"" if body is None else json.dumps(body).encode()
-        response, received = self.exchange(method, path, content, content_type, accept, user=user, groups=groups)
+        response, received = self.exchange(
+            method, path, content, content_type, accept, user=user, groups=groups, headers=headers
+        )
         found = _decoded(received)
         warnings = [text for line in response.headers.get_all("Warning", []) for text in _WARNING.findall(line)]
         return Answer(
@@ -117,15 +120,16 @@ class Caller:
         *,
         user: str = "",
         groups: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send bytes of any form, as `user` in `groups`, or as the administrator; return the response and its body."""
         connection = self._connection
         self._leave_ended()
         connection.putrequest(method, path)
-        headers = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
-        headers += [("Impersonate-User", user)] if user else []
-        headers += [("Impersonate-Group", group) for group in groups]
-        for name, value in headers:
+        sent = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
+        sent += [("Impersonate-User", user)] if user else []
+        sent += [("Impersonate-Group", group) for group in groups]
+        for name, value in [*sent, *(headers or {}).items()]:
             connection.putheader(name, value)
         connection.endheaders(content)
         response = connection.getresponse()

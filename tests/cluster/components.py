@@ -97,6 +97,7 @@ def kube_apiserver(layout: Layout) -> list[str]:
         # The audit annotations of admission policies show nowhere else.
         f"--audit-log-path={layout.audit_log}",
         f"--audit-policy-file={_audit_policy(layout)}",
+        f"--tracing-config-file={_tracing(layout)}",
         *([f"--admission-control-config-file={_credentials(layout)}"] if layout.presents_certificate else []),
         *([f"--runtime-config={','.join(f'{api}=true' for api in layout.apis)}"] if layout.apis else []),
         *_gates(layout),
@@ -117,6 +118,15 @@ def _credentials(layout: Layout) -> Path:
     plugins = [{"name": name, "configuration": plugin} for name in names]
     path = layout.directory / "admission.json"
     path.write_text(json.dumps({"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": plugins}))
+    return path
+
+
+def _tracing(layout: Layout) -> Path:
+    """Write that it traces what an administrator asks it to trace, and nothing else. Nobody receives its spans."""
+    traced = {"endpoint": "127.0.0.1:9", "samplingRatePerMillion": 0}
+    path = layout.directory / "tracing.json"
+    version = "apiserver.config.k8s.io/v1"
+    path.write_text(json.dumps({"apiVersion": version, "kind": "TracingConfiguration", **traced}), encoding="utf-8")
     return path
 
 

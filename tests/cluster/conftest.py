@@ -53,7 +53,7 @@ def _order(item: pytest.Item) -> tuple[bool, int]:
 
 
 # cert-manager and its Secrets stay after the last.
-_LAST = ("test_release_firstday", "test_release_removal", "test_release_modes", "test_release_certmanager")
+_LAST = ("test_release_pages", "test_release_removal", "test_release_modes", "test_release_certmanager")
 
 # When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
 # kind for good, and what policies see of parameters from then on is old. With this one there is no last one.

@@ -47,7 +47,7 @@ metadata: {{name: {POLICY}}}
 spec: {{policyName: {POLICY}, validationActions: [Deny]}}
 """
 
-_USER = {"user": "alice"}
+_USER = "alice"
 _APPLY = "application/apply-patch+yaml"
 # Some 80 writes per second of four writers: whatever lasts for a twentieth of a second meets one of each kind.
 _PAUSE_SECONDS = 0.04
@@ -210,7 +210,7 @@ class Load:
             phase = self._phase
             phase.unanswered += 1
         began = time.monotonic()
-        answer = caller.send("PATCH", path, body, content_type=_APPLY, **_USER)
+        answer = caller.send("PATCH", path, body, content_type=_APPLY, user=_USER)
         verdict = write.judge(answer)
         with self._lock:
             phase.unanswered -= 1

@@ -120,6 +120,10 @@ class Release:
     def uninstall(self) -> None:
         """Run `helm uninstall`, and wait until the Pods have ended and are gone."""
         self.helm("uninstall", NAME, "--wait", "--timeout", "240s")
+        self.await_end()
+
+    def await_end(self) -> None:
+        """Wait until the Pods have ended and are gone."""
         pods = self.control_plane.objects
         wait_for("the Pods to end", lambda: not self.kubelet.named() and not pods.get("pods", "-n", NAMESPACE)["items"])
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import secrets
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from support.service.commands import run
+from support.service.receiver import Receiver, receiver_aside
 
 from certs.storage.files import replace_file
 from cluster import workloads
+from cluster.apicalls import Caller
 from cluster.polling import NotYet
 from cluster.service import registered
 
@@ -97,13 +100,23 @@ def decisions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(judged: ControlPlane, directory: Path, shadow: Path, decisions: Path) -> Iterator[Service]:
+def receiver() -> Iterator[Receiver]:
+    """A receiver of traces."""
+    with receiver_aside() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="module")
+def served(
+    judged: ControlPlane, directory: Path, shadow: Path, decisions: Path, receiver: Receiver
+) -> Iterator[Service]:
     """A service with these policies, and others in the shadow, that records whatever it decides about ConfigMaps."""
     samples = [{"verdicts": ["admit", "deny"], "rules": ["reasons"]}]
     with registered(
         judged,
         policies={"directories": [str(directory)], "shadow": [str(shadow)]},
         decisions={"log": str(decisions), "content": "objects", "samples": samples},
+        tracing={"endpoint": receiver.address, "share": 0},
     ) as service:
         service.control_plane.namespace(TEAM)
         _write(directory / "policies.yaml", "---\n".join(POLICIES))
@@ -253,6 +266,45 @@ def test_a_policy_on_pods_alone(served: Service) -> None:
 
     denied = _denied("alone", "No hostname.")
     assert said == [f"The request is invalid: spec: {denied}\nspec: has(object.spec.hostname) is true\n", ""]
+
+
+def test_a_deployment_is_told_what_its_replica_set_was(served: Service) -> None:
+    """The Event on the ReplicaSet is its controller's; `kubectl describe deployment` shows the service's own."""
+    good = {"name": "main", "image": "a@sha256:0", "resources": {"limits": {"cpu": "1"}}}
+    template = workloads.template(containers=[good], hostname="h")
+    deployment = workloads.apps("Deployment", TEAM, template=template)
+    deployment["metadata"]["name"] = "told"
+    served.control_plane.objects.apply(deployment)
+
+    def described() -> str:
+        text = served.control_plane.kubectl("-n", TEAM, "describe", "deployment", "told", check=True).stdout
+        if "CreationRefused" not in text:
+            raise NotYet(text[-300:])
+        return " ".join(text.split())
+
+    shown = served.control_plane.wait_for("the Event", described)
+    (replica_set,) = served.control_plane.objects.get("replicasets", "-n", TEAM, "-l", "app=main")["items"]
+    name, denied = replica_set["metadata"]["name"], _denied("alone", "No hostname.")
+    assert f"Pod of ReplicaSet {name} was refused: {denied} spec: has(object.spec.hostname) is true" in shown
+    assert served.metric('cks_admission_refusal_events_total{outcome="written"}') == 1
+    served.control_plane.objects.delete("deployment", "told", namespace=TEAM)
+
+
+def test_a_trace_of_the_api_server_goes_on(served: Service, receiver: Receiver) -> None:
+    """The span of the review is below that of the API server, which is below that of who asked it."""
+    trace, parent = secrets.token_hex(16), secrets.token_hex(8)
+    with Caller(served.control_plane) as caller:
+        answer = caller.send(
+            "POST", f"/api/v1/namespaces/{TEAM}/configmaps?dryRun=All", workloads.config_map("", "traced"),
+            headers={"traceparent": f"00-{trace}-{parent}-01"},
+        )  # fmt: skip
+    reviews = served.control_plane.wait_for("the trace", lambda: receiver.of(trace))
+
+    assert answer.code == 201
+    names = {review.attributes.get("cks_admission.name") for review in reviews if review.name == "review"}
+    assert names == {"traced"}
+    assert parent not in {review.parent for review in reviews}
+    assert all(review.parent for review in reviews)
 
 
 def test_an_outage(served: Service) -> None:

@@ -11,6 +11,7 @@ JUDGED = (
     "test_harness",
     "test_mistakes",
     "test_packs",
+    "test_pages",
     "test_safety",
     "test_served_packs",
     "test_served_policies",

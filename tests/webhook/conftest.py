@@ -1,7 +1,7 @@
 """A served application on a port of its own, as the API server reaches it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from pytest_aiohttp import AiohttpClient
 from support.service.servers import Client, Running, Serve
 
 from webhook.configuration.listen import Listen
+from webhook.decisions.answered import Follower
 from webhook.http.app import Service
 from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
@@ -47,9 +48,10 @@ def _logs_as_before() -> Iterator[None]:
 def serve(aiohttp_client: AiohttpClient) -> Serve:
     """Starts the two applications of a service for what is to be served; they end with the test."""
 
-    async def start(served: Served, max_in_flight: int = 64) -> Running:
+    async def start(served: Served, max_in_flight: int = 64, followers: Sequence[Follower] = ()) -> Running:
         state = ServingState(served)
         service = Service(state, Metrics(), Listen.model_validate({"maxInFlight": max_in_flight}))
+        service.followers = tuple(followers)
         admission: Client = await aiohttp_client(_Server(ServerRunner(service.admission_server())))
         health: Client = await aiohttp_client(_Server(AppRunner(service.health_app())))
         return Running(state, service.metrics, admission, health)

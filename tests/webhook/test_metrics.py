@@ -140,15 +140,15 @@ def test_the_series_of_what_is_no_longer_in_force_end() -> None:
     exception = PolicyException("moving", ("gone", "labels"), "new house", TODAY)
     for name in ("gone", "labels"):
         metrics.observe("validate", request(pod()), Answer((Decision(name, "excepted", exception=exception),)), 0.5)
-        metrics.rule_times.add({name: 0.25})
-        metrics.overtime(name)
+        metrics.rules.times.add({name: 0.25}, {name: 0.5})
+        metrics.rules.overtime(name)
     metrics.observe("validate", request(pod()), Answer((Decision("gone", "deny"),)), 0.5)
     before = _samples(metrics)
     metrics.observe("validate", request(pod()), Answer((Decision("gone", "audit"),)), 0.5)
     metrics.in_force({"labels"})
     after = _samples(metrics)
 
-    assert sum('"gone"' in name or "=gone" in name for name in before) == 6
+    assert sum('"gone"' in name or "=gone" in name for name in before) == 7
     assert {name for name in after if "rule=" in name or "policy=" in name} == {
         _decision("validate", "labels", "CREATE", "excepted"),
         _key("cks_admission_exceptions_used_total", exception="moving", rule="labels"),
@@ -198,6 +198,11 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
 
     assert reply.status == 200
     assert reply.headers["content-type"].startswith("text/plain; version=")
+    families = [f for f in text_string_to_metric_families(reply.text) if not f.name.endswith("_created")]
+    assert sorted((f.name, f.type) for f in families) == sorted(
+        (metric.name.removesuffix("_total"), metric.kind) for metric in _in_the_reference()
+    )
+    assert [family.name for family in families if not family.documentation] == []
     assert {name: value for name, value in _samples(running.metrics).items() if "_seconds" not in name} == {
         _request("validate", "CREATE", "false", "false"): 1,
         _request("mutate", "CREATE", "true", "true"): 1,

@@ -26,7 +26,7 @@ VERBS = {
     "test": "Run policy test suites, without a cluster.",
     "lint": "Find mistakes in policies, without running them.",
     "fmt": "Format the CEL expressions of policies, in their files.",
-    "convert": "Turn CEL policies of Kyverno and Gatekeeper into Kubernetes' own.",
+    "convert": "Turn CEL policies of Kyverno and Gatekeeper into native ones.",
     "review": "Answer AdmissionReviews from files or standard input.",
     "audit": "Show what policies would say to objects that exist already.",
     "replay": "Show whose verdict other policies would change.",
@@ -101,7 +101,7 @@ class Verbs(click.Group):
         """The verb among the arguments, or an error that says which was meant."""
         given = args[0]
         if given not in VERBS and not given.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {given!r}.{_meant(given, ctx.find_root().info_name or NAME)}")
+            ctx.fail(f"No such command {given!r}.{_meant(given, args[1:], ctx.find_root().info_name or NAME)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -110,8 +110,10 @@ class Verbs(click.Group):
             formatter.write_dl(list(VERBS.items()))
 
 
-def _meant(given: str, name: str) -> str:
-    """What was probably meant by a word that is no verb; empty if nobody knows. name: of the program."""
+def _meant(given: str, rest: Sequence[str], name: str) -> str:
+    """What was probably meant by a word that is no verb, and the rest; empty if nobody knows. name: the program's."""
+    if given == "help" and rest and rest[0] in VERBS:
+        return f" Did you mean `{name} {rest[0]} --help`?"
     if meant := _OTHERWISE.get(given) or closest(given, VERBS):
         return f" Did you mean `{name} {meant}`?"
     return f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""

@@ -40,6 +40,11 @@ def headline(where: str, request: AdmissionRequest, *, allowed: bool) -> str:
     return f"{where}: {request.kind.kind} {name}: {verdict}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 Node`, `2,000 Nodes`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
     """Lines of columns, those with the indexes in `right` to the right; a column without anything is left out."""
     lines_of = [list(row) for row in rows]

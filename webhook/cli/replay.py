@@ -188,7 +188,8 @@ def _tell(summary: _Summary, release: str, form: str) -> None:
         rows = [[name, *(str(counted[e]) for e in effects)] for name, counted in sorted(summary.policies.items())]
         for row in output.table(head, rows, right=range(1, len(head))) if rows else ():
             click.echo(row)
-        click.echo(f"{summary.records['replayed']} records replayed, {summary.changes} verdicts change")
+        changes = "1 verdict changes" if summary.changes == 1 else f"{summary.changes} verdicts change"
+        click.echo(f"{output.counted(summary.records['replayed'], 'record')} replayed, {changes}")
     for note in _notes(summary, release):
         click.echo(note, err=True)
 

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 import click
 
 from policies.engine.help import Section, likest
+from policies.kubernetes.name import is_dns_subdomain
 from policies.kubernetes.spelling import closest
+from policies.lint.code import BY_NAME, CODES
 from webhook import refused
 from webhook.cli.exits import InputError
 from webhook.cli.output import write
@@ -57,9 +59,21 @@ def _of(asked: str, known: Sequence[Section]) -> Sequence[Section]:
     best = named[0] if named else likest(known, asked)
     if best is not None:
         return [best]
-    near = closest(asked, [part for one in known for part in (one.name, one.code, one.page)])
-    hint = f"did you mean {near}?" if near else "cks-admission why lists all codes; paste the whole message"
-    raise InputError(f"nothing is known about {' '.join(asked.split())[:80]!r}: {hint}")
+    if (code := BY_NAME.get(asked, asked)) in CODES:
+        name, text = CODES[code]
+        raise InputError(f"{code} {name} is a finding of lint, see docs/reference/lint.md: {text}")
+    raise InputError(f"nothing is known about {' '.join(asked.split())[:80]!r}: {_hint(asked, known)}")
+
+
+def _hint(asked: str, known: Sequence[Section]) -> str:
+    """What to do about what is not known."""
+    if near := closest(asked, [part for one in known for part in (one.name, one.code, one.page)]):
+        return f"did you mean {near}?"
+    listed = "cks-admission why lists all codes"
+    if asked and is_dns_subdomain(asked):
+        kinds = "validatingadmissionpolicies,mutatingadmissionpolicies"
+        return f"if it is a policy of your cluster, kubectl get {kinds} {asked} -o yaml shows it; {listed}"
+    return f"{listed}; paste the whole message"
 
 
 def _text(section: Section) -> str:

@@ -23,7 +23,7 @@ from webhook.sources import topologyfiles
 # Settings that are read only at start, because ports, watches and clients are made from them.
 _TIMEOUTS = ("timeout_seconds", "open_timeout_seconds", "essential_timeout_seconds")
 _INVENTORY = ("inventory", "stale_seconds")  # the watches may be those of another process
-_AT_START = ("listen", "health", "tls", "cluster", "manage", "policies", "decisions", "log")
+_AT_START = ("listen", "health", "tls", "cluster", "manage", "policies", "decisions", "tracing", "events", "log")
 
 
 class LoadedConfiguration(NamedTuple):

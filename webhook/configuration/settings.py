@@ -41,6 +41,7 @@ from webhook.configuration.listen import Listen
 from webhook.configuration.packs import PacksSettings
 from webhook.configuration.placement import TopologySettings
 from webhook.configuration.selector import Selector
+from webhook.configuration.tracing import TracingSettings
 
 __all__ = ["TOLD", "Settings", "SettingsError"]
 
@@ -369,6 +370,16 @@ class SafetySettings(_Model):
     users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
+class EventsSettings(_Model):
+    """Events that replicas write in a cluster, so that people see on their workloads what became of them."""
+
+    refusals: bool = Field(
+        True,
+        description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
+        "for each rule.",
+    )
+
+
 class HelpSettings(_Model):
     """Where people whom a rule refuses or warns can read on."""
 
@@ -410,6 +421,8 @@ class Settings(_Model):
     workloads: Many[WorkloadSettings] = Field((), description=WorkloadSettings.__doc__)
     exceptions: Many[ExceptionSettings] = Field((), description=ExceptionSettings.__doc__)
     decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
+    tracing: TracingSettings = Field(TracingSettings(), description=TracingSettings.__doc__)
+    events: EventsSettings = Field(EventsSettings(), description=EventsSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
 

@@ -10,6 +10,7 @@ import structlog
 
 from policies.kubernetes.release import NEWEST
 from webhook.composition import run
+from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.settings import Settings
 from webhook.decisions.log import DecisionLog, output
@@ -18,6 +19,7 @@ from webhook.http.app import Service
 
 if TYPE_CHECKING:
     from webhook.cluster.watches.cluster import Followed
+    from webhook.decisions.refusals import Refusals
     from webhook.decisions.shadow import Shadow
     from webhook.sources.policykeeper import FollowedParameters, PolicyKeeper
 
@@ -65,7 +67,8 @@ async def follow(
     followers = Followers(service)
     if settings.policies.shadow:
         await _begin_shadow(stack, followers, service, loaded, cluster, parameters, log)
-    service.followers = tuple(follower for follower in (log, followers.shadow) if follower is not None)
+    told = _refusals(stack, service, settings, cluster)
+    service.followers = tuple(follower for follower in (log, followers.shadow, told) if follower is not None)
     return followers
 
 
@@ -81,6 +84,23 @@ def _log(
     service.metrics.records = writer
     service.state.add_note("decision log", writer.problems)
     return DecisionLog(chosen, writer, _release(settings, cluster))
+
+
+def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None) -> Refusals | None:
+    """Tells owners of refusals until the stack is closed; None without a cluster."""
+    if cluster is None or not settings.events.refusals:
+        return None
+    from webhook.cluster.api.clock import Clock  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.api.events import Events  # noqa: PLC0415 - as above
+    from webhook.cluster.facts.owners import Owners  # noqa: PLC0415 - as above
+    from webhook.decisions.refusals import Refusals  # noqa: PLC0415 - as above
+
+    api = cluster.facts.api
+    events = Events(api)
+    owners = Owners(api, rules.topology_options(settings).workloads)
+    refusals = Refusals(owners.top, events.write, events.hour, service.metrics, Clock())
+    run(stack, "refusals", refusals.run())
+    return refusals
 
 
 def _release(settings: Settings, cluster: Followed | None) -> Callable[[], str]:

@@ -25,7 +25,7 @@ from webhook.decisions.answered import Answered
 from webhook.decisions.log import DecisionLog
 from webhook.http.decision import LARGE, Judge
 from webhook.http.state import Served
-from webhook.metrics import ShadowMetrics
+from webhook.measures.shadow import ShadowMetrics
 from webhook.seldom import Seldom
 
 # The part of the event loop's time that they may take in the long run, and what they may take at once, in seconds.

@@ -9,6 +9,11 @@ from pathlib import Path
 LOOK_SECONDS = 10.0
 
 
+def require() -> None:
+    """Raise ImportError where the package is missing that changes() needs."""
+    import watchfiles  # noqa: F401, PLC0415 - as there
+
+
 async def changes(paths: Iterable[Path | str], *, recursive: bool = True) -> AsyncIterator[None]:
     """Yields at a change in one of the files or directories, and after LOOK_SECONDS without one.
 

@@ -70,7 +70,7 @@ class SlowPolicies:
     def overtime(self, policy: str, *, dry_run: bool = False) -> None:
         """Note that a policy went over the time of a review. A dry run has no side effects on the cluster."""
         now = monotonic()
-        self._metrics.overtime(policy)
+        self._metrics.rules.overtime(policy)
         times = self._times.setdefault(policy, deque(maxlen=TIMES))
         times.append(now)
         if len(self._times) > _MOST:

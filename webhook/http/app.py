@@ -30,6 +30,7 @@ from webhook.http.room import Body, NoRoom, Room, Shortage
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics
 from webhook.seldom import Seldom
+from webhook.tracing.trace import Trace, Tracing
 from webhook.version import VERSION
 
 # The API server accepts writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains the object, the
@@ -60,7 +61,7 @@ _JSON_HEADERS = CIMultiDict({hdrs.CONTENT_TYPE: _JSON})
 
 
 class Service:
-    """The handlers and what they share. followers: are told of each answer."""
+    """The handlers and what they share. followers: are told of each answer. tracing: None if there are no traces."""
 
     def __init__(
         self, state: ServingState, measures: Metrics, listen: Listen, slow: SlowPolicies | None = None
@@ -71,6 +72,7 @@ class Service:
         self.metrics = measures
         self.listen = listen
         self.followers: tuple[Follower, ...] = ()
+        self.tracing: Tracing | None = None
         self.room = Room(listen.max_bytes_in_flight, listen.max_in_flight)
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
         self.seldom = Seldom(self.log)
@@ -109,9 +111,10 @@ class Service:
         state, connection = self.state, cast("Connection", http.protocol)
         connection.begin()
         state.in_flight += 1
+        trace = None if self.tracing is None else self.tracing.begin(http.headers)
         try:
             with self.room.body(http.content.set_exception) as body:
-                response = await self._answer(http, body)
+                response = await self._answer(http, body, trace)
         except UnknownGroupError as error:
             # The API server tries again, and a new connection may reach a replica that knows the group.
             response = self._refuse_call(error.status, str(error), {hdrs.RETRY_AFTER: RETRY_AFTER})
@@ -125,9 +128,11 @@ class Service:
             connection.finish()
         if state.draining or connection.is_old:
             response.force_close()
+        if trace is not None and self.tracing is not None:
+            self.tracing.end(trace, http.path if http.path in state.served.routes else "", response.status)
         return response
 
-    async def _answer(self, http: web.BaseRequest, held: Body) -> web.Response:
+    async def _answer(self, http: web.BaseRequest, held: Body, trace: Trace | None) -> web.Response:
         served = self.state.served
         route = served.routes.get(http.path)
         if route is None:
@@ -139,10 +144,14 @@ class Service:
         body = await _read(http, min(limit, self.listen.body_seconds), held)
         cast("Connection", http.protocol).complete()
         held.complete()
+        if trace is not None:
+            trace.lap("receive", bytes=len(body))
         started = time.perf_counter()
-        reviewed = await self.judge.review(body, route, served, deadline - MARGIN)
+        reviewed = await self.judge.review(body, route, served, deadline - MARGIN, trace)
         reply, request, answer, *_ = reviewed
         seconds = time.perf_counter() - started
+        if trace is not None:
+            trace.conclude(request, answer)
         self.metrics.observe(route.phase, request, answer, seconds)
         logs.log_answer(self.log, route.phase, request, answer)
         logs.log_skips(self.seldom, request, answer)

@@ -6,7 +6,7 @@ Rules never wait; this module looks up the values that they miss, and waits for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from webhook.heavy.turns import NoTurnError, Turns
 from webhook.http.review import ReviewError, encode, head
 from webhook.http.state import Resolver, Route, Served
 from webhook.metrics import Metrics
+from webhook.tracing.trace import Span, Trace
 
 # A review depends on the Namespaces of object and requester, and on parameters of matching policies.
 LOOKUPS = 32
@@ -43,7 +44,8 @@ class Reviewed(NamedTuple):
     """A judged review: the bytes of the reply, and for logs and metrics the request and its answer.
 
     If a child process has judged it, the request is without its objects, and only the texts of errors are kept.
-    policy: the one for which no time was left. times: the seconds of each rule, if a child process has judged it.
+    policy: the one for which no time was left. times, used, spans: the seconds of each rule, the parts of cost limits
+    that policies used, and the parts of the review, if a child process has judged it.
     """
 
     reply: bytes
@@ -51,6 +53,8 @@ class Reviewed(NamedTuple):
     answer: Answer
     policy: str = ""
     times: Mapping[str, float] = MappingProxyType({})
+    used: Mapping[str, float] = MappingProxyType({})
+    spans: Sequence[Span] = ()
 
 
 class _ToldError(Exception):
@@ -72,37 +76,52 @@ class Judge:
         self._ticks.start()
         metrics.heavy_waiting.set_function(lambda: self._turns.waiting)
 
-    async def review(self, body: bytes, route: Route, served: Served, deadline: float) -> Reviewed:
+    async def review(
+        self, body: bytes, route: Route, served: Served, deadline: float, trace: Trace | None = None
+    ) -> Reviewed:
         """The answer to a review. `deadline` is a time of the event loop's clock. Raises ReviewError.
 
         If a value cannot be found by then, or if there is no time for a rule, the rule fails, and its failure policy
         applies.
         """
         if len(body) > LARGE:
-            return await self._elsewhere(body, head(body), route, served, deadline)
+            return await self._elsewhere(body, head(body), route, served, deadline, trace)
         request = route.decode(body)
+        if trace is not None:
+            trace.lap("decode", bytes=len(body))
+            trace.lap("match", rules=len(_rules(request, route, served)))
         if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
             try:
-                answer = await self._here(request, route, served, deadline)
-                return Reviewed(encode(request.uid, answer), request, answer)
+                answer = await self._here(request, route, served, deadline, trace)
+                return Reviewed(_encoded(request, answer, trace), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
                 self._prepare(served.ruleset)
-        return await self._elsewhere(body, request, route, served, deadline)
+        return await self._elsewhere(body, request, route, served, deadline, trace)
 
-    async def _here(self, request: AdmissionRequest, route: Route, served: Served, deadline: float) -> Answer:
+    async def _here(
+        self, request: AdmissionRequest, route: Route, served: Served, deadline: float, trace: Trace | None
+    ) -> Answer:
         """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
-        facts = replace(served.facts, skipped=self._slow.skipped, lap=self._metrics.rule_times)
-        return await self.evaluated(request, route, served, facts, deadline)
+        times = self._metrics.rules.times
+        lap = times if trace is None else trace.laps(times)
+        facts = replace(served.facts, skipped=self._slow.skipped, lap=lap, spend=times.spend)
+        return await self.evaluated(request, route, served, facts, deadline, trace)
 
     async def evaluated(
-        self, request: AdmissionRequest, route: Route, served: Served, facts: Facts, deadline: float
+        self,
+        request: AdmissionRequest,
+        route: Route,
+        served: Served,
+        facts: Facts,
+        deadline: float,
+        trace: Trace | None = None,
     ) -> Answer:
         """The answer to a request by some facts. Raises PostponedError if it takes longer than a slice."""
         time = Slice(self._ticks)
         facts = replace(facts, expired=time)
         while True:
-            self._metrics.rule_times.begin()
+            self._metrics.rules.times.begin()
             try:
                 answer = time.run(partial(_run, request, route, facts, served))
             except Missing as missing:
@@ -110,7 +129,7 @@ class Judge:
             else:
                 self._prepare(served.ruleset)
                 return answer
-            facts = await self._entered(facts, key, served.resolver, deadline)
+            facts = await self._entered(facts, key, served.resolver, deadline, trace)
 
     def _prepare(self, ruleset: RuleSet) -> None:
         """Have what reviews turned out to need made faster, in another thread: one thing at a time.
@@ -123,30 +142,48 @@ class Judge:
                 self._preparing = asyncio.get_running_loop().run_in_executor(None, screener.prepare)
                 self._preparing.add_done_callback(lambda _: self._slow.postponed.clear())
 
-    async def _entered(self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float) -> Facts:
+    async def _entered(
+        self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float, trace: Trace | None
+    ) -> Facts:
         """The facts with the value of a key, or with the failure to find it."""
+        if trace is not None:
+            trace.begin()
         remaining = deadline - asyncio.get_running_loop().time()
         entry = await _entry(key, facts.entries, resolver, remaining)
         failed = isinstance(entry, FactUnavailable) or (isinstance(entry, CheckAnswer) and entry.error is not None)
         self._metrics.lookups.labels("failed" if failed else "found").inc()
+        if trace is not None:
+            trace.lap("look-up", key=type(key).__name__, found=not failed)
         return facts.entered(key, entry)
 
     async def _elsewhere(
-        self, body: bytes, request: AdmissionRequest | None, route: Route, served: Served, deadline: float
+        self,
+        body: bytes,
+        request: AdmissionRequest | None,
+        route: Route,
+        served: Served,
+        deadline: float,
+        trace: Trace | None,
     ) -> Reviewed:
         """The answer from a child process. request: the decoded review, perhaps without its objects."""
         tenant = request.namespace if request is not None else ""
         facts = replace(served.facts, skipped=self._slow.skipped)
         try:
             while True:
-                told = await self._told(body, tenant, route, facts, served, deadline)
+                if trace is not None:
+                    trace.begin()
+                told = await self._told(body, tenant, route, facts, served, deadline, trace and trace.branch())
+                if trace is not None:
+                    trace.lap("child", bytes=len(body))
                 if isinstance(told, Reviewed):
-                    self._metrics.rule_times.add(told.times)
+                    self._metrics.rules.times.add(told.times, told.used)
+                    if trace is not None:
+                        trace.spans += told.spans
                     if told.policy:
                         self._slow.overtime(told.policy, dry_run=bool(told.request.dry_run))
                     return told
                 if isinstance(told, Key):
-                    facts = await self._entered(facts, told, served.resolver, deadline)
+                    facts = await self._entered(facts, told, served.resolver, deadline, trace)
                 else:
                     raise ReviewError(*told)
         except (NoTurnError, ChildError) as error:
@@ -158,7 +195,14 @@ class Judge:
             return Reviewed(encode(request.uid, answer), request, answer)
 
     async def _told(
-        self, body: bytes, tenant: str, route: Route, facts: Facts, served: Served, deadline: float
+        self,
+        body: bytes,
+        tenant: str,
+        route: Route,
+        facts: Facts,
+        served: Served,
+        deadline: float,
+        trace: Trace | None,
     ) -> Reviewed | Key[Any] | tuple[str, int]:
         """What a child process says: the answer, a value that it misses, or an error in the review.
 
@@ -167,7 +211,7 @@ class Judge:
         loop = asyncio.get_running_loop()
         async with self._turns.turn(tenant, deadline) as turn:
             seconds = deadline - LAST_WORDS - loop.time()
-            child = Child(lambda: _judged(body, route, facts, served, seconds))
+            child = Child(lambda: _judged(body, route, facts, served, seconds, trace))
             turn.end = child.end
             ending = loop.call_at(deadline - LAST_WORDS, child.end)
             try:
@@ -185,16 +229,22 @@ class Judge:
 
 
 def _judged(
-    body: bytes, route: Route, facts: Facts, served: Served, seconds: float
+    body: bytes, route: Route, facts: Facts, served: Served, seconds: float, trace: Trace | None
 ) -> Reviewed | Key[Any] | tuple[str, int]:
     """The work of a child process."""
-    allowance, laps = Allowance(), RuleTimes()
+    allowance, times = Allowance(), RuleTimes()
     try:
         with allowance.running(seconds):
+            if trace is not None:
+                trace.begin()
             request = route.decode(body)
-            laps.begin()
+            if trace is not None:
+                trace.lap("decode", bytes=len(body))
+            times.begin()
+            lap = times if trace is None else trace.laps(times)
             # Not together: when the time is over, the rules that were evaluated until then keep their decisions.
-            answer = _run(request, route, replace(facts, expired=allowance, lap=laps), served, together=False)
+            facts = replace(facts, expired=allowance, lap=lap, spend=times.spend)
+            answer = _run(request, route, facts, served, together=False)
     except Missing as missing:
         key: Key[Any] = missing.key
         return key
@@ -203,7 +253,19 @@ def _judged(
     fields = {name: value for name, value in asdict(request).items() if not name.endswith("object")}
     fields["name"] = request.display_name
     told = replace(answer, decisions=tuple(map(_told, answer.decisions)))
-    return Reviewed(encode(request.uid, answer), AdmissionRequest(**fields), told, allowance.policy, laps.seconds)
+    reply = _encoded(request, answer, trace)
+    spans = () if trace is None else trace.spans
+    return Reviewed(reply, AdmissionRequest(**fields), told, allowance.policy, times.seconds, times.used, spans)
+
+
+def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> bytes:
+    """The bytes of the reply."""
+    if trace is None:
+        return encode(request.uid, answer)
+    trace.begin()
+    reply = encode(request.uid, answer)
+    trace.lap("encode", operations=len(answer.operations), bytes=len(reply))
+    return reply
 
 
 def _told(decision: Decision) -> Decision:

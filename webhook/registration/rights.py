@@ -55,6 +55,7 @@ def needed(settings: Settings) -> list[Right]:
         *_inventory(chosen),
         *_references(chosen),
         *_gangs(chosen),
+        *_refusals(chosen),
         *_policies(chosen),
         *_events(chosen),
         *(() if chosen.manage.apart else _probe(chosen)),
@@ -158,13 +159,24 @@ def _references(settings: Settings) -> Iterator[Right]:
         yield Right("list", row.group, row.resource, reason=reason, vital=False)
 
 
+def _refusals(settings: Settings) -> Iterator[Right]:
+    """The rights for Events about refusals, on workloads for which controllers work."""
+    if not settings.events.refusals:
+        return
+    reason = "owners of workloads are told when what controllers make for these is refused"
+    for row in rules.topology_options(settings).workloads.values():
+        yield Right("list", row.group, row.resource, reason=reason, vital=False)
+    yield Right("create", "", "events", reason=reason, vital=False)
+
+
 def _gangs(settings: Settings) -> Iterator[Right]:
     """The rights to read what others who place gangs go by."""
     if settings.topology.action == "off":
         return
     reason = "who submits to Kueue is told if no ResourceFlavor names the topology"
     yield Right("list", KUEUE, "resourceflavors", reason=reason, vital=False)
-    if rules.schedules_workloads(settings) and settings.topology.deletion == "off":  # else it is among the references
+    among = settings.topology.deletion != "off" or settings.events.refusals
+    if rules.schedules_workloads(settings) and not among:
         yield Right("list", "batch", "jobs", reason="the PodGroup of a Job gets the constraint in the Job's record")
 
 

@@ -11,7 +11,7 @@ from policies.kubernetes.release import Release
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.packs import PackSettings
 from webhook.configuration.settings import Settings
-from webhook.metrics import ShadowMetrics
+from webhook.measures.shadow import ShadowMetrics
 from webhook.sources.directories import Directories
 from webhook.sources.policykeeper import FollowedRelease, InCluster, PolicyKeeper
 

@@ -44,6 +44,7 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_fabric_flawed_nodes": max,
     "cks_admission_inventory_age_seconds": max,
     "cks_admission_inventory_objects": max,
+    "cks_admission_policy_budget_used_ratio": max,
     "cks_admission_workers": sum,
     "cks_admission_build_info": max,
     "cks_admission_kubernetes_info": max,

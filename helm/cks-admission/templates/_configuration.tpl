@@ -14,6 +14,9 @@ from here, so that ports, rights and mounts are those of the configuration that 
 {{- with .Values.topologies -}}
 {{- $_ := set $own "topology" (dict "files" (list "topologies")) -}}
 {{- end -}}
+{{- with .Values.tracing.endpoint -}}
+{{- $_ := set $own "tracing" (dict "endpoint" . "share" $.Values.tracing.share) -}}
+{{- end -}}
 {{- toYaml (mustMergeOverwrite $own (deepCopy .Values.config)) -}}
 {{- end -}}
 
@@ -140,11 +143,20 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "decisions" "log" -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "decisions" "tracing" "events" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "kubernetes" "slow" "shadow") -}}
 {{- $_ := set $kept "inventory" (list (include "cks-admission.inventory" .) (dig "topology" "staleSeconds" 300 $all)) -}}
 {{- toJson $kept -}}
+{{- end -}}
+
+{{/* The port of the receiver of traces; empty without one. */}}
+{{- define "cks-admission.tracingPort" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- with dig "tracing" "endpoint" "" $all -}}
+{{- $port := regexFind ":[0-9]+$" (urlParse .).host | trimPrefix ":" -}}
+{{- default (ternary "443" "80" (hasPrefix "https:" .)) $port -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Seconds that a Pod may take to end: the port stays open, requests finish, and a margin for all that comes after. */}}

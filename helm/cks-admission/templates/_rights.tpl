@@ -1,4 +1,4 @@
-{{/* The rights of the replicas: of each only what the configuration makes use of. They read, and ask the authorizer. */}}
+{{/* The rights of the replicas: of each only what the configuration makes use of. They read, ask the authorizer, and tell owners of refusals. */}}
 {{- define "cks-admission.clusterRules" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $name := $all.registration.name -}}
@@ -20,12 +20,18 @@
   resources: [resourceflavors]
   verbs: [list]
 {{- end }}
-{{- if and (include "cks-admission.schedulesWorkloads" $all) (not $deletion) }}
+{{- $refusals := dig "events" "refusals" true $all }}
+{{- if and (include "cks-admission.schedulesWorkloads" $all) (not (or $deletion $refusals)) }}
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [list]
 {{- end }}
-{{- if and $topology $deletion }}
+{{- if $refusals }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
+{{- if or $refusals (and $topology $deletion) }}
 {{- range (.Files.Get "files/workloads.yaml" | fromYamlArray) }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ toJson .resources }}

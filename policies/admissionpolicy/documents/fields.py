@@ -8,7 +8,7 @@ k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}/types.go; sigs.k8s.io/jso
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from policies.admissionpolicy.documents.document import Path
@@ -200,21 +200,25 @@ KINDS: Mapping[str, Fields] = {
 }
 
 EXCEPTION = _kind("PolicyException", _EXCEPTION)
-"""The service's own kind, which is decoded just as strictly, with the same messages."""
+"""The service's own kind, which is decoded just as strictly; no API server has words for its types."""
 
 
 def decode(value: Any, kind: Fields, spot: Spot, version: str) -> dict[str, Any]:
     """The object without unknown fields, values of other types, and nulls. All except nulls are noted as problems."""
-    decoded = _decoded(value, kind, spot, _Reader(version, kind.name))
+    decoded = _decoded(value, kind, spot, _Reader(version, kind.name, is_native=kind is not EXCEPTION))
     return decoded if isinstance(decoded, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """The API version and the name of the struct, the same for all fields of an object."""
+    """The API version and the name of the struct, the same for all fields of an object.
+
+    is_native: whether the API server knows the kind, and has words for values of a wrong type.
+    """
 
     version: str
     struct: str
+    is_native: bool
 
     def refuse(self, value: Any, shape: Shape, spot: Spot, path: Path = ()) -> None:
         """Note that a value has the wrong type. `path`: of the field, if the value is an entry of a map."""
@@ -223,10 +227,13 @@ class _Reader:
         into = f"Go struct field {self.struct}.{field}" if field else "Go value"
         go = shape.go.replace("VERSION", self.version)
         hint = f"write {_expected(shape, value)} here"
-        spot.fault(f"json: cannot unmarshal {json_name(value)} into {into} of type {go}", hint)
+        found = json_name(value)
+        native = f"json: cannot unmarshal {found} into {into} of type {go}"
+        spot.fault(native if self.is_native else f"expected {_KINDS[type(shape)]}, got {found}", hint)
         spot.report.hide(spot.path)
 
 
+_KINDS: Mapping[type, str] = {Many: "array", Number: "number", Text: "string", Texts: "object", Fields: "object"}
 _NOTHING = object()
 
 
@@ -270,7 +277,7 @@ def _decoded_map(value: Mapping[str, Any], spot: Spot, reader: _Reader) -> dict[
 
 
 def _decoded_fields(value: Mapping[str, Any], shape: Fields, spot: Spot, reader: _Reader) -> dict[str, Any]:
-    inner = _Reader(reader.version, shape.name)
+    inner = replace(reader, struct=shape.name)
     fields = {}
     for name, item in value.items():
         known = shape.fields.get(name)

@@ -38,13 +38,17 @@ class Failure:
 
 
 class Group:
-    """A group in one evaluation. `names` are its variables, including `variables`; `remaining` is the budget."""
+    """A group in one evaluation. `names` are its variables, including `variables`; `remaining` is the budget.
 
-    __slots__ = ("_composition", "_expired", "names", "remaining", "variables")
+    used: the largest part of a cost limit that was used: of that of the group, or of that of an expression.
+    """
+
+    __slots__ = ("_budget", "_composition", "_expired", "names", "remaining", "used", "variables")
 
     def __init__(self, composition: Composition, names: Names, budget: int, expired: Expired | None) -> None:
         self.names = composition.bind(names, expired=expired, exact=False)
-        self.remaining = budget
+        self.remaining = self._budget = budget
+        self.used = 0.0
         variables = self.names["variables"]
         self.variables: Variables = variables if isinstance(variables, Variables) else NO_VARIABLES
         self._composition, self._expired = composition, expired
@@ -60,8 +64,10 @@ class Group:
         evaluation = program.evaluate(self.names, expired=self._expired, exact=False)
         spent = evaluation.cost + self.variables.cost - before
         if not 0 <= spent <= self.remaining:  # a negative cost is huge in the API server, where it is unsigned
+            self.used = 1.0
             raise SpentError
         self.remaining -= spent
+        self.used = max(self.used, evaluation.cost / EXPRESSION_LIMIT, 1 - self.remaining / self._budget)
         if evaluation.error is not None:
             spent_all = isinstance(evaluation.error, BudgetError)
             return Failure(f"expression '{unit.expression.text}' resulted in error: {evaluation.error}", spent_all)

@@ -32,7 +32,8 @@ class Inputs:
     of the connection. namespace: the request's Namespace, or a function that returns it; the function may raise
     Missing, and is called only if an expression may read the Namespace. decisions: the authorizer's answers; a missing
     one makes the evaluation raise Missing. expired: returns whether the time limit has passed. skipped: names of
-    policies that are not to be evaluated. lap: told the name of each mutating policy after its evaluation.
+    policies that are not to be evaluated. lap: told the name of each mutating policy after its evaluation. spend: told
+    the largest part of a cost limit that a policy has used.
     """
 
     request: Json
@@ -43,6 +44,7 @@ class Inputs:
     expired: Expired | None = None
     skipped: frozenset[str] = frozenset()
     lap: Callable[[str], None] | None = None
+    spend: Callable[[str, float], None] | None = None
 
     @property
     def kind(self) -> GroupVersionKind:
@@ -73,6 +75,11 @@ class Inputs:
             for name in _AUTHORIZERS:
                 del names[name]
         return names
+
+    def spent(self, policy: str, used: float) -> None:
+        """Tell which part of a cost limit a policy has used."""
+        if self.spend is not None:
+            self.spend(policy, used)
 
     def lazily(self) -> Mapping[str, Value]:
         """The variables of expressions without parameters. What is expensive to make is made when it is read."""
@@ -142,6 +149,7 @@ def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
         expired=facts.expired,
         skipped=facts.skipped,
         lap=facts.lap,
+        spend=facts.spend,
     )
 
 

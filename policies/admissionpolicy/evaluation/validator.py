@@ -120,12 +120,13 @@ def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget:
         return False
     names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
     names = compiled.composition.bind(names, expired=inputs.expired, exact=False)
-    remaining = budget
+    remaining, most = budget, 0
     for program in compiled.quick:
         result = program.quick(names, expired=inputs.expired)
         if result is None or result[0] is not True:
             return False
-        remaining -= result[1]
+        remaining, most = remaining - result[1], max(most, result[1])
+    inputs.spent(compiled.policy.name, max(most / EXPRESSION_LIMIT, 1 - remaining / budget))
     if not (compiled.speaks or compiled.composition.programs):
         return remaining >= 0
     variables: Variables = names["variables"]
@@ -162,7 +163,10 @@ class _Evaluation:
         compiled = self.compiled
         names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.expired)
-        outcomes = [group.evaluate(unit) for unit in compiled.validations]
+        try:
+            outcomes = [group.evaluate(unit) for unit in compiled.validations]
+        finally:
+            self.inputs.spent(compiled.policy.name, group.used)
         if outcomes == compiled.all_true and (not compiled.speaks or self._may_skip_messages(group)):
             return []
         return list(self._judged(outcomes, group))

@@ -220,6 +220,8 @@ class _Round:
         except (SpentError, MutationError) as error:
             self.findings.append(_error(invocation, str(error), index, unit))
             return
+        finally:
+            self.inputs.spent(compiled.policy.name, group.used)
         self.applied = True
         self.inputs = replace(self.inputs, object=mutated)
 

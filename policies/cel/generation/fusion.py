@@ -7,8 +7,8 @@ something to say. What several policies read alike is computed once: fields of a
 conditions with the same text in all of them. What depends on parameters alone is computed once for each of these, and
 kept for the next request, for which they are nearly always the same object.
 
-The costs of all policies are added up, and kept below the limit for one expression. That is the lowest of the limits,
-so no policy exceeds any of them.
+The costs of all policies are added up, and kept below a tenth of the limit for one expression. That is the lowest of
+the limits, so no policy exceeds any of them, and what uses more of one is judged by itself, where that is measured.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ _RARE = "namespaceObject"
 _READING = frozenset(
     {"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "of", "none", "dyn", "size"}
 )
+_LIMIT = EXPRESSION_LIMIT // 10
+"""The cost of all policies of a function together."""
 _LONGEST = 2_000
 """A policy with more lines is left out: a variable is written at each place where it may be read first."""
 
@@ -125,7 +127,7 @@ class _Fusion(Generator):
         self.line(" blame(error, at)")
         self.line(" raise")
         head = ["def evaluate(names, parameters, holds, asked, expired, blame):", " at = cost = 0"]
-        head += [f" limit = {EXPRESSION_LIMIT}", f" mark = {BETWEEN_LOOKS}"]
+        head += [f" limit = {_LIMIT}", f" mark = {min(_LIMIT, BETWEEN_LOOKS)}"]
         head += [f" {self.roots[name]} = names[{name!r}]" for name in _ONCE if name in self.roots]
         head += [f" {memory} = ABSENT" for memory in self._common.values()]
         return "\n".join([*head, *self.lines])

@@ -13,8 +13,8 @@ COMMAND = Path(sys.executable).with_name("cks-admission")
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """A run in this process. Exceptions other than SystemExit are raised."""
-    result = CliRunner().invoke(main, arguments, input=stdin, prog_name="cks-admission")
+    """A run in this process, as wide as on a terminal. Exceptions other than SystemExit are raised."""
+    result = CliRunner().invoke(main, arguments, input=stdin, prog_name="cks-admission", terminal_width=78)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

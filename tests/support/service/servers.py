@@ -18,6 +18,7 @@ from policies.engine.lookup import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
+from webhook.decisions.answered import Follower
 from webhook.http.state import Served, ServingState
 from webhook.metrics import Metrics
 
@@ -75,7 +76,7 @@ def time_at_rest() -> Iterator[None]:
 class Serve(Protocol):
     """Starts a service with given rules."""
 
-    async def __call__(self, served: Served, max_in_flight: int = 64) -> Running:
+    async def __call__(self, served: Served, max_in_flight: int = 64, followers: Sequence[Follower] = ()) -> Running:
         """The service, running."""
         ...
 

@@ -86,7 +86,7 @@ def test_certificates_are_put_into_words() -> None:
     assert yaml.safe_load(as_yaml.stdout) == shown
     for entry in shown:
         lines = [f"{key.replace('_', ' ') + ':':<20} {_text(value)}" for key, value in entry.items()]
-        assert "\n".join(lines) + "\n\n" in as_text.stdout
+        assert "\n".join(lines) + "\n" in as_text.stdout
 
 
 def _text(value: object) -> str:

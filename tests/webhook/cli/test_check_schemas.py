@@ -82,6 +82,62 @@ def test_what_people_read(arguments: str, output: str, code: int) -> None:
     assert (result.stdout, result.stderr, result.exit_code) == (output, "", code)
 
 
+_FRAGILE = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: fragile}
+spec:
+  failurePolicy: Ignore
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: object.spec.priority > 3}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: fragile}
+spec: {policyName: fragile, validationActions: [Deny]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "output"),
+    [
+        pytest.param(
+            "containers: [{name: a, image: a}]",
+            "admitted\n  Warning: policy 'fragile' was skipped: expression 'object.spec.priority > 3' resulted in "
+            "error: no such key: priority\n",
+            id="sound",
+        ),
+        pytest.param("{}", "refused\n  Error: pod.yaml:4:1: spec.containers: Required value\n", id="broken"),
+    ],
+)
+def test_a_policy_that_cannot_judge_a_broken_object_says_nothing(spec: str, output: str) -> None:
+    """What is wrong with the object is why the policy failed, so that alone is said."""
+    Path("policy.yaml").write_text(_FRAGILE, encoding="utf-8")
+    text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {spec if spec == '{}' else f'{{{spec}}}'}\n"
+    Path("pod.yaml").write_text(text, encoding="utf-8")
+
+    result = run("check", "pod.yaml", "--policies", "policy.yaml")
+
+    shown = [line for line in result.stdout.splitlines(keepends=True) if "is_cpu_compute" not in line]
+    assert "".join(shown).replace(", changed by 1 patch operation", "") == f"pod.yaml:1: Pod default/a: {output}"
+
+
+def test_a_huge_value_is_cut() -> None:
+    """Of a value that is not allowed, the beginning is shown."""
+    value = "x" * 5000
+    Path("own.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, labels: {{b: {value}}}}}\n", encoding="utf-8"
+    )
+
+    first, flaw, *rest = run("check", "own.yaml").stdout.splitlines()
+
+    assert first == "own.yaml:1: ConfigMap default/a: refused"
+    assert flaw.startswith('  Error: own.yaml:3:30: metadata.labels.b: Invalid value: "xxx')
+    assert (flaw.count("x"), rest) == (1023, [])
+    assert "x…: must be no more than 63 bytes" in flaw
+
+
 def test_what_machines_read() -> None:
     """A flaw is a finding like any other: with its file, line, column, field, message and remedy."""
     (judged,) = json.loads(run("check", "web.yaml", "-o", "json").stdout)

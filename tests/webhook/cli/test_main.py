@@ -87,6 +87,7 @@ def test_the_version_is_the_distributions() -> None:
         (("chekc",), "Error: No such command 'chekc'. Did you mean `cks-admission check`?"),
         (("lnit", "policies"), "Error: No such command 'lnit'. Did you mean `cks-admission lint`?"),
         (("version",), "Error: No such command 'version'. Did you mean `cks-admission --version`?"),
+        (("help", "lint"), "Error: No such command 'help'. Did you mean `cks-admission lint --help`?"),
         (("help",), "Error: No such command 'help'. Did you mean `cks-admission --help`?"),
         (
             (_POD,),

@@ -63,10 +63,26 @@ def test_without_words_all_codes_are_listed() -> None:
     assert data == [{"code": one.name, "messages": list(one.messages), "text": one.text} for one in sections]
 
 
+@pytest.mark.parametrize("word", ["CKS109", "unused-variable"])
+def test_findings_of_lint_have_a_page_of_their_own(word: str) -> None:
+    """A code or name of lint is an error that says what it means, and where it is explained."""
+    result = run("why", word)
+
+    meaning = "see docs/reference/lint.md: A variable that no expression reads"
+    assert result.exit_code == 2
+    assert last_line(result.stderr) == f"Error: CKS109 unused-variable is a finding of lint, {meaning}"
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
         pytest.param("labels/malformd", "did you mean labels/malformed?", id="misspelt"),
+        pytest.param(
+            "my-policy",
+            "if it is a policy of your cluster, kubectl get validatingadmissionpolicies,mutatingadmissionpolicies "
+            "my-policy -o yaml shows it; cks-admission why lists all codes",
+            id="a policy of the cluster",
+        ),
         pytest.param(
             "the cat sat on the mat", "cks-admission why lists all codes; paste the whole message", id="other"
         ),

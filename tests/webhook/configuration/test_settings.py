@@ -154,6 +154,8 @@ _DEFAULTS: Json = {
         "maxFileBytes": 67108864,
         "maxFiles": 5,
     },
+    "tracing": {"endpoint": "", "share": 0.01, "ruleSeconds": 0.001},
+    "events": {"refusals": True},
     "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
@@ -287,6 +289,8 @@ decisions:
   maxRecordBytes: 65536
   maxFileBytes: 1048576
   maxFiles: 2
+events: {refusals: false}
+tracing: {endpoint: "http://collector:4318", share: 0.5, ruleSeconds: 0.25}
 help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
 """
@@ -511,6 +515,8 @@ _OTHER_READ: Json = {
         "maxFileBytes": 1048576,
         "maxFiles": 2,
     },
+    "tracing": {"endpoint": "http://collector:4318", "share": 0.5, "ruleSeconds": 0.25},
+    "events": {"refusals": False},
     "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }

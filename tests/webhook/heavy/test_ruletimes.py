@@ -27,7 +27,7 @@ def test_each_rule_is_counted_in_both_phases() -> None:
 def test_the_series_are_bounded() -> None:
     """Beyond so many rules the rest share one series."""
     metrics = Metrics()
-    metrics.rule_times.add({f"rule-{number}": 0.5 for number in range(207)})
+    metrics.rules.times.add({f"rule-{number}": 0.5 for number in range(207)}, {})
     exposed = metrics.expose().decode()
 
     assert exposed.count("cks_admission_rule_seconds_total{") == 201
@@ -37,7 +37,7 @@ def test_the_series_are_bounded() -> None:
 def test_the_series_of_a_policy_ends_with_it() -> None:
     """Rules that are in force no more have no series."""
     metrics = Metrics()
-    metrics.rule_times.add({"gone": 0.5, "kept": 0.25})
+    metrics.rules.times.add({"gone": 0.5, "kept": 0.25}, {})
     metrics.in_force({"kept", "new"})
     exposed = metrics.expose().decode()
 

@@ -16,6 +16,7 @@ _OFF: dict[str, Any] = {
     "sunk": {"action": "off"},
     "selectors": {"action": "off"},
     "policies": {"configMaps": False, "native": False},
+    "events": {"refusals": False},
 }
 _LEAST = {
     "get namespaces",
@@ -86,6 +87,7 @@ def _needed(**sections: Any) -> list[str]:
         pytest.param({"selectors": {}}, _NODES | _POOLS, id="selectors"),
         pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED, id="topology"),
         pytest.param({"topology": {"inventory": "off"}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="without inventory"),
+        pytest.param({"events": {}}, _WORKLOADS | {"create events"}, id="Events about refusals"),
         pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES | _PLACED, id="topology without deletion"),
         pytest.param(
             {

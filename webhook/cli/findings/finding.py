@@ -33,8 +33,8 @@ class Finding(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Path, message and remedy as one text."""
-        what = f"{self.path}: {self.message}" if self.path else self.message
+        """Path, message and remedy as one text; a message that names the field says it for both."""
+        what = self.message if self.path in self.message else f"{self.path}: {self.message}"
         return f"{what}\n{self.remedy}" if self.remedy else what
 
 

@@ -36,11 +36,22 @@ class ObjectOutcome(NamedTuple):
     validation: Answer
     flaws: tuple[Finding, ...] = ()
 
+    def with_flaws(self, flaws: tuple[Finding, ...]) -> ObjectOutcome:
+        """The same with flaws. Rules that could not judge a broken object, and let it pass, say nothing then."""
+        outcome = self._replace(flaws=flaws)
+        if not outcome.is_broken:
+            return outcome
+        return outcome._replace(mutation=_judged(self.mutation), validation=_judged(self.validation))
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the API server would refuse the object, whatever the rules say."""
+        return any(flaw.level == "error" for flaw in self.flaws)
+
     @property
     def allowed(self) -> bool:
         """Whether the object would be admitted."""
-        flawed = any(flaw.level == "error" for flaw in self.flaws)
-        return self.mutation.allowed and self.validation.allowed and not flawed
+        return self.mutation.allowed and self.validation.allowed and not self.is_broken
 
     @property
     def message(self) -> str:
@@ -68,6 +79,16 @@ class ObjectOutcome(NamedTuple):
             "name": self.request.display_name,
             "allowed": self.allowed,
         }
+
+
+def _judged(answer: Answer) -> Answer:
+    """The answer without rules that failed and let the object pass."""
+    failed = [decision for decision in answer.decisions if decision.failure is not None and not decision.denies]
+    if not failed:
+        return answer
+    said = {engine.skip_text(decision.rule, decision.failure.error) for decision in failed if decision.failure}
+    decisions = tuple(decision for decision in answer.decisions if decision not in failed)
+    return replace(answer, decisions=decisions, warnings=tuple(text for text in answer.warnings if text not in said))
 
 
 def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:

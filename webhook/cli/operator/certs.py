@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from cryptography.x509 import Certificate
@@ -18,6 +19,9 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
 from webhook.configuration.settings import Tls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -44,11 +48,7 @@ def show(files: tuple[Path, ...], output: str) -> None:
     if output != "text":
         write(certificates, output)
         return
-    for entry in certificates:
-        for key, value in entry.items():
-            shown = ", ".join(value) if isinstance(value, list) else value
-            click.echo(f"{key.replace('_', ' ') + ':':<20} {shown}")
-        click.echo()
+    click.echo("\n\n".join("\n".join(_lines(entry)) for entry in certificates))
 
 
 @command.command("issue")
@@ -112,3 +112,10 @@ def _certificates(file: Path) -> list[Certificate]:
         return list(load_certificates(file.read_bytes()))
     except (CertificateError, OSError) as error:
         raise InputError(f"{file}: {error}") from None
+
+
+def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
+    """What is said of a certificate, for people."""
+    for key, value in entry.items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        yield f"{key.replace('_', ' ') + ':':<20} {shown}"

@@ -26,6 +26,7 @@ def run(verb: Run, paths: Iterable[str]) -> NoReturn:
         raise InputError("--watch follows files; standard input is none")
     if missing := [path for path in given if not Path(path).exists()]:
         raise InputError(f"{', '.join(missing)}: there is no such file or folder to follow")
+    watch.require()
     folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in given}
     try:
         asyncio.run(_again(verb, folders))

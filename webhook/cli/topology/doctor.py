@@ -14,10 +14,9 @@ from policies.topology.nodes.fabric import MEANINGS, Flaw, Kind, flaws
 from policies.topology.nodes.tree import natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
-from webhook.cli.output import write
+from webhook.cli.output import counted, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
-from webhook.cli.topology.requirement import counted
 
 _NAMED = 8
 

@@ -21,6 +21,7 @@ from policies.topology.term import old_names, required_terms
 from policies.topology.topology import Level, Topology
 from policies.topology.translation import Translation
 from policies.vocabulary.keys import IB_FABRIC
+from webhook.cli.output import counted
 from webhook.cli.topology import requirement
 
 
@@ -161,7 +162,7 @@ def _why_alternatives(constraint: Constraint, topology: Topology) -> Iterator[st
 def _why_combined(translation: Translation) -> Iterator[str]:
     combined = sum(replacement.origin is not None for replacement in translation.entry.required)
     if combined:
-        terms = requirement.counted(combined, "term")
+        terms = counted(combined, "term")
         yield f"each alternative is combined with {terms} of your own: a Node must meet both"
 
 

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from policies.topology.nodes.tree import Count, Path
 from policies.topology.topology import Level, Topology
+from webhook.cli.output import counted
 from webhook.cli.topology.explanation import Explanation, Landing
-from webhook.cli.topology.requirement import counted
 from webhook.cli.topology.treetext import noted
 
 # A placement in a large cluster leaves some hundred racks.

@@ -38,8 +38,3 @@ def selector(chosen: LabelSelector) -> str:
 def node_requirement(chosen: LabelSelector) -> list[str]:
     """The alternatives of which a Node must meet one for what a topology requires; none where it requires nothing."""
     return [] if chosen == EVERYTHING else [term(alternative) for alternative in alternatives((), chosen)]
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 Node`, `2,000 Nodes`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -12,8 +12,8 @@ from policies.engine.violation import printable
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Branch, Count
 from policies.topology.topology import Topology
+from webhook.cli.output import counted
 from webhook.cli.topology.layout import Box, Cell, Layout, counts, heading, plan, shortened, text_width
-from webhook.cli.topology.requirement import counted
 from webhook.cli.topology.treetext import noted, state
 
 _MARGIN = 24.0

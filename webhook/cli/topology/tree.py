@@ -16,10 +16,9 @@ from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError
-from webhook.cli.output import write
+from webhook.cli.output import counted, write
 from webhook.cli.topology import inventory, nodefiles, svg, treetext
 from webhook.cli.topology.inventory import ClusterOptions
-from webhook.cli.topology.requirement import counted
 
 
 @click.command("tree", short_help="Draw the Nodes as a tree of domains, with free GPUs.")

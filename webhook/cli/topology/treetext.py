@@ -12,7 +12,7 @@ from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import Branch, Count, count, line
 from policies.topology.topology import Topology
-from webhook.cli.topology.requirement import counted
+from webhook.cli.output import counted
 
 USED, FREE, UNAVAILABLE = "█", "░", "x"
 _BAR = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 
 CLUSTER_NAMESPACE = "default"
 """The namespace of Events about objects without one."""
+
+Reason = Literal[
+    "AdmittedUnchanged",
+    "CreationRefused",
+    "DomainLost",
+    "MayWriteLabels",
+    "PoliciesLoaded",
+    "PoliciesRefused",
+    "PolicySlow",
+    "WritesReservedLabels",
+]
+"""The reasons of all Events; docs/reference/telemetry.md lists them."""
 
 _LONGEST = 1024  # Kubernetes' limit for an Event's note
 _LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
@@ -42,7 +54,7 @@ class Events:
         self._api = api
         self._clock = clock or Clock()
 
-    async def write(self, about: Subject, reason: str, message: str, *, occasion: str, warning: bool = True) -> None:
+    async def write(self, about: Subject, reason: Reason, message: str, *, occasion: str, warning: bool = True) -> None:
         """Write an Event about an object, unless there is one for the same occasion. Raises ClusterError.
 
         occasion: what the name of the Event depends on, so that all replicas together write one.

@@ -21,7 +21,7 @@ from webhook.cluster.inventory.inventory import ClusterInventory
 from webhook.cluster.inventory.keeper import Choose
 from webhook.configuration import inventory, rules
 from webhook.configuration.settings import Settings
-from webhook.metrics import Placing
+from webhook.measures.placing import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

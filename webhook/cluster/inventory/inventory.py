@@ -21,7 +21,7 @@ from webhook.cluster.inventory.resources import NODES, PODS, Manifest, Pod, gang
 from webhook.cluster.inventory.workloads import GroupKind, NamespacedName, Sink, Workloads
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import Followers
-from webhook.metrics import Placing
+from webhook.measures.placing import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

@@ -7,7 +7,7 @@ a minute is soon enough for people, and of definitions, which are large, the met
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import structlog
@@ -22,8 +22,10 @@ from webhook.metrics import Metrics
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
+    from webhook.cluster.api.events import Reason
+
 _SHOWN: Final = 5
-_REASONS: Final = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
+_REASONS: Final[Mapping[str, Reason]] = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
 _REMEDY: Final = "cks-admission is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
 
 

@@ -18,7 +18,7 @@ from webhook.cluster.replicas.notices import Notices
 from webhook.cluster.replicas.patrol import Patrol
 from webhook.configuration import inventory, roles, rules
 from webhook.configuration.settings import Settings
-from webhook.metrics import Placing
+from webhook.measures.placing import Placing
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -10,7 +10,7 @@ import structlog
 
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Events, Subject
+from webhook.cluster.api.events import Events, Reason, Subject
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -54,7 +54,7 @@ class Notices:
             return False
         return self._room > 0
 
-    async def write(self, key: Hashable, about: Subject, reason: str, message: str, *, occasion: str) -> None:
+    async def write(self, key: Hashable, about: Subject, reason: Reason, message: str, *, occasion: str) -> None:
         """Write an Event that is due; see `Events.write`. Failures are logged."""
         self._room -= 1
         try:

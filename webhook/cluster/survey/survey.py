@@ -19,7 +19,7 @@ from webhook.cluster.survey.machines import Machines
 from webhook.cluster.survey.publication import publish
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.metrics import Placing
+from webhook.measures.placing import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

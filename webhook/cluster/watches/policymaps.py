@@ -14,7 +14,7 @@ from msgspec import Struct
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Events, Subject, cut
+from webhook.cluster.api.events import Events, Reason, Subject, cut
 from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, name_of
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
@@ -110,7 +110,7 @@ class PolicyMaps(Followers):
             warning=bool(reason),
         )
 
-    async def warn(self, file: str, reason: str, message: str) -> None:
+    async def warn(self, file: str, reason: Reason, message: str) -> None:
         """Write an Event on the ConfigMap with a file, `name/key`, if there is one; at most one in an hour."""
         name, _, key = file.partition("/")
         known = self.known.get(name)

@@ -17,6 +17,7 @@ from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import PostponedError
+from webhook.heavy.ruletimes import RuleTimes
 
 FACTS = StaticFacts(TODAY)
 _POLICY = """\
@@ -37,6 +38,7 @@ spec: {{policyName: {name}, validationActions: [Deny]}}
 """
 _LISTS = "[1,1,1,1,1,1,1,1,1,1]"
 # Some 12 units of cost for each of 10,000 sums, and ten times that.
+_SHARED = f"{_LISTS}.all(b, {_LISTS}.all(c, {_LISTS}.all(d, b + c + d + 1 + 1 + 1 == 6)))"
 _COSTLY = f"{_LISTS}.all(a, {_LISTS}.all(b, {_LISTS}.all(c, {_LISTS}.all(d, a + b + c + d == 4))))"
 _DEAR = f"{_LISTS}.all(z, {_COSTLY})"
 
@@ -87,17 +89,33 @@ def test_what_is_over_a_limit_is_asked() -> None:
 
 def test_a_shared_variable_costs_each_policy_the_same() -> None:
     """Its cost counts for each policy that reads it, also for one that finds it evaluated."""
-    rules = _rules(*["variables.v"] * 10, variable=_COSTLY)
+    rules = _rules(*["variables.v"] * 10, variable=_SHARED)
     (screener,) = rules.screeners
     asked = request(pod())
     engine.validate(asked, rules, FACTS)
     screener.prepare()
     (screen,) = rules.turn("validate", asked).screens
 
-    first = EXPRESSION_LIMIT // compiled(_COSTLY).evaluate(names()).cost
+    first = EXPRESSION_LIMIT // 10 // compiled(_SHARED).evaluate(names()).cost
     assert 0 < first < 10
     assert list(screen.asked(asked, FACTS)) == [f"p{index}" for index in range(first, 10)]
     assert engine.validate(asked, rules, FACTS).allowed
+
+
+def test_what_is_used_of_a_limit_is_told() -> None:
+    """Of policies that use a tenth of it, whether or not they were judged together first."""
+    rules = _rules("true", _COSTLY, _DEAR)
+    cost = compiled(_COSTLY).evaluate(names()).cost
+    times = RuleTimes()
+    asked, facts = request(pod()), StaticFacts(TODAY, spend=times.spend)
+    (screener,) = rules.screeners
+    for _ in range(2):
+        engine.validate(asked, rules, facts)
+        screener.prepare()
+
+        (costly, dear) = times.take_used()
+        assert (costly, dear[0]) == (("p1", cost / EXPRESSION_LIMIT), "p2")
+        assert dear[1] >= 1
 
 
 def test_a_policy_that_is_skipped_is_asked() -> None:

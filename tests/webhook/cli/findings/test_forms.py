@@ -69,6 +69,19 @@ def test_github_shows_findings_at_their_lines() -> None:
     assert (result.stderr, result.exit_code) == ("", 2)
 
 
+def test_a_field_is_named_once() -> None:
+    """A message that names the field stands alone; before others stands the field."""
+    text = _WEB.replace("paused: false", "pausd: false, replicas: x")
+    Path("web.yaml").write_text(text, encoding="utf-8")
+
+    result = run("check", "web.yaml", "-o", "github")
+
+    assert result.stdout.splitlines() == [
+        '::error file=web.yaml,line=1,col=71,title=schema::unknown field "spec.pausd"%0Adid you mean paused?',
+        "::error file=web.yaml,line=1,col=85,title=schema::spec.replicas: expected numeric (int or float), got string",
+    ]
+
+
 def test_gitlab_reads_a_code_quality_report() -> None:
     """Each finding has the fields that GitLab needs, and a fingerprint that a line more does not change."""
     first = json.loads(run("check", "--schema", "off", "a,b.yaml", "-o", "gitlab").stdout)

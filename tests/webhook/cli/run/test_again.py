@@ -1,14 +1,28 @@
 """`check --watch` on a real file, by the real command."""
 
 import asyncio
+import sys
 from asyncio import subprocess
 from pathlib import Path
 
+import pytest
 from support.patience import PATIENCE
-from support.service.commands import COMMAND
+from support.service.commands import COMMAND, last_line, run
 
 _END = "Waiting for a change; Ctrl-C ends.\n"
 _MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {KEY: x}}}\n"
+
+
+def test_it_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package that follows files nothing is run, and the error names the extra."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+
+    result = run("check", "--watch", ".")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert last_line(result.stderr).startswith(
+        "Error: the package watchfiles is missing. It comes with the extra `server`"
+    )
 
 
 async def test_a_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ async def _look(notices: Notices, *names: str) -> None:
     with notices.look():
         for name in names:
             if notices.is_due(name):
-                await notices.write(name, Subject("v1", "Pod", "team", name, name), "Why", "So.", occasion=name)
+                await notices.write(name, Subject("v1", "Pod", "team", name, name), "DomainLost", "So.", occasion=name)
 
 
 def _told(server: FakeApi) -> list[str]:
@@ -93,7 +93,7 @@ async def test_a_look_that_breaks_off_forgets_nothing(server: FakeApi, api: Conn
 
     async def broken() -> None:
         with notices.look():
-            await notices.write("c", Subject("v1", "Pod", "team", "c", "c"), "Why", "So.", occasion="c")
+            await notices.write("c", Subject("v1", "Pod", "team", "c", "c"), "DomainLost", "So.", occasion="c")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

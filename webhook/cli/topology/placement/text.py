@@ -9,9 +9,8 @@ import click
 from policies.topology.choice.choice import Candidate, Choice
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Amounts, Gang, Tier
-from webhook.cli.output import table
+from webhook.cli.output import counted, table
 from webhook.cli.topology.placement.answer import GangAnswer, ObjectAnswer, resources
-from webhook.cli.topology.requirement import counted
 
 _WAYS = {
     "workload": "Kubernetes' workload scheduling keeps the Pods together",

@@ -1,0 +1,95 @@
+"""The traces of the real process, as a receiver gets them."""
+
+import asyncio
+from pathlib import Path
+
+from support.builders import pod
+from support.patience import PATIENCE, until
+from support.service.processes import Service, free_port
+from support.service.receiver import receiving
+from support.service.reviews import UID, body, refused_body
+from support.service.wire import JSON, connected
+
+_TRACE, _PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+_SENT = JSON + f"traceparent: 00-{_TRACE}-{_PARENT}-01\r\n".encode()
+_UNSAMPLED = JSON + f"traceparent: 00-{_TRACE[::-1]}-{_PARENT}-00\r\n".encode()
+_LARGE = 300 * 1024
+
+
+async def _counted(service: Service, outcome: str) -> None:
+    """Wait until one trace is counted."""
+    line = f'cks_admission_traces_total{{outcome="{outcome}"}} 1.0\n'
+    async with asyncio.timeout(PATIENCE):
+        while line not in (await service.ask("/metrics")).text:
+            pass
+
+
+async def test_a_trace_goes_on_with_the_span_of_the_caller(tmp_path: Path) -> None:
+    """Each worker sends the parts of a review under the caller's span; a caller that does not trace has no trace."""
+    async with receiving() as receiver:
+        tracing = {"endpoint": receiver.address, "share": 0, "ruleSeconds": 0}
+        async with Service(tmp_path, listen={"workers": 2}, tracing=tracing) as service:
+            async with connected(await service.port(), service.context()) as wire:
+                for headers in (_UNSAMPLED, JSON, _SENT):
+                    assert (await wire.call(refused_body(), "/validate/labels", headers)).status == 200
+            await until(lambda: bool(receiver.spans))
+
+            review, *parts = receiver.of(_TRACE)
+            assert len(receiver.spans) == len(parts) + 1
+            assert (review.name, review.parent, review.kind) == ("review", _PARENT, "SPAN_KIND_SERVER")
+            assert review.attributes == {
+                "http.request.method": "POST",
+                "http.response.status_code": 200,
+                "http.route": "/validate/labels",
+                "cks_admission.uid": UID,
+                "cks_admission.operation": "CREATE",
+                "cks_admission.resource": "pods",
+                "cks_admission.namespace": "default",
+                "cks_admission.name": "trainer",
+                "cks_admission.dry_run": False,
+                "cks_admission.allowed": False,
+                "cks_admission.verdicts": ("labels: deny",),
+            }
+            assert review.sender["service.name"] == "cks-admission"
+            assert str(review.sender["service.instance.id"]).rpartition("/")[2] in ("1", "2")
+            assert [part.name for part in parts] == ["receive", "decode", "match", "rule", "encode"]
+            assert {part.parent for part in parts} == {review.own}
+            assert all(review.start <= part.start <= part.end <= review.end for part in parts)
+            assert parts[3].attributes == {"cks_admission.rule": "labels"}
+
+
+async def test_reviews_in_a_child_process_are_traced(tmp_path: Path) -> None:
+    """What the child process does is in the trace, and nothing of its spans is sent by the child itself."""
+    async with (
+        receiving() as receiver,
+        Service(tmp_path, tracing={"endpoint": receiver.address, "share": 1}) as service,
+    ):
+        async with connected(await service.port(), service.context()) as wire:
+            large = body(pod(annotations={"large": "x" * _LARGE}))
+            assert (await wire.call(large, "/validate/labels")).status == 200
+        await _counted(service, "sent")
+
+        (trace,) = {span.trace for span in receiver.spans}
+        review, *parts = receiver.of(trace)
+        assert (review.name, review.parent) == ("review", "")
+        assert sorted(part.name for part in parts if part.name != "rule") == [
+            "child",
+            "decode",
+            "encode",
+            "receive",
+        ]
+
+
+async def test_a_receiver_that_is_down_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Reviews are answered, one line says that traces are lost, and they are counted."""
+    with free_port() as port:
+        async with Service(tmp_path, tracing={"endpoint": f"http://127.0.0.1:{port}", "share": 1}) as service:
+            async with connected(await service.port(), service.context()) as wire:
+                assert (await wire.call(refused_body())).status == 200
+            lost = await service.event("traces lost")
+            await _counted(service, "lost")
+
+            assert lost["reason"].startswith(f"http://127.0.0.1:{port}: Failed to export spans")
+            assert "tracing: http://" in (await service.ask("/readyz?verbose")).text
+            assert [event["event"] for event in service.events if event["level"] != "info"] == ["traces lost"]
+    assert service.noise == []

@@ -1,0 +1,39 @@
+"""Where traces are sent, and what is said where nothing can send them."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+from support.service.reviews import served
+
+from webhook.configuration.listen import Listen
+from webhook.configuration.settings import SettingsError
+from webhook.configuration.tracing import TracingSettings
+from webhook.http.app import Service
+from webhook.http.state import ServingState
+from webhook.metrics import Metrics
+from webhook.tracing import composition
+from webhook.tracing.composition import receiver, trace
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "address"),
+    [
+        ("http://collector:4318", "http://collector:4318/v1/traces"),
+        ("http://collector:4318/", "http://collector:4318/v1/traces"),
+        ("https://example.org/otlp/v1/traces", "https://example.org/otlp/v1/traces"),
+    ],
+)
+def test_the_path_of_the_protocol_is_added(endpoint: str, address: str) -> None:
+    """An endpoint without a path gets that of the protocol; any other is taken as it is."""
+    assert receiver(endpoint) == address
+
+
+async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service does not start with a receiver that it cannot send to, and says what to install."""
+    monkeypatch.setattr(composition, "find_spec", lambda _: None)
+    service = Service(ServingState(served()), Metrics(), Listen())
+    async with AsyncExitStack() as stack:
+        trace(stack, service, TracingSettings(), 0)
+        assert service.tracing is None
+        with pytest.raises(SettingsError, match=r"^tracing\.endpoint needs .*pip install 'cks-admission\[tracing\]'"):
+            trace(stack, service, TracingSettings(endpoint="http://collector:4318"), 0)

@@ -1,0 +1,138 @@
+"""Tells owners of refusals that nobody else tells them: Events on the workload at the top.
+
+A controller whose object is refused says so in an Event on its own object, such as a ReplicaSet or a Job. Nobody says
+so on the Deployment, JobSet or TrainJob for which it works, and that is where people look. Who writes an object himself
+gets the refusal as his answer, so there is no Event for that, and none for a dry run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, NoReturn, Protocol
+
+import structlog
+
+from policies.engine.engine import Answer
+from policies.engine.violation import squeezed
+from policies.objects.owner import Owner, controller
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.events import Reason, Subject
+from webhook.decisions.answered import Answered
+from webhook.metrics import Metrics
+from webhook.seldom import Seldom
+
+WAITING: Final = 100
+"""Refusals that wait at most; one more is not told."""
+SHARE: Final = 20
+"""Those of one Namespace at most, so that no tenant takes all places."""
+PAUSE: Final = 1.0
+"""Seconds between two Events of a process."""
+GLANCE: Final = 0.1
+"""Seconds after a look for the workload at the top after which no Event was written."""
+_TOLD: Final = 4096
+_LENGTH: Final = 900
+_RIGHT: Final = "; a ClusterRole must allow the service's account to list the workload's kind, and to create events"
+_GONE: Final = 404
+
+
+class Find(Protocol):
+    """Finds the workload at the top."""
+
+    def __call__(self, namespace: str, owner: Owner) -> Awaitable[Owner]:
+        """The owner that nobody owns. Raises ClusterError."""
+        ...
+
+
+class Write(Protocol):
+    """Writes an Event; see `Events.write`."""
+
+    def __call__(self, about: Subject, reason: Reason, message: str, *, occasion: str) -> Awaitable[None]:
+        """Write it. Raises ClusterError."""
+        ...
+
+
+class _Refusal(NamedTuple):
+    """A refused creation. kind: of the object. occasion: the hour and the rules that refused."""
+
+    namespace: str
+    kind: str
+    owner: Owner
+    answer: Answer
+    occasion: str
+
+    @property
+    def key(self) -> tuple[str, Owner, str]:
+        return self.namespace, self.owner, self.occasion
+
+
+class Refusals:
+    """Follows answers, and writes Events about refusals: one in an hour for an owner and the rules that refused."""
+
+    def __init__(self, top: Find, write: Write, hour: Callable[[], str], metrics: Metrics, clock: Clock) -> None:
+        self._top = top
+        self._write = write
+        self._hour = hour
+        self._events = metrics.refusal_events
+        self._clock = clock
+        self._waiting: deque[_Refusal] = deque()
+        self._told: set[tuple[str, Owner, str]] = set()
+        self._wake = asyncio.Event()
+        self._seldom = Seldom(structlog.get_logger())
+
+    def __call__(self, answered: Answered) -> None:
+        """Have the owner told of an answer, if it refuses what a controller makes."""
+        _, request, answer, *_ = answered.reviewed
+        if answer.allowed or request.dry_run or request.operation != "CREATE" or request.sub_resource:
+            return
+        owner = controller(request.object)
+        if owner is None:
+            return
+        rules = ",".join(decision.rule for decision in answer.decisions if decision.denies)
+        refusal = _Refusal(request.namespace, request.kind.kind, owner, answer, f"{self._hour()}\n{rules}")
+        if refusal.key in self._told:
+            return
+        if len(self._waiting) >= WAITING or sum(r.namespace == refusal.namespace for r in self._waiting) >= SHARE:
+            self._events.labels("dropped").inc()
+            return
+        if len(self._told) >= _TOLD:
+            self._told.clear()
+        self._told.add(refusal.key)
+        self._waiting.append(refusal)
+        self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Write Events until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                refusal = self._waiting.popleft()
+                try:
+                    told = await self._tell(refusal)
+                except ClusterError as error:
+                    told = error.status != _GONE
+                    self._failed(refusal, error)
+                await self._clock.sleep(PAUSE if told else GLANCE)
+
+    async def _tell(self, refusal: _Refusal) -> bool:
+        """Write an Event on the workload at the top, unless its own controller writes one. Return whether it did."""
+        owner = refusal.owner
+        top = await self._top(refusal.namespace, owner)
+        if top == owner:
+            return False
+        about = Subject(top.api_version, top.kind, refusal.namespace, top.name, top.uid)
+        text = squeezed(f"{refusal.kind} of {owner.kind} {owner.name} was refused: {refusal.answer.message}", _LENGTH)
+        await self._write(about, "CreationRefused", text, occasion=refusal.occasion)
+        self._events.labels("written").inc()
+        return True
+
+    def _failed(self, refusal: _Refusal, error: ClusterError) -> None:
+        self._told.discard(refusal.key)
+        self._events.labels("failed").inc()
+        if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
+            self._seldom.warning(
+                "refusal not told", error.status, reason=f"{error}{_RIGHT if error.status == 403 else ''}"
+            )

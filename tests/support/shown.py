@@ -25,6 +25,7 @@ NOT_TYPED = {
     r".*: helm install .* --set image\.repository=REGISTRY": "as in first-day, with other values",
     r"README: (?:kubectl create namespace|cks-admission unregister)": "as in registration, on your own cluster",
     r"audit: cks-admission audit --kubeconfig ": "all objects of a cluster; tests/cluster/test_audit.py",
+    r"audit: kubectl get reports": "kinds of another project; tests/cluster/test_audit.py reads them",
     r"topology: kubectl get events": "an Event, a minute after Nodes were lost",
     r"reserved-labels: kubectl get events": "an Event, looked for once a minute",
     r"installation: helm upgrade .*=rendered": "two roll-outs more; tests/cluster/test_release_modes.py proves it",

@@ -116,8 +116,16 @@ def mapping(value: object, key: str) -> JsonObject:
 
 def is_owned(obj: JsonObject | None) -> bool:
     """Whether a controller owns the object: it has an owner reference with `controller: true`."""
+    return controller_reference(obj) is not None
+
+
+def controller_reference(obj: JsonObject | None) -> JsonObject | None:
+    """The owner reference with `controller: true`, as it is written; None if there is none."""
     references = mapping(obj, "metadata").get("ownerReferences")
-    return isinstance(references, list) and any(isinstance(r, dict) and r.get("controller") is True for r in references)
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict) and reference.get("controller") is True:
+            return reference
+    return None
 
 
 def is_mirror_pod(obj: JsonObject | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, controller_reference
 from policies.kubernetes.name import SUBDOMAIN_LENGTH
 
 
@@ -24,10 +24,7 @@ class Owner(Struct, frozen=True):
 
 def controller(obj: JsonObject | None) -> Owner | None:
     """The controller of an object; None if it has none, or if the reference to it is malformed or too long for one."""
-    references = mapping(obj, "metadata").get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and reference.get("controller") is True:
-            fields = [reference.get(field) for field in ("apiVersion", "kind", "name", "uid")]
-            texts = [field for field in fields if isinstance(field, str) and 0 < len(field) <= SUBDOMAIN_LENGTH]
-            return Owner(*texts) if len(texts) == len(fields) else None
-    return None
+    reference = controller_reference(obj) or {}
+    fields = [reference.get(field) for field in ("apiVersion", "kind", "name", "uid")]
+    texts = [field for field in fields if isinstance(field, str) and 0 < len(field) <= SUBDOMAIN_LENGTH]
+    return Owner(*texts) if len(texts) == len(fields) else None

@@ -1,10 +1,8 @@
-"""Who an object is, and whom it belongs to."""
+"""Who an object is."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from policies.engine.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.request import AdmissionRequest, mapping
 from webhook.audit.finding import Subject
 
 
@@ -16,12 +14,3 @@ def subject(request: AdmissionRequest) -> Subject:
     return Subject(
         version, kind.kind, request.scope_namespace, name, str(metadata.get("uid") or ""), f"{kind.kind}/{name}"
     )
-
-
-def controller(obj: JsonObject | None) -> dict[str, Any] | None:
-    """The owner reference of the controller that owns an object; None if none does."""
-    references = mapping(obj, "metadata").get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and reference.get("controller") is True:
-            return reference
-    return None

@@ -36,6 +36,7 @@ from policies.engine.request import (
     GroupVersionKind,
     GroupVersionResource,
     JsonObject,
+    controller_reference,
     is_being_deleted,
     mapping,
 )
@@ -237,12 +238,10 @@ def _is_written(request: AdmissionRequest) -> bool:
 
 def _is_of_a_workload(obj: JsonObject | None, workloads: Mapping[tuple[str, str], Workload]) -> bool:
     """Whether a workload whose templates are judged controls the object."""
-    references = mapping(obj, "metadata").get("ownerReferences")
-    return any(
-        (str(reference.get("apiVersion")).rpartition("/")[0], reference.get("kind")) in templated(workloads)
-        for reference in (references if isinstance(references, list) else [])
-        if isinstance(reference, dict) and reference.get("controller") is True
-    )
+    reference = controller_reference(obj)
+    if reference is None:
+        return False
+    return (str(reference.get("apiVersion")).rpartition("/")[0], reference.get("kind")) in templated(workloads)
 
 
 def _derived(request: AdmissionRequest, row: Workload, location: Location, template: JsonObject) -> DerivedPod:

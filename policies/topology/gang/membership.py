@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, controller_reference, mapping
 from policies.objects.fieldpath import Location, lookup
 from policies.topology.gang.gang import GangKey
 
@@ -42,7 +42,7 @@ def membership(pod: JsonObject, namespace: str = "") -> Membership | None:
     metadata = mapping(pod, "metadata")
     labels = mapping(metadata, "labels")
     namespace = _text(metadata, "namespace") or namespace
-    owner = _controller(metadata)
+    owner = _controller(pod)
     if _text(labels, f"{_LWS}name"):
         return _replica(metadata, labels, namespace)
     if owner is None:
@@ -55,7 +55,7 @@ def membership(pod: JsonObject, namespace: str = "") -> Membership | None:
 def owner(obj: JsonObject) -> GangKey | None:
     """The object that controls an object, None without one."""
     metadata = mapping(obj, "metadata")
-    controller = _controller(metadata)
+    controller = _controller(obj)
     if controller is None:
         return None
     return GangKey(_text(metadata, "namespace"), controller.group, controller.kind, controller.name)
@@ -160,14 +160,13 @@ def _of_owner(labels: JsonObject, namespace: str, owner: _Owner) -> GangKey:
     return GangKey(namespace, owner.group, owner.kind, owner.name)
 
 
-def _controller(metadata: JsonObject) -> _Owner | None:
+def _controller(obj: JsonObject) -> _Owner | None:
     """The owner that is the controller."""
-    references = metadata.get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and reference.get("controller") is True:
-            group = _text(reference, "apiVersion").rpartition("/")[0]
-            return _Owner(group, _text(reference, "kind"), _text(reference, "name"))
-    return None
+    reference = controller_reference(obj)
+    if reference is None:
+        return None
+    group = _text(reference, "apiVersion").rpartition("/")[0]
+    return _Owner(group, _text(reference, "kind"), _text(reference, "name"))
 
 
 def _text(holder: Mapping[str, Any], key: str) -> str:

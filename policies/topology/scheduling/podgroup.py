@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from policies.engine.facts import Facts
 from policies.engine.lookup import FactUnavailable, Key
-from policies.engine.request import AdmissionRequest, JsonObject, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, controller_reference, mapping
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.objects import patch
 from policies.topology.affinity import NOTHING, read_record
@@ -55,8 +55,7 @@ def mutate(request: AdmissionRequest, facts: Facts) -> Mutation:
 
 def _job(obj: JsonObject) -> JsonObject | None:
     """The owner reference of the Job that controls an object; None without one."""
-    references = mapping(obj, "metadata").get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, dict) and reference.get("controller") is True and reference.get("kind") == "Job":
-            return reference if str(reference.get("apiVersion")).startswith("batch/") else None
-    return None
+    reference = controller_reference(obj)
+    if reference is None or reference.get("kind") != "Job":
+        return None
+    return reference if str(reference.get("apiVersion")).startswith("batch/") else None

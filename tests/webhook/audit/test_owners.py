@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policies.engine.request import AdmissionRequest, GroupVersionResource
+from policies.objects.owner import Owner
 from webhook.audit.creation import creation
 from webhook.audit.finding import Scope
 from webhook.audit.owners import Owners
@@ -36,9 +37,9 @@ async def test_owners_are_read_once() -> None:
     asked: list[str] = []
     known = {"web-1": _owned("ReplicaSet", "web-1", ("Deployment", "web")), "web": _owned("Deployment", "web", None)}
 
-    async def read(reference: dict[str, Any], _namespace: str) -> dict[str, Any] | None:
-        asked.append(reference["name"])
-        return known.get(reference["name"])
+    async def read(owner: Owner, _namespace: str) -> dict[str, Any] | None:
+        asked.append(owner.name)
+        return known.get(owner.name)
 
     owners = Owners(read)
 
@@ -62,8 +63,8 @@ async def test_a_report_is_about_what_exists() -> None:
     known = {"web-1": {**_owned("ReplicaSet", "web-1", None)}, "node-1": _owned("Node", "node-1", None, "")}
     known["web-1"]["metadata"]["uid"] = "uid-of-its-successor"
 
-    async def read(reference: dict[str, Any], _namespace: str) -> dict[str, Any] | None:
-        return known[reference["name"]]
+    async def read(owner: Owner, _namespace: str) -> dict[str, Any] | None:
+        return known[owner.name]
 
     owners = Owners(read)
 
@@ -71,6 +72,21 @@ async def test_a_report_is_about_what_exists() -> None:
         ("ReplicaSet/web-1", _scope("Pod", "p")),
         ("Node/node-1", _scope("Pod", "p")),
     ]
+
+
+async def test_a_false_reference_takes_nothing_from_others() -> None:
+    """A Pod of another Namespace that names a Deployment as its owner leaves the Deployment's own Pods with it."""
+    known = {"a": _owned("Deployment", "web", None)}
+
+    async def read(_owner: Owner, namespace: str) -> dict[str, Any] | None:
+        return known.get(namespace)
+
+    owners = Owners(read)
+    resource = GroupVersionResource("", "v1", "pods")
+    false = creation(_owned("Pod", "p", ("Deployment", "web"), "b"), resource, namespaced=True)
+
+    assert await owners.topmost(false) == ("Deployment/web", Scope("v1", "Pod", "b", "p", "uid-p"))
+    assert await owners.topmost(_pod("Deployment", "web")) == ("Deployment/web", _scope("Deployment", "web"))
 
 
 async def test_what_is_in_no_namespace_stands_for_itself() -> None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.engine.request import JsonObject
 from policies.kubernetes.release import Release
+from policies.objects.owner import Owner
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit, Judged
 from webhook.audit.creation import creation
-from webhook.audit.owners import Owners, Reference
+from webhook.audit.owners import Owners
 from webhook.audit.part import WHOLE, Part
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.auditplan import Unit
@@ -112,9 +113,9 @@ async def _synced(cluster: Followed) -> None:
 def _reader(lister: Lister, resources: Sequence[ServedResource]) -> Callable[..., Awaitable[JsonObject | None]]:
     by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
 
-    async def read(reference: Reference, namespace: str) -> JsonObject | None:
-        resource = by_kind.get((str(reference.get("apiVersion")), str(reference.get("kind"))))
-        return None if resource is None else await lister.metadata(resource, namespace, str(reference.get("name")))
+    async def read(owner: Owner, namespace: str) -> JsonObject | None:
+        resource = by_kind.get((owner.api_version, owner.kind))
+        return None if resource is None else await lister.metadata(resource, namespace, owner.name)
 
     return read
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +25,7 @@ from benchmarks.apiserver.registrations import SERVICE, registrations
 from benchmarks.apiserver.writes import writes
 from benchmarks.auditreports import Reports
 from benchmarks.load import LoadError, Sample
+from benchmarks.process import ended
 from benchmarks.report import Figure
 
 SMALL, LARGE = 2_000, 20_000
@@ -118,19 +117,12 @@ def _make(cluster: ControlPlane, namespace: str, numbers: range) -> None:
 
 def _audited(command: list[str], numbers: range) -> Run:
     """One audit, whose findings are compared. Raises LoadError."""
-    began = time.monotonic()
-    child = subprocess.Popen([*command, "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout is not None
-    output = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.monotonic() - began
-    records = [json.loads(line) for line in output.splitlines()]
+    run = ended([*command, "-o", "json"])
+    records = [json.loads(line) for line in run.output.splitlines()]
     found = Counter((r["policy"], r["verdict"], r["kind"], r["name"]) for r in records if r["name"].startswith("o-"))
     if wrong := found - _known(numbers) + (_known(numbers) - found):
         raise LoadError(f"{len(wrong)} findings are not those that are known, such as {next(iter(wrong))}")
-    memory = usage.ru_maxrss * 1024 / 1e6
-    return Run(len(numbers), found.total(), memory, seconds, usage.ru_utime + usage.ru_stime)
+    return Run(len(numbers), found.total(), run.memory, run.seconds, run.cpu)
 
 
 def _known(numbers: range) -> Counter[auditobjects.Violation]:

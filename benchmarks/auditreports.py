@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import time
 import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
@@ -17,6 +14,7 @@ from cluster.auditreports import OPEN_REPORTS, definitions
 from cluster.controlplane import ControlPlane
 
 from benchmarks.load import LoadError
+from benchmarks.process import ended
 
 _OBJECT = re.compile(rb"/registry/(?!openreports\.io/).*/bench-(small|large)/o-\d+")
 _REPORT = re.compile(rb"/registry/openreports\.io/")
@@ -59,22 +57,16 @@ def measure(cluster: ControlPlane, command: list[str]) -> Reports:
     first, second = _written(every), _written(every)
     if second.reports["written"] or second.reports["unchanged"] != first.reports["written"]:
         raise LoadError(f"a second audit of the same objects is not silent: {first.reports}, {second.reports}")
-    sizes = [(key, size) for key, size in _entries(cluster)]
+    sizes = list(_entries(cluster))
     rooms = [_room([size for key, size in sizes if pattern.match(key)]) for pattern in (_OBJECT, _REPORT)]
     return Reports(small, first, second, rooms[0], rooms[1])
 
 
 def _written(command: list[str]) -> Writing:
-    began = time.monotonic()
-    child = subprocess.Popen([*command, "-o", "reports"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout is not None
-    line = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise LoadError(f"the audit that writes reports ended with {child.returncode}: {line!r}")
-    memory, cpu = usage.ru_maxrss * 1024 / 1e6, usage.ru_utime + usage.ru_stime
-    return Writing(json.loads(line)["reports"], memory, time.monotonic() - began, cpu)
+    run = ended([*command, "-o", "reports"])
+    if run.code:
+        raise LoadError(f"the audit that writes reports ended with {run.code}: {run.output!r}")
+    return Writing(json.loads(run.output)["reports"], run.memory, run.seconds, run.cpu)
 
 
 def _room(sizes: list[int]) -> Room:

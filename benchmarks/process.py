@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import NamedTuple
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 15.0
@@ -90,6 +91,28 @@ def running(command: Sequence[str], log: Path, cores: set[int] | None = None) ->
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+class Ended(NamedTuple):
+    """A command that has ended: its exit code and output, its largest resident set in MB of 10^6 bytes, and seconds."""
+
+    code: int
+    output: bytes
+    memory: float
+    seconds: float
+    cpu: float
+
+
+def ended(command: Sequence[str]) -> Ended:
+    """Run a command to its end, without its stderr."""
+    began = time.monotonic()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert child.stdout is not None
+    output = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    seconds, cpu = time.monotonic() - began, usage.ru_utime + usage.ru_stime
+    return Ended(child.returncode, output, usage.ru_maxrss * 1024 / 1e6, seconds, cpu)
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import unescape
 from html.parser import HTMLParser
@@ -14,7 +15,7 @@ from policies.engine.violation import printable
 from webhook.audit.finding import Finding, Subject, Verdict
 from webhook.audit.html import page as pages
 from webhook.audit.html.page import Overview, page
-from webhook.audit.html.tally import CHANGES, EXAMPLES, tally
+from webhook.audit.html.tally import CHANGES, EXAMPLES, Tally
 
 NOW = datetime(2026, 11, 26, 4, 30, tzinfo=UTC)
 OVERVIEW = Overview("cluster prod", NOW, 20_000)
@@ -25,6 +26,14 @@ def finding(name: str = "web", verdict: Verdict = "deny", **more: str) -> Findin
     subject = Subject("apps/v1", "Deployment", more.get("namespace", "team"), name)
     message, until = more.get("message", "no digest"), more.get("until", "")
     return Finding(subject, more.get("policy", "digest"), verdict, "spec.image", message, more.get("remedy", ""), until)
+
+
+def tally(findings: Iterable[Finding]) -> Tally:
+    """The counts of findings."""
+    counts = Tally()
+    for one in findings:
+        counts.add(one)
+    return counts
 
 
 class Reader(HTMLParser):

@@ -127,16 +127,16 @@ def _badges(verdicts: Mapping[Verdict, int]) -> str:
 
 def _policies(counts: Tally) -> str:
     ordered = _ordered(counts.policies)
-    shown = "".join(_policy(name, group) for name, group in ordered[:ROWS])
+    shown = "".join(_policy(name, group, counts.samples.get(name)) for name, group in ordered[:ROWS])
     return _section("policies", "By policy", shown + _rest(max(len(ordered) - ROWS, 0), "policy"))
 
 
-def _policy(name: str, group: Group) -> str:
+def _policy(name: str, group: Group, sample: Sample | None) -> str:
     head = f'<summary><span class="name">{_text(name)}</span> {_badges(group.verdicts)}</summary>'
-    sample = group.sample
-    table = _table(("Object", "", "What is wrong"), map(_finding, sample.kept)) if sample.kept else ""
-    elsewhere = "" if sample.kept else "<p>Its findings are in the sections below.</p>\n"
-    return f"<details>{head}\n{table}{elsewhere}{_rest(sample.rest, 'finding')}</details>\n"
+    if sample is None:
+        return f"<details>{head}\n<p>Its findings are in the sections below.</p>\n</details>\n"
+    table = _table(("Object", "", "What is wrong"), map(_finding, sample.kept))
+    return f"<details>{head}\n{table}{_rest(sample.rest, 'finding')}</details>\n"
 
 
 def _finding(finding: Finding) -> tuple[str, str, str]:

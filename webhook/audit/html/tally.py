@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
 from typing import Final
 
 from msgspec import Struct, field
@@ -51,7 +50,6 @@ class Group(Struct):
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     policies: Counter[str] = field(default_factory=Counter)
-    sample: Sample = field(default_factory=lambda: Sample(EXAMPLES))
 
     @property
     def total(self) -> int:
@@ -60,12 +58,13 @@ class Group(Struct):
 
 
 class Tally(Struct):
-    """The counts of all findings. workloads: by Namespace, and kind and name."""
+    """The counts of all findings. workloads: by Namespace, and kind and name. samples: the findings of each policy."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
-    policies: dict[str, Group] = field(default_factory=dict)
-    namespaces: dict[str, Group] = field(default_factory=dict)
-    workloads: dict[tuple[str, str], Group] = field(default_factory=dict)
+    policies: dict[str, Group] = field(default_factory=lambda: defaultdict(Group))
+    namespaces: dict[str, Group] = field(default_factory=lambda: defaultdict(Group))
+    workloads: dict[tuple[str, str], Group] = field(default_factory=lambda: defaultdict(Group))
+    samples: dict[str, Sample] = field(default_factory=lambda: defaultdict(lambda: Sample(EXAMPLES)))
     changes: Sample = field(default_factory=lambda: Sample(CHANGES))
     exceptions: Soonest = field(default_factory=lambda: Soonest(CHANGES))
 
@@ -74,13 +73,10 @@ class Tally(Struct):
         subject = finding.subject
         workload = subject.workload or f"{subject.kind}/{subject.name}"
         self.verdicts[finding.verdict] += 1
-        policy = self.policies.setdefault(finding.policy, Group())
-        if finding.verdict not in ("mutate", "exempt"):  # these have sections of their own
-            policy.sample.add(finding)
         for group in (
-            policy,
-            self.namespaces.setdefault(subject.namespace, Group()),
-            self.workloads.setdefault((subject.namespace, workload), Group()),
+            self.policies[finding.policy],
+            self.namespaces[subject.namespace],
+            self.workloads[subject.namespace, workload],
         ):
             group.verdicts[finding.verdict] += 1
             group.policies[finding.policy] += 1
@@ -88,11 +84,5 @@ class Tally(Struct):
             self.changes.add(finding)
         elif finding.verdict == "exempt":
             self.exceptions.add(finding)
-
-
-def tally(findings: Iterable[Finding]) -> Tally:
-    """The counts of findings, each of which is read once and let go of unless it is an example."""
-    counts = Tally()
-    for finding in findings:
-        counts.add(finding)
-    return counts
+        else:
+            self.samples[finding.policy].add(finding)

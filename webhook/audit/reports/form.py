@@ -24,10 +24,6 @@ class Form(NamedTuple):
         """Group and version, as objects name them."""
         return f"{self.group}/{self.version}"
 
-    def resource(self, namespace: str) -> str:
-        """The resource of the reports in a Namespace, or of those in none."""
-        return self.plural if namespace else self.cluster_plural
-
 
 OPEN_REPORTS: Final = Form("openreports.io", "v1alpha1", "Report", "reports", "ClusterReport", "clusterreports")
 POLICY_REPORTS: Final = Form(

@@ -82,11 +82,11 @@ class Reports:
             store.note(known)
         for scope, findings in store.workloads():
             content = report(self._written, scope, findings, datetime.now(UTC))
-            known_one = store.take(self._written.group, scope.namespace, name(scope))
-            if known_one is not None and known_one.content == content["metadata"]["annotations"][CONTENT]:
+            before = store.take(self._written.group, scope.namespace, name(scope))
+            if before is not None and before.content == content["metadata"]["annotations"][CONTENT]:
                 done.unchanged += 1
             else:
-                await self._apply(scope, content, done, ours=known_one is not None)
+                await self._apply(scope, content, done, ours=before is not None)
         for known in store.left_over() if complete else ():
             await self._remove(known, done)
         return done

@@ -170,10 +170,28 @@ def _told(answer: Answer, ruleset: RuleSet) -> Answer:
     if not ruleset.help.url or answer.unanimity is not None:
         return answer
     if answer.allowed:
-        warned = [decision for decision in answer.decisions if decision.verdict == "warn" or decision.failure]
-        return replace(answer, warnings=with_help(answer.warnings, _help(warned, ruleset.help, "skipped")))
+        return replace(answer, warnings=with_help(answer.warnings, _help_of_warnings(answer, ruleset.help)))
     denials = [decision for decision in answer.decisions if decision.denies]
     return replace(answer, help=_help(denials, ruleset.help, "not-evaluated"))
+
+
+def without_skips(answer: Answer, ruleset: RuleSet) -> Answer:
+    """The answer without the rules that failed and let the request pass, as if they had not been asked."""
+    skips = [decision for decision in answer.decisions if decision.failure is not None and not decision.denies]
+    if not skips:
+        return answer
+    gone = {line for skip in skips for line in _warnings(skip)}
+    if answer.allowed:
+        gone.update(_help_of_warnings(answer, ruleset.help))
+    decisions = tuple(decision for decision in answer.decisions if decision not in skips)
+    warnings = tuple(line for line in answer.warnings if line not in gone)
+    return _told(replace(answer, decisions=decisions, warnings=warnings), ruleset)
+
+
+def _help_of_warnings(answer: Answer, help_: Help) -> tuple[str, ...]:
+    """Where to read on about the warnings of an answer."""
+    warned = [decision for decision in answer.decisions if decision.verdict == "warn" or decision.failure]
+    return _help(warned, help_, "skipped")
 
 
 def _help(decisions: Sequence[Decision], help_: Help, failure: str) -> tuple[str, ...]:
@@ -328,7 +346,7 @@ def _warnings(decision: Decision) -> Iterator[str]:
     if decision.verdict == "warn":
         yield from dict.fromkeys(map(_warning, in_order(decision.violations)))
     elif decision.failure is not None and not decision.denies:
-        yield skip_text(decision.rule, decision.failure.error)
+        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"))
 
 
 def _warning(violation: Violation) -> str:
@@ -388,11 +406,6 @@ def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSe
     if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
         return "Ignore"
     return "Fail"
-
-
-def skip_text(rule: str, error: Exception) -> str:
-    """The warning about a rule that failed and let a request pass."""
-    return squeezed(failure_text(rule, error, "Ignore"))
 
 
 def failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:

@@ -105,19 +105,20 @@ spec: {policyName: fragile, validationActions: [Deny]}
         pytest.param(
             "containers: [{name: a, image: a}]",
             "admitted\n  Warning: policy 'fragile' was skipped: expression 'object.spec.priority > 3' resulted in "
-            "error: no such key: priority\n",
+            "error: no such key: priority\n  Warning: Read on: https://d/service#skipped\n",
             id="sound",
         ),
         pytest.param("{}", "refused\n  Error: pod.yaml:4:1: spec.containers: Required value\n", id="broken"),
     ],
 )
 def test_a_policy_that_cannot_judge_a_broken_object_says_nothing(spec: str, output: str) -> None:
-    """What is wrong with the object is why the policy failed, so that alone is said."""
+    """What is wrong with the object is why the policy failed, so that alone is said, and nothing to read about it."""
+    Path("help.yaml").write_text("help: {url: 'https://d/{page}#{code}'}\n", encoding="utf-8")
     Path("policy.yaml").write_text(_FRAGILE, encoding="utf-8")
     text = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: {spec if spec == '{}' else f'{{{spec}}}'}\n"
     Path("pod.yaml").write_text(text, encoding="utf-8")
 
-    result = run("check", "pod.yaml", "--policies", "policy.yaml")
+    result = run("check", "pod.yaml", "--policies", "policy.yaml", "--config", "help.yaml")
 
     shown = [line for line in result.stdout.splitlines(keepends=True) if "is_cpu_compute" not in line]
     assert "".join(shown).replace(", changed by 1 patch operation", "") == f"pod.yaml:1: Pod default/a: {output}"

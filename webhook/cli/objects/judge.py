@@ -75,7 +75,7 @@ class Judge:
         request = manifest.request(given.object, earlier, user=about.user, namespace=about.namespace)
         facts = in_namespace(about.facts, request.namespace, about.labels)
         outcome = decide(given, request, about.ruleset, facts)
-        outcome = outcome.with_flaws(tuple(flaw._replace(object=said.name(outcome)) for flaw in flaws))
+        outcome = outcome.with_flaws(tuple(flaw._replace(object=said.name(outcome)) for flaw in flaws), about.ruleset)
         if self.coverage is not None:
             self.coverage.add(request)
         return said.result(outcome, self._form, diff=self._diff, covered=self._covered(request))

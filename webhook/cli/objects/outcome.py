@@ -36,12 +36,15 @@ class ObjectOutcome(NamedTuple):
     validation: Answer
     flaws: tuple[Finding, ...] = ()
 
-    def with_flaws(self, flaws: tuple[Finding, ...]) -> ObjectOutcome:
+    def with_flaws(self, flaws: tuple[Finding, ...], ruleset: RuleSet) -> ObjectOutcome:
         """The same with flaws. Rules that could not judge a broken object, and let it pass, say nothing then."""
         outcome = self._replace(flaws=flaws)
         if not outcome.is_broken:
             return outcome
-        return outcome._replace(mutation=_judged(self.mutation), validation=_judged(self.validation))
+        return outcome._replace(
+            mutation=engine.without_skips(self.mutation, ruleset),
+            validation=engine.without_skips(self.validation, ruleset),
+        )
 
     @property
     def is_broken(self) -> bool:
@@ -79,16 +82,6 @@ class ObjectOutcome(NamedTuple):
             "name": self.request.display_name,
             "allowed": self.allowed,
         }
-
-
-def _judged(answer: Answer) -> Answer:
-    """The answer without rules that failed and let the object pass."""
-    failed = [decision for decision in answer.decisions if decision.failure is not None and not decision.denies]
-    if not failed:
-        return answer
-    said = {engine.skip_text(decision.rule, decision.failure.error) for decision in failed if decision.failure}
-    decisions = tuple(decision for decision in answer.decisions if decision not in failed)
-    return replace(answer, decisions=decisions, warnings=tuple(text for text in answer.warnings if text not in said))
 
 
 def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:

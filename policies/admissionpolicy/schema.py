@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Literal
 
 from policies.admissionpolicy.builtin.table import OBJECT_META, QUANTITY, RAW_EXTENSION, OpenApi, types_of
+from policies.cached import cached_property
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, Release
 

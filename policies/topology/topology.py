@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from msgspec import Struct, structs
 
+from policies.cached import cached_property
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.kubernetes import label
 from policies.vocabulary.keys import HOSTNAME, TOPOGRAPH

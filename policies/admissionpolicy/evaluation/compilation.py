@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 from policies.admissionpolicy.model import Expression, Policy
+from policies.cached import cached_property
 from policies.cel import types
 from policies.cel.checking.validation import walk
 from policies.cel.dialect import Dialect

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 from operator import getitem
 from typing import Any
 
 from msgspec.structs import asdict
 
+from policies.cached import cached_property
 from policies.cel.activation import QUICK, activation, shown_namespace
 from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES

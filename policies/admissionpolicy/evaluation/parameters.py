@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.inputs import Json
 from policies.admissionpolicy.model import Binding, ParamKind, ParamRef, Policy
+from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.lookup import Key
 from policies.engine.match import LabelSelector

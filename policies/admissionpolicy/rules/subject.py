@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from weakref import ReferenceType
 
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
@@ -11,6 +10,7 @@ from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.pods.derivation import DerivedPod, derive
 from policies.admissionpolicy.rules.boundpolicy import key_of
+from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest
 from policies.objects.workload import Workload

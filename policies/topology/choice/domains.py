@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from heapq import heappop, heappush
 from itertools import groupby
 
 import numpy as np
 
+from policies.cached import cached_property
 from policies.topology.choice.ground.layout import Layout
 from policies.topology.choice.order import Ordered, ordered
 from policies.topology.choice.pack import spread

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 
+from policies.cached import cached_property
 from policies.topology.choice.domains import Domains
 from policies.topology.choice.ground.claims import Claims, demand
 from policies.topology.choice.ground.ground import Ground

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
+from policies.cached import cached_property
 from policies.topology.choice.stock import Integers, Mask
 from policies.topology.gang.gang import Member
 

@@ -27,6 +27,7 @@ from benchmarks import (
     reload,
     report,
     servers,
+    shadow,
     sizing,
     speed,
     topology,
@@ -43,7 +44,7 @@ from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
-    *("speed", "policies", "topology", "inventory", "gangs", "workers", "check"),
+    *("speed", "policies", "shadow", "topology", "inventory", "gangs", "workers", "check"),
     *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement", "audit"),
 )
 START_RUNS = 9
@@ -115,12 +116,11 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add(part, module, module.measure(_say))
     elif part == "check":
         results.add("check", manifests, manifests.measure(directory))
-    elif part in ("topology", "workers"):
-        compare = topology.measure if part == "topology" else workers.compare
-        results.add(part, topology if part == "topology" else workers, compare(directory, *rounds))
-    elif part in ("apiserver", "audit"):
-        measure = apiserver.measure if part == "apiserver" else audit.measure
-        results.add(part, apiserver if part == "apiserver" else audit, measure(directory, *rounds))
+    elif part == "workers":
+        results.add(part, workers, workers.compare(directory, *rounds))
+    elif part in ("shadow", "topology", "apiserver", "audit"):
+        module = {"shadow": shadow, "topology": topology, "apiserver": apiserver, "audit": audit}[part]
+        results.add(part, module, module.measure(directory, *rounds))
     elif part == "sizing":
         results.add("sizing", sizing, sizing.measure(directory, _say))
     elif part == "placement":

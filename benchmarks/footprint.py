@@ -37,7 +37,7 @@ def _times(runs: Sequence[float]) -> Times:
 
 def memory(directory: Path, *options: str) -> float:
     """Memory in MB of a worker that is idle again after some load on both paths."""
-    with servers.service(directory, *options) as (server, port):
+    with servers.service(directory, *options) as (server, port, _):
         for path in ("/mutate", "/validate"):
             drive(port, path, body(path, REAL), server, LOAD_SECONDS)
         time.sleep(SETTLE_SECONDS)

@@ -7,35 +7,27 @@ import gc
 import json
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import uvloop
 
 from benchmarks import policysets, servers
-from benchmarks.bodies import REAL, body, with_uid
-from benchmarks.load import HEAD, LoadError, admits, context, is_whole
+from benchmarks.bodies import REAL, body
+from benchmarks.load import LoadError
+from benchmarks.paced import Answered, Load
 from benchmarks.report import Figure
 from benchmarks.servers import Listening
 from benchmarks.speed import cores, pinned
 
 PATH = "/validate"
 RATE = 200  # reviews a second, a small part of what the service can do with these policies
-CONNECTIONS = 4
 WARM_UP = 1.0
 QUIET = 4.0  # seconds before the first change and after the last
 LIMIT = 60.0  # seconds that a reload may take
-LATE = 30.0  # seconds after which an answer counts as lost
 ADDED_MILLISECONDS = 50
-
-
-class Answered(NamedTuple):
-    """One review: when it was due, and how long its answer took from then on, in seconds."""
-
-    due: float
-    latency: float
 
 
 class Reload(NamedTuple):
@@ -71,46 +63,6 @@ class Measurement(NamedTuple):
         return None
 
 
-class _Connection(asyncio.Protocol):
-    """One keep-alive connection. A review that is due while an answer is awaited waits, and this time counts."""
-
-    def __init__(self, request: bytes, uid: bytes, answered: list[Answered]) -> None:
-        self._request, self._uid, self._answered = request, uid, answered
-        self._received = b""
-        self._transport: asyncio.Transport
-        self.waiting: deque[float] = deque()
-        self.wrong: list[bytes] = []
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the connection, and wait for the first review."""
-        self._transport = cast("asyncio.Transport", transport)
-
-    def ask(self, due: float) -> None:
-        """Send a review as soon as all earlier ones have their answers."""
-        self.waiting.append(due)
-        if len(self.waiting) == 1:
-            self._transport.write(self._request)
-
-    def data_received(self, data: bytes) -> None:
-        """Take an answer, or a part of it, and send a review that waits."""
-        data = self._received + data
-        if not is_whole(data):
-            self._received = data
-            return
-        self._received = b""
-        due = self.waiting.popleft()
-        if admits(data, self._uid):
-            self._answered.append(Answered(due, time.perf_counter() - due))
-        else:
-            self.wrong.append(data[:400])
-        if self.waiting:
-            self._transport.write(self._request)
-
-    def close(self) -> None:
-        """Send no more reviews."""
-        self._transport.close()
-
-
 def measure(directory: Path, say: Callable[[str], None]) -> Measurement:
     """Change all files, then one. directory: where the certificate is. Raises LoadError, ProcessError, NoCoresError."""
     server_core, load_core = cores()
@@ -127,48 +79,19 @@ def measure(directory: Path, say: Callable[[str], None]) -> Measurement:
 
 
 async def _measure(listening: Listening, policies: Path) -> Measurement:
-    answered: list[Answered] = []
-    connections = [await _connected(listening.port, number, answered) for number in range(CONNECTIONS)]
-    asking = asyncio.create_task(_ask(connections))
+    load = Load()
+    await load.connect(listening.port, PATH, body(PATH, REAL))
+    asking = asyncio.create_task(load.ask(repeat(1 / RATE)))
     await asyncio.sleep(WARM_UP)
-    answered.clear()  # connections and functions were made at first use
+    load.answered.clear()  # connections and functions were made at first use
     await asyncio.sleep(QUIET)
     every = await _reload(policies, 1, listening.server.log)
     await asyncio.sleep(QUIET)
     one = await _reload(policies / f"{policysets.PREFIX}other-500.yaml", 2, listening.server.log)
     await asyncio.sleep(QUIET)
     asking.cancel()
-    await _finished(connections)
-    lost = sum(len(connection.waiting) + len(connection.wrong) for connection in connections)
-    for connection in connections:
-        connection.close()
-    return Measurement(answered, lost, every, one)
-
-
-async def _connected(port: int, number: int, answered: list[Answered]) -> _Connection:
-    uid = f"00000000-0000-4000-8000-{number:012}"
-    content = with_uid(body(PATH, REAL), uid)
-    request = HEAD.format(path=PATH, port=port, length=len(content)).encode() + content
-    connection = _Connection(request, f'"uid":"{uid}"'.encode(), answered)
-    await asyncio.get_running_loop().create_connection(lambda: connection, "127.0.0.1", port, ssl=context())
-    return connection
-
-
-async def _ask(connections: Sequence[_Connection]) -> None:
-    """Send reviews at the rate, however long the answers take."""
-    begin = time.perf_counter()
-    number = 0
-    while True:
-        number += 1
-        due = begin + number / RATE
-        await asyncio.sleep(due - time.perf_counter())
-        connections[number % CONNECTIONS].ask(due)
-
-
-async def _finished(connections: Sequence[_Connection]) -> None:
-    deadline = time.perf_counter() + LATE
-    while any(each.waiting for each in connections) and time.perf_counter() < deadline:  # noqa: ASYNC110 - the last few
-        await asyncio.sleep(0.01)
+    lost = await load.end()
+    return Measurement(load.answered, lost, every, one)
 
 
 async def _reload(path: Path, number: int, log: Path) -> Reload:

@@ -15,10 +15,11 @@ from webhook.configuration.packs import PacksSettings
 
 
 class Listening(NamedTuple):
-    """A server, and the port at which it answers reviews."""
+    """A server, and the port at which it answers reviews. health: that of the service's metrics."""
 
     server: Server
     port: int
+    health: int = 0
 
 
 def issue_certificate(directory: Path) -> None:
@@ -50,7 +51,7 @@ def service(directory: Path, *options: str, cores: set[int] | None = None) -> It
     ]  # fmt: skip
     with running(command, directory / f"service-{port}.log", cores) as server:
         wait_until(server, lambda: answers(health))
-        yield Listening(server, port)
+        yield Listening(server, port, health)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def _fill(cluster: ControlPlane, nodes: range) -> None:
 
 def _measured(directory: Path, nodes: int, *options: str) -> Size:
     before = time.perf_counter()
-    with servers.service(directory, *options) as (server, port):
+    with servers.service(directory, *options) as (server, port, _):
         ready = time.perf_counter() - before
         for path in ("/mutate", "/validate"):
             drive(port, path, body(path, REAL), server, LOAD_SECONDS)

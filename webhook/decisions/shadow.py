@@ -1,7 +1,7 @@
 """Policies in the shadow: they judge what was answered, and what they would have changed is counted and recorded.
 
-They are asked after the answer was sent, one review after the other, within a budget of processor time. What comes
-faster than that is dropped and counted, so that admission never waits for them.
+They are asked after the answer was sent, while nobody waits for another one, one review after the other, within a budget
+of processor time. What comes faster than that is dropped and counted, so that admission does not wait for them.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from webhook.seldom import Seldom
 # The part of the event loop's time that they may take in the long run, and what they may take at once, in seconds.
 SHARE = 0.1
 BURST = 1.0
+# How long no answer has to be given before they are asked, in seconds; event loops count in steps of this length.
+_MOMENT = 0.001
 # What waits for them at most: reviews, and the bytes of their bodies.
 WAITING = 1024
 WAITING_BYTES = 4 * 1024 * 1024
@@ -79,6 +81,7 @@ class Shadow:
         self._seldom = Seldom(structlog.get_logger())
         self._waiting: deque[Answered] = deque()
         self._bytes = 0
+        self._answers = 0
         self._wake = asyncio.Event()
         self._budget = Budget(asyncio.get_running_loop().time)
         self._set: _Set | None = None
@@ -99,6 +102,7 @@ class Shadow:
 
     def __call__(self, answered: Answered) -> None:
         """Have a review judged later, or drop it if too many wait."""
+        self._answers += 1
         known, route = self._set, answered.route
         if known is None or route.phase != _PHASE or route.group not in known.groups:
             return
@@ -117,6 +121,7 @@ class Shadow:
             self._wake.clear()
             while self._waiting:
                 await asyncio.sleep(self._budget.wait())
+                await self._quiet()
                 answered = self._waiting.popleft()
                 self._bytes -= len(answered.body)
                 outcome = await self._looked_at(answered)
@@ -124,6 +129,16 @@ class Shadow:
                     outcome = await self._looked_at(answered)
                     self._budget.spend(_PENALTY if outcome == "late" else 0.0)
                 self._metrics.reviews.labels(outcome).inc()
+
+    async def _quiet(self) -> None:
+        """Wait until nobody seems to wait for an answer: for a moment in which none was given.
+
+        What comes later waits for one judgement at most, which usually takes tenths of a millisecond.
+        """
+        before = None
+        while before != self._answers:
+            before = self._answers
+            await asyncio.sleep(_MOMENT)
 
     async def _looked_at(self, answered: Answered) -> str:
         """Judge one review. Returns what became of that: judged, late if it took too long, or failed."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal
+from itertools import product
+from typing import Literal, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.engine import Answer, Decision, failure_text
-from policies.engine.rule import Phase
+from policies.engine.match import ResourceRule, common
+from policies.engine.request import Operation
+from policies.engine.rule import Hook, Phase, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import describe
 
 Consequence = Literal["refuse", "warn", "admit"]
 Outcome = Literal["same", "refuse", "warn", "admit"]
 OUTCOMES: tuple[Outcome, ...] = ("same", "refuse", "warn", "admit")
+_OPERATIONS: tuple[str, ...] = get_args(Operation)
 
 
 class Judgement(Struct, frozen=True):
@@ -97,3 +101,38 @@ def placed(new: RuleSet, policies: Collection[str], groups: Mapping[str, Collect
             moved = (replace(hook, group=group) for hook in hooks for group in groups.get(rule.name, (hook.group,)))
             rules.append(replace(rule, hooks=tuple(dict.fromkeys(moved))))
     return RuleSet(rules, new.exceptions, new.safety)
+
+
+def unsent(rule: Rule, registered: Iterable[Hook]) -> tuple[str, ...]:
+    """Which requests that a rule is for the API server does not send, or not all of them, such as `CREATE pods`.
+
+    registered: the hooks of the rules in force, by which the API server is asked to send requests.
+    """
+    known = tuple(registered)
+    lacking: dict[str, list[str]] = {}
+    for hook in rule.hooks:
+        beside = [other for other in known if (other.phase, other.group) == (hook.phase, hook.group)]
+        sent = [resources for other in beside for resources in other.resources]
+        for part in (part for resources in hook.resources for part in _parts(resources)):
+            if not any(part.intersection(other) == part for other in sent):
+                lacking.setdefault(_shown(part), []).append(*part.operations)
+        selected = common(other.namespaces for other in beside).requirements if beside else ()
+        for requirement in selected:
+            if requirement not in hook.namespaces.requirements:
+                values = f" ({', '.join(requirement.values)})" if requirement.values else ""
+                lacking[f"of Namespaces without {requirement.key} {requirement.operator}{values}"] = ["requests"]
+    return tuple(f"{', '.join(dict.fromkeys(operations))} {what}" for what, operations in lacking.items())
+
+
+def _parts(resources: ResourceRule) -> Iterator[ResourceRule]:
+    """The single operations, groups and resources of a resource rule."""
+    operations = _OPERATIONS if "*" in resources.operations else resources.operations
+    for group, resource, operation in product(resources.groups, resources.resources, operations):
+        yield ResourceRule((operation,), (group,), (resource,), resources.versions)
+
+
+def _shown(part: ResourceRule) -> str:
+    """A resource with its group, as people name it."""
+    group = "" if not part.groups[0] else f".{part.groups[0]}"
+    versions = "" if "*" in part.versions else f" ({', '.join(part.versions)})"
+    return f"{part.resources[0]}{group}{versions}"

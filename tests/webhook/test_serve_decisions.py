@@ -131,7 +131,7 @@ async def test_by_default_refusals_are_recorded_without_content(tmp_path: Path) 
 
 
 async def test_a_broken_shadow(tmp_path: Path) -> None:
-    """Policies in the shadow follow their files; broken ones are told, and disturb neither start nor answers."""
+    """Policies in the shadow follow their files; broken and blind ones are told, and disturb neither start nor answers."""
     sets = written(tmp_path)
     file = sets.new / "policies.yaml"
     good = file.read_text(encoding="utf-8")
@@ -160,6 +160,13 @@ async def test_a_broken_shadow(tmp_path: Path) -> None:
             ("admit", "tier"): 1,
             ("same", "tier"): 1,
         }
+
+        replace(file, policy("tier", "true", "Always.").replace("[pods]", "[services]"))
+        unasked = await service.event("shadow policy is not asked")
+        assert (unasked["policy"], unasked["about"]) == ("tier", "CREATE services")
+        ready = (await service.ask("/readyz")).body.decode()
+        assert ready.startswith("ok\n- shadow: tier is not asked about CREATE services: ")
+        assert (await _counted(service, "cks_admission_shadow_policies_not_asked"))[()] == 1
 
 
 async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:

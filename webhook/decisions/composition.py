@@ -129,6 +129,6 @@ async def _begin_shadow(
     shadow = followers.shadow = Shadow(service.judge, service.metrics.shadow, log)
     await keeper.look()
     await followers.swap()
-    service.state.add_note("shadow", keeper.unused)
+    service.state.add_note("shadow", lambda: [*keeper.unused(), *shadow.notes()])
     run(stack, "shadow policies", keeper.run(followers.swap))
     run(stack, "shadow", shadow.run())

@@ -1,7 +1,7 @@
 """Policies in the shadow: they judge what was answered, and what they would have changed is counted and recorded.
 
-They are asked after the answer was sent, while nobody waits for another one, one review after the other, within a budget
-of processor time. What comes faster than that is dropped and counted, so that admission does not wait for them.
+They are asked after the answer was sent, while nobody waits for another one, one review after the other, within a
+budget of processor time. What comes faster than that is dropped and counted, so that admission does not wait for them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import NamedTuple, NoReturn
 import structlog
 from msgspec.structs import replace
 
-from policies.engine.comparison import compared, judgements, placed
+from policies.engine.comparison import compared, judgements
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Phase
 from policies.engine.ruleset import RuleSet
 from policies.engine.timelimit import PostponedError
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions.answered import Answered
+from webhook.decisions.coverage import PHASE, Unasked, beside, unasked, validating
 from webhook.decisions.log import DecisionLog
 from webhook.http.decision import LARGE, Judge
 from webhook.http.state import Served
@@ -40,7 +40,6 @@ WAITING_BYTES = 4 * 1024 * 1024
 _SECONDS = 5.0
 # What a review costs of the budget, besides its time, if it took too long twice: others would have to wait as long.
 _PENALTY = 0.3
-_PHASE: Phase = "validate"
 
 
 class Budget:
@@ -78,33 +77,45 @@ class Shadow:
         self._judge = judge
         self._metrics = metrics
         self._log = log
-        self._seldom = Seldom(structlog.get_logger())
+        self._events = structlog.get_logger()
+        self._seldom = Seldom(self._events)
         self._waiting: deque[Answered] = deque()
         self._bytes = 0
         self._answers = 0
         self._wake = asyncio.Event()
         self._budget = Budget(asyncio.get_running_loop().time)
         self._set: _Set | None = None
+        self._unasked: tuple[Unasked, ...] = ()
 
     def install(self, policies: PolicyRules, ruleset: RuleSet, real: Served) -> None:
         """Take these policies from now on. ruleset: theirs, with what they are spared. real: the rules in force."""
-        names = tuple(rule.name for rule in policies.rules if rule.validate is not None)
+        names = validating(policies)
         self._metrics.in_force(names)
-        groups = {
-            rule.name: dict.fromkeys(hook.group for hook in rule.hooks if hook.phase == _PHASE)
-            for rule in real.ruleset.rules
-            if rule.name in names
-        }
-        exceptions = tuple(dict.fromkeys((*real.ruleset.exceptions, *ruleset.exceptions)))
-        rules = placed(RuleSet(ruleset.rules, exceptions, real.ruleset.safety), names, groups, _PHASE)
+        rules = beside(policies, ruleset, real.ruleset)
         served = Served(rules, real.facts, real.resolver)
-        self._set = _Set(names, served, frozenset({None, *rules.groups(_PHASE)})) if names else None
+        self._set = _Set(names, served, frozenset({None, *rules.groups(PHASE)})) if names else None
+        self._tell(unasked(policies, rules, real.ruleset))
+
+    def _tell(self, policies: tuple[Unasked, ...]) -> None:
+        """Log what the policies are not asked about, once, and count them."""
+        self._metrics.unasked.set(len(policies))
+        for policy in policies:
+            if policy not in self._unasked:
+                self._events.warning("shadow policy is not asked", **policy._asdict())
+        self._unasked = policies
+
+    def notes(self) -> list[str]:
+        """A text for each policy that is not asked about all that it is for."""
+        return [
+            f"{policy} is not asked about {about}: {reason}; {remedy}"
+            for policy, about, reason, remedy in self._unasked
+        ]
 
     def __call__(self, answered: Answered) -> None:
         """Have a review judged later, or drop it if too many wait."""
         self._answers += 1
         known, route = self._set, answered.route
-        if known is None or route.phase != _PHASE or route.group not in known.groups:
+        if known is None or route.phase != PHASE or route.group not in known.groups:
             return
         size = len(answered.body)
         if size > LARGE or len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,12 +16,15 @@ from policies.kubernetes.release import NEWEST, Release
 from policies.topology.catalog import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
+from webhook.decisions import coverage
+from webhook.decisions.coverage import Unasked
 from webhook.doctor.diagnosis import Read, Unread, listed
 from webhook.doctor.observation import PolicySource
 from webhook.registration.configurations import registered
 from webhook.sources import configmaps, natives, policyset
 from webhook.sources.directories import Directories
 from webhook.sources.policyset import Content
+from webhook.sources.shadowkeeper import shadowed
 
 
 class ClusterPolicyState(Struct, frozen=True):
@@ -43,6 +47,7 @@ class Desired(Struct, frozen=True):
     configurations: the webhook configurations that rules need, by kind. policies: names of usable policies. replaced:
     names of shipped ones whose place others take.
     refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
+    unasked: policies in the shadow that are not asked about all that they are for.
     """
 
     catalog: Read[Catalog]
@@ -52,6 +57,7 @@ class Desired(Struct, frozen=True):
     replaced: Sequence[str] = ()
     refused: Mapping[str, str] = {}
     doubts: Sequence[str] = ()
+    unasked: Sequence[Unasked] = ()
 
 
 async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
@@ -64,6 +70,7 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)
         ruleset = rules.build(settings, _control_plane(state), made, catalog)
+        shadow = await _shadow(settings, catalog, ruleset, state.release, today)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
         return Desired(unusable, unusable, unusable, refused=policies.refused)
@@ -77,8 +84,29 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
         tuple(dict.fromkeys(policy.name for policy in known)),
         made.replaced,
         policies.refused,
-        doubts,
+        (*doubts, *shadow.refused),
+        shadow.unasked,
     )
+
+
+class _Shadow(NamedTuple):
+    """What is to be said of policies in the shadow."""
+
+    refused: tuple[str, ...] = ()
+    unasked: tuple[Unasked, ...] = ()
+
+
+async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: Release, today: date) -> _Shadow:
+    """What is to be said of the policies in the shadow. real: the rules in force. Raises SettingsError."""
+    if not settings.policies.shadow:
+        return _Shadow()
+    own = shadowed(settings)
+    contents = await Directories(own.policies.directories).contents(release)
+    read = policyset.updated(policyset.EMPTY, contents, today, rules.reserved(), release)
+    made = rules.of_policies(own, read.files)
+    beside = coverage.beside(made, rules.build(own, (), made, catalog), real)
+    refused = tuple(f"those in the shadow are refused: {where}: {why}" for where, why in read.refused.items())
+    return _Shadow(refused, coverage.unasked(made, beside, real))
 
 
 async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:

@@ -34,6 +34,9 @@ def check(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Se
             yield Diagnosis(CHECK, "problem", where, text, remedy)
     for doubt in desired.doubts:
         yield Diagnosis(CHECK, "warning", "policies", doubt, "correct it, or delete it")
+    for policy in desired.unasked:
+        text = f"it is not asked about {policy.about}: {policy.reason}"
+        yield Diagnosis(CHECK, "warning", f"policy {policy.policy} in the shadow", text, policy.remedy)
     if (
         not desired.refused
         and not isinstance(desired.ruleset, Unread)

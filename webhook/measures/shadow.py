@@ -32,6 +32,11 @@ class ShadowMetrics:
             registry=registry,
         )
         self.policies = Gauge("cks_admission_shadow_policies", "Policies in the shadow.", registry=registry)
+        self.unasked = Gauge(
+            "cks_admission_shadow_policies_not_asked",
+            "Policies in the shadow that are not asked about all that they are for: their counts show too little.",
+            registry=registry,
+        )
         self.refused = Gauge(
             "cks_admission_shadow_policies_refused",
             "1 while the newest content of a directory of policies in the shadow is not used, since it was refused.",

@@ -31,6 +31,7 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_policies": max,
     "cks_admission_policies_refused": max,
     "cks_admission_shadow_policies": max,
+    "cks_admission_shadow_policies_not_asked": max,
     "cks_admission_shadow_policies_refused": max,
     "cks_admission_certificate_expiry_timestamp_seconds": _soonest,
     "cks_admission_authority_expiry_timestamp_seconds": _soonest,

@@ -121,6 +121,21 @@ async def test_a_policy_that_takes_too_long(
     assert await site.counted() == counted
 
 
+async def test_others_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is judged in the shadow while reviews are answered in each turn of the event loop; afterwards all are."""
+    monkeypatch.setattr(module, "_MOMENT", 0.0)
+    site = _Site([], [_policy("b", "policies")])
+    running = asyncio.create_task(site.shadow.run())
+    for _ in range(20):
+        await site.ask("/validate/policies")
+        await asyncio.sleep(0)
+    judged = site.metrics.shadow.reviews.labels("judged")._value.get()
+    await until(lambda: not site.shadow._waiting)
+    running.cancel()
+
+    assert (judged, await site.counted()) == (0, {"judged": 20, "b refuse": 20})
+
+
 async def test_series_end_with_their_policies() -> None:
     """A policy that is no longer in the shadow has no series, and without any no review is judged."""
     site = _Site([], [_policy("b", "policies")])

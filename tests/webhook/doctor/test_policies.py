@@ -136,6 +136,29 @@ async def test_what_is_doubtful() -> None:
     assert found[0][2].startswith("exceptions: there is no rule 'nosuch'; known are labels, ")
 
 
+async def test_policies_in_the_shadow(files: str) -> None:
+    """Those that no review reaches are warnings with a remedy; a directory that is refused is one, too."""
+    reached = await _told(_settings(directories=[files], shadow=[files]))
+    blind = await _told(_settings(shadow=[files]))
+    refused = await _told(_settings(shadow=["nowhere"]))
+
+    assert [found[0] for found in reached] == ["ok"]
+    assert blind[0] == (
+        "warning",
+        "policy width in the shadow",
+        (
+            "it is not asked about CREATE deployments.apps: "
+            "no policy in force with its failurePolicy is for that, so the API server does not send all of it"
+        ),
+        "put the policy into force with validationActions: [Audit], or run audit on what exists",
+    )
+    assert refused[0][:3] == (
+        "warning",
+        "policies",
+        "those in the shadow are refused: nowhere: nowhere: cannot be read: No such file or directory",
+    )
+
+
 async def test_settings_that_cannot_be_used() -> None:
     """Files that are not here keep all that depends on them from being known."""
     chosen = settings(topology={"files": ["nowhere.yaml"]})

@@ -97,6 +97,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     other.policies_loaded(["ValidatingAdmissionPolicy"] * 3, refused=True)
     one.shadow.policies_loaded(["ValidatingAdmissionPolicy"] * 3, refused=False)
     other.shadow.policies_loaded(["ValidatingAdmissionPolicy"], refused=True)
+    one.shadow.unasked.set(2)
     one.certificate_expiry.set(2000)
     other.certificate_expiry.set(1000)
     other.leader.set(1)
@@ -118,6 +119,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
         "cks_admission_policies MutatingAdmissionPolicy": 0,
         "cks_admission_policies_refused": 1,
         "cks_admission_shadow_policies": 3,
+        "cks_admission_shadow_policies_not_asked": 2,
         "cks_admission_shadow_policies_refused": 1,
         "cks_admission_certificate_expiry_timestamp_seconds": 1000,
         "cks_admission_authority_expiry_timestamp_seconds": 0,

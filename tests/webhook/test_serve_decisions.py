@@ -131,7 +131,7 @@ async def test_by_default_refusals_are_recorded_without_content(tmp_path: Path) 
 
 
 async def test_a_broken_shadow(tmp_path: Path) -> None:
-    """Policies in the shadow follow their files; broken and blind ones are told, and disturb neither start nor answers."""
+    """Policies in the shadow follow their files; broken and blind ones are told, and disturb nothing."""
     sets = written(tmp_path)
     file = sets.new / "policies.yaml"
     good = file.read_text(encoding="utf-8")

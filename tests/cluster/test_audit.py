@@ -21,6 +21,9 @@ from cluster.polling import NotYet, wait_for
 from cluster.service import COMMAND
 from cluster.throttle import SECONDS, Throttle
 from webhook.audit.part import Part
+from webhook.cluster.api.client import connect
+from webhook.cluster.replicas.audits import AuditLook
+from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,7 +318,28 @@ def test_two_audits_of_parts_are_one_of_the_whole(reported: Reported) -> None:
         Counter(str(record["namespace"]) for record in findings if record["verdict"] == "audit")[space]
         for space in spaces
     ]
-    assert [line["audit"] for line in lines] == objects
+    assert [line["verdicts"]["audit"] for line in lines] == objects
+
+
+async def test_metrics_show_what_the_last_audit_did(reported: Reported) -> None:
+    """What an audit logs about itself, manage shows as metrics; an audit of one Namespace does not hide the whole one.
+
+    Each may do so with the rights that the chart gives it.
+    """
+    auditor, metrics = reported.auditor, Metrics("manage")
+    line = auditor.run()
+    auditor.run("-n", reported.twin)
+    async with await connect(str(auditor.manager), in_cluster=False) as api:
+        await AuditLook(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
+
+    assert {
+        sample.labels["outcome"]: sample.value for sample in list(metrics.audits.reports.collect())[0].samples
+    } == line["reports"]
+    findings: dict[str, dict[str, float]] = {}
+    for sample in list(metrics.audits.findings.collect())[0].samples:
+        findings.setdefault(sample.labels["policy"], {})[sample.labels["verdict"]] = sample.value
+    assert findings == line["findings"]
+    assert (metrics.audits.ended._value.get(), metrics.audits.objects._value.get()) == (line["ended"], line["objects"])
 
 
 def part(namespace: str, count: int) -> int:

@@ -113,4 +113,4 @@ async def _leave(asked: Inquiry, work: ClusterAudit, about: Record) -> None:
     try:
         await leave(work.lister, place, about)
     except ClusterError as error:
-        click.echo(f"{place}: no record of this audit, so that metrics show an older one: {error}", err=True)
+        click.echo(f"no record of this audit, so that metrics show an older one: {error}", err=True)

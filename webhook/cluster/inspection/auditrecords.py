@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
@@ -11,7 +13,7 @@ from msgspec import Struct
 
 from webhook.audit.record import Record, RecordError, newest
 from webhook.cluster.api.call import Call, fetch
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.wire import UNREADABLE
 from webhook.cluster.inspection.listing import Lister
 
@@ -58,14 +60,27 @@ class Audits(NamedTuple):
 async def leave(lister: Lister, place: Place, record: Record) -> None:
     """Put a record into its ConfigMap, which must be there. Raises ClusterError."""
     body = {"data": {record.key: msgspec.json.encode(record).decode()}}
-    await lister.answer(Call("PATCH", place.path, content_type=_MERGE, body=body))
+    with _there(place):
+        await lister.answer(Call("PATCH", place.path, content_type=_MERGE, body=body))
 
 
 async def read(api: ApiClient, place: Place) -> Audits:
     """What audits have left. Raises ClusterError."""
-    body = await fetch(api, Call("GET", place.path))
+    with _there(place):
+        body = await fetch(api, Call("GET", place.path))
     try:
         found = _CONFIG_MAP.decode(body)
         return Audits(found.metadata.creation_timestamp.timestamp(), newest(found.data or {}))
     except (*UNREADABLE, RecordError) as error:
         raise ClusterError(f"{place}: {error}") from error
+
+
+@contextmanager
+def _there(place: Place) -> Iterator[None]:
+    """Say what to do about a ConfigMap that is not there."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise ClusterError(f"{place} is not there: make it, empty, or leave audit.record empty") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.api.fakeapi import FakeApi, named
+from support.api.fakeapi import Failure, FakeApi, named, status
 from support.api.times import Times
 
 from webhook.audit.record import Record
@@ -100,3 +100,16 @@ async def test_what_is_no_record_changes_nothing(server: FakeApi, api: Connectio
 
     assert str(error.value).startswith("ConfigMap cloud/audit: data['0'] is no record of an audit: ")
     assert _shown(metrics) == before
+
+
+async def test_a_config_map_that_is_not_there_is_named(server: FakeApi, api: Connection, times: Times) -> None:
+    """Whoever sets audit.record without a ConfigMap of that name learns what to do, from the audit and from manage."""
+    server.failures.append(Failure(f"{_MAPS}/audit", 404, status(404), 2))
+    look = AuditLook(api, lambda: _SETTINGS, lambda: True, Metrics().audits, times.clock)
+    told = []
+    for attempt in (look.look(), leave(Lister(api, 100, times.clock), _PLACE, _RECORDS[0])):
+        with pytest.raises(ClusterError) as error:
+            await attempt
+        told.append(str(error.value))
+
+    assert told == ["ConfigMap cloud/audit is not there: make it, empty, or leave audit.record empty"] * 2

@@ -380,6 +380,17 @@ class EventsSettings(_Model):
     )
 
 
+class AuditSettings(_Model):
+    """What audits with reports leave behind, beside these."""
+
+    record: str = Field(
+        "",
+        max_length=253,
+        description="Name of a ConfigMap in cluster.namespace, which must be there. An audit of all Namespaces writes "
+        "into it what it did, and manage makes metrics of it. Empty: neither happens.",
+    )
+
+
 class HelpSettings(_Model):
     """Where people whom a rule refuses or warns can read on."""
 
@@ -423,6 +434,7 @@ class Settings(_Model):
     decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
     tracing: TracingSettings = Field(TracingSettings(), description=TracingSettings.__doc__)
     events: EventsSettings = Field(EventsSettings(), description=EventsSettings.__doc__)
+    audit: AuditSettings = Field(AuditSettings(), description=AuditSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
 

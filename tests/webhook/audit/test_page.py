@@ -80,7 +80,7 @@ class Reader(HTMLParser):
 def test_an_audit_without_findings_says_so() -> None:
     """Where nothing is wrong the page says that, and has no section."""
     read = Reader(page(tally([]), OVERVIEW))
-    assert "20,000 objects judged. Nothing is wrong with them." in read.texts("")
+    assert "20,000 objects judged. Nothing is wrong." in read.texts("")
     assert list(read.sections) == [""]
 
 
@@ -90,7 +90,7 @@ def test_each_section_answers_its_question() -> None:
         finding("web", remedy="Write image@sha256:…"),
         finding("api", "warn", policy="limits", message="no limits"),
         finding("job", "mutate", policy="tolerations", message="adds a toleration"),
-        finding("old", "exempt", until="2027-01-05T00:00:00Z"),
+        finding("old", "exempt", until="2027-01-04T23:59:59Z"),
         finding("older", "exempt", until="2026-11-20"),
         finding("ever", "exempt"),
         finding("last", "exempt", until="2026-11-26T12:00:00+00:00"),
@@ -115,7 +115,7 @@ def test_each_section_answers_its_question() -> None:
         "exceptions": "Exceptions, and when they end|Object|Policy|Ends|What it lets pass"
         "|Deployment|team/older|digest|2026-11-20|ended|spec.image|no digest"
         "|Deployment|team/last|digest|2026-11-26T12:00:00+00:00|today|spec.image|no digest"
-        "|Deployment|team/old|digest|2027-01-05T00:00:00Z|in 39 days|spec.image|no digest"
+        "|Deployment|team/old|digest|2027-01-04|in 39 days|spec.image|no digest"
         "|Deployment|team/ever|digest|never|spec.image|no digest",
         "notes": "What was not judged|Policy p reads oldObject.",
     }
@@ -123,6 +123,16 @@ def test_each_section_answers_its_question() -> None:
         "files|· 2026-11-26 04:30 UTC|1 object judged: 7 findings of 3 policies, in 7 workloads.|1|refused|0|failed|"
         "1|warned|0|recorded|1|changed|4|excepted|Each object was judged as if somebody created it at that time."
     )
+
+
+def test_few_findings_are_shown_at_once() -> None:
+    """A page with few findings, which may be printed, opens all policies; one with many opens none."""
+    opened = [
+        Reader(page(tally(finding(f"web-{i}", policy=f"p{i}") for i in range(number)), OVERVIEW)).attributes
+        for number in (50, 51)
+    ]
+
+    assert ["open" in attributes for attributes in opened] == [True, False]
 
 
 def test_of_many_exceptions_the_soonest_are_shown() -> None:

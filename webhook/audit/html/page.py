@@ -23,6 +23,8 @@ K = TypeVar("K")
 
 ROWS: Final = 200
 """How many rows a table of groups has."""
+_OPEN: Final = 50
+"""Up to how many findings the page shows all at once; with more, a reader opens the policy that he looks for."""
 _VERDICTS: Final[Mapping[Verdict, tuple[str, str]]] = {
     "deny": ("refused", "Admission would refuse the object today."),
     "error": ("failed", "A policy could not be evaluated."),
@@ -84,7 +86,7 @@ def _sentence(counts: Tally, objects: int) -> str:
     total = counts.verdicts.total()
     judged = f"{_many(objects, 'object')} judged"
     if not total:
-        return f"{judged}. Nothing is wrong with them."
+        return f"{judged}. Nothing is wrong."
     return (
         f"{judged}: {_many(total, 'finding')} of {_many(len(counts.policies), 'policy')}, "
         f"in {_many(len(counts.workloads), 'workload')}."
@@ -127,16 +129,19 @@ def _badges(verdicts: Mapping[Verdict, int]) -> str:
 
 def _policies(counts: Tally) -> str:
     ordered = _ordered(counts.policies)
-    shown = "".join(_policy(name, group, counts.samples.get(name)) for name, group in ordered[:ROWS])
+    tag = "<details open>" if counts.verdicts.total() <= _OPEN else "<details>"
+    shown = "".join(
+        f"{tag}{_policy(name, group, counts.samples.get(name))}</details>\n" for name, group in ordered[:ROWS]
+    )
     return _section("policies", "By policy", shown + _rest(max(len(ordered) - ROWS, 0), "policy"))
 
 
 def _policy(name: str, group: Group, sample: Sample | None) -> str:
     head = f'<summary><span class="name">{_text(name)}</span> {_badges(group.verdicts)}</summary>'
     if sample is None:
-        return f"<details>{head}\n<p>Its findings are in the sections below.</p>\n</details>\n"
+        return f"{head}\n<p>Its findings are in the sections below.</p>\n"
     table = _table(("Object", "", "What is wrong"), map(_finding, sample.kept))
-    return f"<details>{head}\n{table}{_rest(sample.rest, 'finding')}</details>\n"
+    return f"{head}\n{table}{_rest(sample.rest, 'finding')}"
 
 
 def _finding(finding: Finding) -> tuple[str, str, str]:
@@ -217,7 +222,8 @@ def _end(until: str, now: datetime) -> str:
         return _text(until)
     days = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now).days
     word = "ended" if days < 0 else "today" if days == 0 else f"in {_many(days, 'day')}"
-    return f'{_text(until)}<br><span class="{"soon" if days < 14 else "owner"}">{word}</span>'
+    day = until.removesuffix("T23:59:59Z")  # as of most exceptions, which last until the end of a day
+    return f'<span class="moment">{_text(day)}</span><br><span class="{"soon" if days < 14 else "owner"}">{word}</span>'
 
 
 def _notes(notes: Iterable[str]) -> str:

@@ -371,12 +371,17 @@ class SafetySettings(_Model):
 
 
 class EventsSettings(_Model):
-    """Events that replicas write in a cluster, so that people see on their workloads what became of them."""
+    """Events in a cluster, by which people see on their workloads what is said of them."""
 
     refusals: bool = Field(
         True,
         description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
         "for each rule.",
+    )
+    findings: bool = Field(
+        True,
+        description="Tell a workload when an audit with reports finds that it, or what controllers make for it, would "
+        "be refused; again when its report changes.",
     )
 
 

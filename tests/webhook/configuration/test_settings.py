@@ -155,7 +155,7 @@ _DEFAULTS: Json = {
         "maxFiles": 5,
     },
     "tracing": {"endpoint": "", "share": 0.01, "ruleSeconds": 0.001},
-    "events": {"refusals": True},
+    "events": {"refusals": True, "findings": True},
     "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
@@ -289,7 +289,7 @@ decisions:
   maxRecordBytes: 65536
   maxFileBytes: 1048576
   maxFiles: 2
-events: {refusals: false}
+events: {refusals: false, findings: false}
 tracing: {endpoint: "http://collector:4318", share: 0.5, ruleSeconds: 0.25}
 help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
@@ -516,7 +516,7 @@ _OTHER_READ: Json = {
         "maxFiles": 2,
     },
     "tracing": {"endpoint": "http://collector:4318", "share": 0.5, "ruleSeconds": 0.25},
-    "events": {"refusals": False},
+    "events": {"refusals": False, "findings": False},
     "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from webhook.audit.audit import Judged
 from webhook.audit.journal import Asked, Journal
@@ -17,6 +18,7 @@ from webhook.audit.reports.store import Store
 from webhook.cli.audit.run import Run, bar
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cluster.inspection.auditplan import Unit
+from webhook.cluster.inspection.notices import Notices, Told
 from webhook.cluster.inspection.reports import Reports, Written, kinds
 
 if TYPE_CHECKING:
@@ -73,15 +75,16 @@ async def _written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) ->
         output = _Output(store)
         with bar(shown=True) as progress:
             await Run(work, output, Journal("", Asked("")), kept=False).all(judged, progress)
-        reports = Reports(work.lister, chosen, work.part, asked.namespaces)
+        notices = Notices(work.lister, on=asked.settings.events.findings)
+        reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
         done = await reports.write(store, complete=not output.counts["unreadable"])
-    for line in done.refused:
+    for line in (*done.refused, *notices.problems):
         click.echo(line, err=True)
-    click.echo(json.dumps(_line(asked, chosen[0].form.api_version, output.counts, done)))
+    click.echo(json.dumps(_line(asked, chosen[0].form.api_version, output.counts, done, notices.told)))
     return USAGE if output.counts["unreadable"] or done.refused else OK
 
 
-def _line(asked: Inquiry, api: str, counts: Mapping[str, int], done: Written) -> dict[str, object]:
+def _line(asked: Inquiry, api: str, counts: Mapping[str, int], done: Written, told: Told) -> dict[str, object]:
     reports = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
     return {
         "event": "audited",
@@ -89,4 +92,5 @@ def _line(asked: Inquiry, api: str, counts: Mapping[str, int], done: Written) ->
         "api": api,
         **dict(sorted(counts.items())),
         "reports": {**reports, "refused": len(done.refused)},
+        "events": structs.asdict(told),
     }

@@ -13,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
+from webhook.measures.audits import AuditMetrics
 from webhook.measures.buckets import BUCKETS, LAG_BUCKETS
 from webhook.measures.placing import Placing
 from webhook.measures.rules import RuleMetrics
@@ -168,6 +169,7 @@ class Metrics:
             ("outcome",),
         )
         self.shadow = ShadowMetrics(self.registry, self.expression_faults)
+        self.audits = AuditMetrics(self.registry)
         self.workers = gauge("cks_admission_workers", "Worker processes that answer their supervisor.")
         self.worker_restarts = counter(
             "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."

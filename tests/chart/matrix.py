@@ -220,7 +220,8 @@ MATRIX: Final[Mapping[str, Values]] = {
         "monitoring": {
             "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
             "prometheusRule": {"enabled": True},
-        }
+        },
+        "audit": {"enabled": True},
     },
     "service-monitor": {
         **_NO_ACCESS,

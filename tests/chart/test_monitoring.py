@@ -37,7 +37,7 @@ def _known() -> dict[str, set[str]]:
     """The labels of each series, by its name."""
     found: dict[str, set[str]] = {}
     metrics = Metrics()
-    parts = (metrics, metrics.rules, metrics.placing, metrics.shadow)
+    parts = (metrics, metrics.rules, metrics.placing, metrics.shadow, metrics.audits)
     for metric in (metric for part in parts for metric in vars(part).values()):
         if isinstance(metric, Counter):
             found[f"{metric._name}_total"] = set(metric._labelnames)
@@ -85,7 +85,7 @@ def test_an_alert_says_what_to_do(entry: Entry) -> None:
         assert alert["labels"]["severity"] in ("critical", "warning", "info")
         assert alert["annotations"].keys() == {"summary", "description", "runbook"}
         assert alert.keys() - {"for"} == {"alert", "expr", "labels", "annotations"}
-        assert re.findall(r"RELEASE_NAMESPACE|WEBHOOKS_NAME|\w+_SECONDS\b", json.dumps(alert)) == []
+        assert re.findall(r"RELEASE_NAMESPACE|WEBHOOKS_NAME|\w+_(?:SECONDS|HOURS)\b", json.dumps(alert)) == []
 
 
 @pytest.mark.parametrize("timeout", [1, 20, 30])
@@ -116,6 +116,8 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
                 "CksAdmissionRegistrationFails",
                 "CksAdmissionRegistrationContested",
                 "CksAdmissionEntriesWithheld",
+                "CksAdmissionAuditOverdue",
+                "CksAdmissionAuditIncomplete",
             },
         ),
     ],

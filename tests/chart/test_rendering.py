@@ -35,8 +35,11 @@ _WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookCon
 _FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
 _ISSUED = {"Certificate/cks-admission"}
 _NETWORK = {"NetworkPolicy/cks-admission", "NetworkPolicy/cks-admission-manage"}
-_AUDIT_ROLE = {"Role/cks-admission-audit", "RoleBinding/cks-admission-audit"}
-_AUDIT = {f"{kind}/cks-admission-audit" for kind in ("ClusterRole", "ClusterRoleBinding", "CronJob")}
+_AUDIT = {
+    f"{kind}/cks-admission-audit"
+    for kind in ("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CronJob", "Role", "RoleBinding")
+}
+_AUDITOR = {"ServiceAccount/cks-admission-audit"}
 _AUTHORITY = {
     "Certificate/cks-admission-root", "Issuer/cks-admission", "Issuer/cks-admission-self-signed",
 }  # fmt: skip
@@ -78,10 +81,14 @@ OBJECTS = {
     "tracing": _MANAGED | _SECRET | _NETWORK,
     "tracing-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
-    "audit": _MANAGED | _SECRET | _AUDIT | _AUDIT_ROLE | {"ServiceAccount/cks-admission-audit"},
+    "audit": _MANAGED | _SECRET | _AUDIT | _AUDITOR,
     "audit-of-everything": (_MANAGED | _SECRET | _FILES | _AUDIT) - _NO_MAPS,
     "dashboard": _MANAGED | _SECRET | {"ConfigMap/cks-admission-dashboard"},
-    "pod-monitor": _MANAGED | _SECRET | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
+    "pod-monitor": _MANAGED
+    | _SECRET
+    | _AUDIT
+    | _AUDITOR
+    | {"PodMonitor/cks-admission", "PrometheusRule/cks-admission"},
     "service-monitor": _CORE | {"PrometheusRule/cks-admission", "ServiceMonitor/cks-admission"},
 }
 _LINTED = ("default", "cert-manager", "secret", "rendered", "none-without-access", "network-policy", "pod-monitor")

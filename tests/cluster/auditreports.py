@@ -12,6 +12,7 @@ import yaml
 from chart.rendering import render
 
 from cluster.service import COMMAND, NAMESPACE
+from webhook.configuration.settingsfile import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
 
 NAME = f"{NAMESPACE}-audit"
+_MANAGER = f"{NAMESPACE}-manage"
 _DEFINITIONS = Path(__file__).with_name("definitions")
 POLICY_REPORTS, OPEN_REPORTS = "wgpolicyk8s.io", "openreports.io"
 _KINDS = {POLICY_REPORTS: ("v1alpha2", "PolicyReport"), OPEN_REPORTS: ("v1alpha1", "Report")}
@@ -53,15 +55,23 @@ def kind(group: str) -> str:
 
 
 class Auditor:
-    """The command of the chart's CronJob, with the rights of its account."""
+    """The command of the chart's CronJob, with the rights of its account.
+
+    manager: a kubeconfig with those of manage. settings: those with which both work.
+    """
 
     def __init__(self, control_plane: ControlPlane, config: Path) -> None:
-        """Make the account and its roles."""
+        """Make the accounts with their roles, and the ConfigMap for what an audit did."""
         audit = {"enabled": True, "qps": 200, "kinds": list(_AUDITED)}
         rendered = render({"audit": audit, "rbac": {"parameters": [_PARAMETERS]}})
         kinds = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-        control_plane.objects.apply([rendered.one(kind_of, NAME) for kind_of in kinds])
+        made = [rendered.one(kind_of, name) for name in (NAME, _MANAGER) for kind_of in kinds]
+        control_plane.objects.apply([*made, rendered.one("ConfigMap", NAME)])
         account = control_plane.service_account(NAMESPACE, NAME)
+        self.manager = control_plane.service_account(NAMESPACE, _MANAGER)
+        chosen = yaml.safe_load(rendered.configuration)["audit"]
+        config = _changed(config, control_plane.directory / f"{NAME}.yaml", audit=chosen)
+        self.settings = read(config)
         job = rendered.one("CronJob", NAME)["spec"]["jobTemplate"]["spec"]
         (container,) = job["template"]["spec"]["containers"]
         arguments = [f"--config={config}" if "--config" in each else each for each in container["args"]]
@@ -87,6 +97,12 @@ class Auditor:
         version, kind_of = _KINDS[group]
         paths = (f"/apis/{group}/{version}/namespaces/{space}/{kind_of.lower()}s" for space in namespaces)
         return [item for path in paths for item in self._control_plane.objects.read(path)["items"]]
+
+
+def _changed(source: Path, file: Path, **sections: object) -> Path:
+    """Write a configuration with other sections to a file, and return it."""
+    file.write_text(yaml.safe_dump(yaml.safe_load(source.read_text(encoding="utf-8")) | sections), encoding="utf-8")
+    return file
 
 
 def expected(

@@ -21,6 +21,9 @@ from cluster.polling import NotYet, wait_for
 from cluster.service import COMMAND
 from cluster.throttle import SECONDS, Throttle
 from webhook.audit.part import Part
+from webhook.cluster.api.client import connect
+from webhook.cluster.replicas.audits import AuditLook
+from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -315,7 +318,35 @@ def test_two_audits_of_parts_are_one_of_the_whole(reported: Reported) -> None:
         Counter(str(record["namespace"]) for record in findings if record["verdict"] == "audit")[space]
         for space in spaces
     ]
-    assert [line["audit"] for line in lines] == objects
+    assert [line["verdicts"]["audit"] for line in lines] == objects
+
+
+_OF_AUDITS = "cks_admission_audit_"
+
+
+async def test_metrics_show_what_the_last_audit_did(reported: Reported) -> None:
+    """What an audit logs about itself, manage shows as metrics; an audit of one Namespace does not hide the whole one.
+
+    Each may do so with the rights that the chart gives it.
+    """
+    auditor, metrics = reported.auditor, Metrics("manage")
+    line = auditor.run()
+    auditor.run("-n", reported.twin)
+    async with await connect(str(auditor.manager), in_cluster=False) as api:
+        await AuditLook(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
+
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    shown = {(sample.name, *sample.labels.values()): sample.value for sample in samples if _OF_AUDITS in sample.name}
+    expected: dict[tuple[str, ...], float] = {
+        (f"{_OF_AUDITS}end_timestamp_seconds",): line["ended"],
+        (f"{_OF_AUDITS}duration_seconds",): line["seconds"],
+        (f"{_OF_AUDITS}objects",): line["objects"],
+        (f"{_OF_AUDITS}unreadable_kinds",): line["unreadable"],
+    }
+    expected |= {(f"{_OF_AUDITS}reports", outcome): count for outcome, count in line["reports"].items()}
+    for policy, verdicts in line["findings"].items():
+        expected |= {(f"{_OF_AUDITS}findings", policy, verdict): count for verdict, count in verdicts.items()}
+    assert shown == expected
 
 
 def part(namespace: str, count: int) -> int:

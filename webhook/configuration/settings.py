@@ -41,7 +41,7 @@ from webhook.configuration.listen import Listen
 from webhook.configuration.packs import PacksSettings
 from webhook.configuration.placement import TopologySettings
 from webhook.configuration.selector import Selector
-from webhook.configuration.tracing import TracingSettings
+from webhook.configuration.telemetry import AuditSettings, EventsSettings, TracingSettings
 
 __all__ = ["TOLD", "Settings", "SettingsError"]
 
@@ -370,21 +370,6 @@ class SafetySettings(_Model):
     users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
-class EventsSettings(_Model):
-    """Events in a cluster, by which people see on their workloads what is said of them."""
-
-    refusals: bool = Field(
-        True,
-        description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
-        "for each rule.",
-    )
-    findings: bool = Field(
-        True,
-        description="Tell a workload when an audit with reports finds that it, or what controllers make for it, would "
-        "be refused; again when its report changes.",
-    )
-
-
 class HelpSettings(_Model):
     """Where people whom a rule refuses or warns can read on."""
 
@@ -428,6 +413,7 @@ class Settings(_Model):
     decisions: DecisionsSettings = Field(DecisionsSettings(), description=DecisionsSettings.__doc__)
     tracing: TracingSettings = Field(TracingSettings(), description=TracingSettings.__doc__)
     events: EventsSettings = Field(EventsSettings(), description=EventsSettings.__doc__)
+    audit: AuditSettings = Field(AuditSettings(), description=AuditSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
 

@@ -111,9 +111,17 @@ def needed_by_audit(settings: Settings) -> list[Right]:
             if chosen.policies.config_maps
             else ()
         ),
+        *_record(chosen, "patch", "what the audit did is left in this ConfigMap"),
         *(right for form in FORMS for right in _rights(verbs, form.group, (form.plural, form.cluster_plural), reason)),
         *_findings(chosen),
     ]
+
+
+def _record(settings: Settings, verb: str, reason: str) -> Iterator[Right]:
+    """The right to the ConfigMap in which audits leave what they did."""
+    if name := settings.audit.record:
+        namespace = settings.cluster.namespace
+        yield Right(verb, "", "configmaps", name=name, namespace=namespace, reason=reason, vital=False)
 
 
 def _facts(settings: Settings) -> Iterator[Right]:
@@ -281,6 +289,8 @@ def _looked(settings: Settings) -> Iterator[Right]:
     yield from _waiting(settings)
     yield from _lost(settings)
     yield from _survey(settings)
+    if _leads(settings):
+        yield from _record(settings, "get", "metrics show what audits did, which they leave in this ConfigMap")
 
 
 def _survey(settings: Settings) -> Iterator[Right]:

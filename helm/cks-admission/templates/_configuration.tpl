@@ -14,6 +14,9 @@ from here, so that ports, rights and mounts are those of the configuration that 
 {{- with .Values.topologies -}}
 {{- $_ := set $own "topology" (dict "files" (list "topologies")) -}}
 {{- end -}}
+{{- if .Values.audit.enabled -}}
+{{- $_ := set $own "audit" (dict "record" (include "cks-admission.auditName" .)) -}}
+{{- end -}}
 {{- with .Values.tracing.endpoint -}}
 {{- $_ := set $own "tracing" (dict "endpoint" . "share" $.Values.tracing.share) -}}
 {{- end -}}

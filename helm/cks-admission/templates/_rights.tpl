@@ -219,6 +219,12 @@
   resources: [events]
   verbs: [create]
 {{- end }}
+{{- with dig "audit" "record" "" $all }}
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ . | quote }}]
+  verbs: [get]
+{{- end }}
 {{- if and (dig "topology" "facts" "" $all) (include "cks-admission.on" (dig "topology" "action" "deny" $all)) }}
 - apiGroups: [""]
   resources: [configmaps]
@@ -300,6 +306,12 @@
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list, watch]
+{{- end }}
+{{- with dig "audit" "record" "" $all }}
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ . | quote }}]
+  verbs: [patch]
 {{- end }}
 {{- end -}}
 

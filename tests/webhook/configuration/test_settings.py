@@ -156,6 +156,7 @@ _DEFAULTS: Json = {
     },
     "tracing": {"endpoint": "", "share": 0.01, "ruleSeconds": 0.001},
     "events": {"refusals": True, "findings": True},
+    "audit": {"record": ""},
     "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
 }
@@ -290,6 +291,7 @@ decisions:
   maxFileBytes: 1048576
   maxFiles: 2
 events: {refusals: false, findings: false}
+audit: {record: last-audit}
 tracing: {endpoint: "http://collector:4318", share: 0.5, ruleSeconds: 0.25}
 help: {url: "https://docs.example.org/{page}/#{code}"}
 log: {level: debug, format: json}
@@ -517,6 +519,7 @@ _OTHER_READ: Json = {
     },
     "tracing": {"endpoint": "http://collector:4318", "share": 0.5, "ruleSeconds": 0.25},
     "events": {"refusals": False, "findings": False},
+    "audit": {"record": "last-audit"},
     "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},
 }

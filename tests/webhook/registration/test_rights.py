@@ -150,6 +150,17 @@ def _needed(**sections: Any) -> list[str]:
             id="caBundle alone",
         ),
         pytest.param(
+            {"tls": {"secret": "ca"}, "labels": {"action": "off"}, "audit": {"record": "last"}},
+            {
+                "create secrets @cloud",
+                *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
+                *_LEASE,
+                *_WAITING,
+                "get configmaps last @cloud",
+            },
+            id="what audits left",
+        ),
+        pytest.param(
             {"tls": {"secret": "ca"}},
             {
                 "create secrets @cloud",

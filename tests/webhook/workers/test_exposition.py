@@ -102,6 +102,7 @@ def test_gauges_are_combined_each_in_its_way() -> None:
     other.leader.set(1)
     other.label_writers.labels("CustomResourceDefinition", "possible").set(2)
     other.placing.lost.set(6)
+    other.audits.show(4, [])
     one.configuration_refused.set(1)
     one.silence.set(7)
     starting.workers.set(2)
@@ -127,6 +128,10 @@ def test_gauges_are_combined_each_in_its_way() -> None:
         "cks_admission_configuration_refused": 1,
         "cks_admission_api_server_silence_seconds": 7,
         "cks_admission_gangs_without_domain": 6,
+        "cks_admission_audit_end_timestamp_seconds": 4,
+        "cks_admission_audit_duration_seconds": 0,
+        "cks_admission_audit_objects": 0,
+        "cks_admission_audit_unreadable_kinds": 0,
         "cks_admission_inventory_age_seconds": 9,
         "cks_admission_inventory_objects node": 3,
         "cks_admission_workers": 2,

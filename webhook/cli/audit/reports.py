@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import structs
+import msgspec
 
 from webhook.audit.audit import Judged
 from webhook.audit.journal import Asked, Journal
+from webhook.audit.record import Record, Tally
 from webhook.audit.reports.form import FORMS
 from webhook.audit.reports.store import Store
 from webhook.cli.audit.run import Run, bar
 from webhook.cli.exits import OK, USAGE, ToolError
+from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.inspection.auditplan import Unit
-from webhook.cluster.inspection.notices import Notices, Told
+from webhook.cluster.inspection.auditrecords import Place, leave
+from webhook.cluster.inspection.notices import Notices
 from webhook.cluster.inspection.reports import Reports, Written, kinds
 
 if TYPE_CHECKING:
@@ -34,15 +38,15 @@ class _Output:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.counts: Counter[str] = Counter()
+        self.tally = Tally()
+        self.counts: Counter[str] = Counter()  # nothing is kept of them for another run
 
     def resume(self, counts: Mapping[str, int]) -> None:
         """Nothing is resumed: reports are written from all that was found."""
 
     def add(self, judged: Judged) -> None:
         """Take an object."""
-        self.counts["objects"] += 1
-        self.counts.update({finding.verdict for finding in judged.findings})
+        self.tally.add(judged)
         self._store.add(judged)
 
     def passed(self, name: str, objects: int) -> None:
@@ -50,7 +54,7 @@ class _Output:
 
     def unreadable(self, result: Result) -> None:
         """Say what cannot be read."""
-        self.counts["unreadable"] += 1
+        self.tally.unreadable += 1
         click.echo(result.data["error"], err=True)
 
 
@@ -68,6 +72,7 @@ async def written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> 
 
 
 async def _written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> int:
+    began = time.monotonic()
     chosen = kinds(work.served)
     # A report about a report would get a report in the next run.
     judged = [unit for unit in lists if unit.resource.resource.group not in _GROUPS]
@@ -77,20 +82,38 @@ async def _written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) ->
             await Run(work, output, Journal("", Asked("")), kept=False).all(judged, progress)
         notices = Notices(work.lister, on=asked.settings.events.findings)
         reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
-        done = await reports.write(store, complete=not output.counts["unreadable"])
+        done = await reports.write(store, complete=not output.tally.unreadable)
     for line in (*done.refused, *notices.problems):
         click.echo(line, err=True)
-    click.echo(json.dumps(_line(asked, chosen[0].form.api_version, output.counts, done, notices.told)))
-    return USAGE if output.counts["unreadable"] or done.refused else OK
+    about = _record(asked, chosen[0].form.api_version, output.tally, done, time.monotonic() - began)
+    click.echo(msgspec.json.encode({"event": "audited", **msgspec.to_builtins(about)}).decode())
+    await _leave(asked, work, about)
+    return USAGE if about.unreadable or done.refused else OK
 
 
-def _line(asked: Inquiry, api: str, counts: Mapping[str, int], done: Written, told: Told) -> dict[str, object]:
+def _record(asked: Inquiry, api: str, tally: Tally, done: Written, seconds: float) -> Record:
     reports = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
-    return {
-        "event": "audited",
-        "shard": str(asked.part),
-        "api": api,
-        **dict(sorted(counts.items())),
-        "reports": {**reports, "refused": len(done.refused)},
-        "events": structs.asdict(told),
-    }
+    return Record(
+        shard=str(asked.part),
+        api=api,
+        ended=int(datetime.now(UTC).timestamp()),
+        seconds=round(seconds, 1),
+        objects=tally.objects,
+        unreadable=tally.unreadable,
+        verdicts=tally.verdicts(),
+        findings=tally.findings(),
+        reports={**reports, "refused": len(done.refused)},
+        events=msgspec.structs.asdict(done.told),
+    )
+
+
+async def _leave(asked: Inquiry, work: ClusterAudit, about: Record) -> None:
+    """Leave the record where manage reads it. An audit of some Namespaces would hide what the last whole one did."""
+    name = asked.settings.audit.record
+    if not name or asked.namespaces:
+        return
+    place = Place(asked.settings.cluster.namespace, name)
+    try:
+        await leave(work.lister, place, about)
+    except ClusterError as error:
+        click.echo(f"no record of this audit, so that metrics show an older one: {error}", err=True)

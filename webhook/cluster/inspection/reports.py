@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from policies.engine.request import JsonObject, mapping
 from webhook.audit.finding import Scope
@@ -21,7 +21,7 @@ from webhook.audit.reports.store import Known, Store
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.notices import Notices
+from webhook.cluster.inspection.notices import Notices, Told
 from webhook.cluster.inspection.served import ServedResource
 
 MANAGER: Final = "cks-admission-audit"
@@ -31,12 +31,16 @@ _CONFLICT, _TOO_LARGE, _INVALID = 409, 413, 422
 
 
 class Written(Struct):
-    """How many reports were written, needed no writing, and were removed. refused: why others were not, a line each."""
+    """How many reports were written, needed no writing, and were removed.
+
+    refused: why others were not, a line each. told: the Events about those that were written.
+    """
 
     written: int = 0
     unchanged: int = 0
     removed: int = 0
     refused: list[str] = []
+    told: Told = field(default_factory=Told)
 
 
 class Kinds(NamedTuple):
@@ -88,7 +92,7 @@ class Reports:
 
     async def write(self, store: Store, *, complete: bool) -> Written:
         """Write what was found. complete: whether all was judged; else no report is removed. Raises ClusterError."""
-        done = Written()
+        done = Written(told=self._notices.told)
         async for known in self._ours():
             store.note(known)
         for scope, findings in store.workloads():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, NoReturn
 
+from webhook.cluster.replicas.audits import AuditLook
 from webhook.cluster.replicas.labelwriters import LabelWriters
 from webhook.cluster.replicas.lostdomains import LostDomains
 from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
@@ -30,5 +31,6 @@ def looks(
         "waiting Pods": WaitingPods(api, judgement, leading).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
         "lost domains": lost.run(),
+        "audits": AuditLook(api, settings, leading, measures.audits).run(),
         "Nodes": NodeSurvey(api, around, measures.placing).run(),
     }

@@ -59,7 +59,7 @@ def _judged(name: str, *verdicts: str) -> Judged:
     return Judged(subject, tuple(Finding(subject, "team", verdict, "", "no team") for verdict in verdicts))  # type: ignore[arg-type]
 
 
-async def _write(api: Connection, times: Times, *judged: Judged) -> tuple[Written, Told, list[str]]:
+async def _write(api: Connection, times: Times, *judged: Judged) -> tuple[Written, list[str]]:
     """A run that found this."""
     lister = Lister(api, 10, times.clock)
     notices = Notices(lister, times.clock)
@@ -67,7 +67,7 @@ async def _write(api: Connection, times: Times, *judged: Judged) -> tuple[Writte
         for each in judged:
             store.add(each)
         done = await Reports(lister, [_OPEN], notices, namespaces=("a",)).write(store, complete=True)
-    return done, notices.told, notices.problems
+    return done, notices.problems
 
 
 def _take_reports(server: FakeApi) -> None:
@@ -96,8 +96,8 @@ async def test_people_are_told_of_reports_that_are_new(server: FakeApi, api: Con
     runs.append(await _write(api, times, _judged("web", "deny"), _judged("db", "warn", "deny")))
 
     assert runs == [
-        (Written(written=3), Told(written=2), []),
-        (Written(written=1, unchanged=1, removed=1), Told(written=1), []),
+        (Written(written=3, told=Told(written=2)), []),
+        (Written(written=1, unchanged=1, removed=1, told=Told(written=1)), []),
     ]
     assert _told(server) == ["broken", "web", "db"]
 
@@ -110,7 +110,6 @@ async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection,
     server.fail(_EVENTS, 403, {"kind": "Status", "message": message}, times=9)
 
     assert await _write(api, times, _judged("web", "deny"), _judged("db", "deny")) == (
-        Written(written=2),
-        Told(omitted=1, failed=1),
+        Written(written=2, told=Told(omitted=1, failed=1)),
         [f"Events not written: the API server refused POST {_EVENTS} at {server.url} (403: {message}); {right}"],
     )

@@ -1,0 +1,101 @@
+"""What an audit with reports did, in numbers: a line of the log, and what metrics are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from webhook.audit.audit import Judged
+
+MOST: Final = 100
+"""Policies in a record: those by which most objects were found."""
+
+
+class RecordError(Exception):
+    """What was kept is no record; the text says where and why."""
+
+
+class Record(Struct, frozen=True):
+    """What one audit, or one part of it, did. ended: Unix time.
+
+    unreadable: kinds of which not all objects could be read. verdicts: objects with such a finding. findings: the same
+    by policy. reports: how many were written, unchanged, removed, and refused by the API server. events: how many about
+    them were written, omitted as too many, and failed.
+    """
+
+    shard: str
+    api: str
+    ended: int
+    seconds: float
+    objects: int
+    unreadable: int
+    verdicts: Mapping[str, int]
+    findings: Mapping[str, Mapping[str, int]]
+    reports: Mapping[str, int]
+    events: Mapping[str, int] = {}
+
+    @property
+    def parts(self) -> str:
+        """Of how many parts this is one."""
+        return self.shard.partition("/")[2]
+
+    @property
+    def key(self) -> str:
+        """By what it is kept beside those of the other parts."""
+        return self.shard.partition("/")[0]
+
+
+_RECORD: Final = msgspec.json.Decoder(Record)
+
+
+class Tally:
+    """Counts what an audit finds."""
+
+    def __init__(self) -> None:
+        self.objects = 0
+        self.unreadable = 0
+        self._verdicts: Counter[str] = Counter()
+        self._findings: Counter[tuple[str, str]] = Counter()
+
+    def add(self, judged: Judged) -> None:
+        """Count an object."""
+        self.objects += 1
+        self._verdicts.update({finding.verdict for finding in judged.findings})
+        self._findings.update({(finding.policy, finding.verdict) for finding in judged.findings})
+
+    def verdicts(self) -> dict[str, int]:
+        """Objects by what was found about them."""
+        return dict(sorted(self._verdicts.items()))
+
+    def findings(self) -> dict[str, dict[str, int]]:
+        """The same by policy, those with the most first."""
+        totals: Counter[str] = Counter()
+        for (policy, _), count in self._findings.items():
+            totals[policy] += count
+        chosen: dict[str, dict[str, int]] = {policy: {} for policy, _ in totals.most_common(MOST)}
+        for (policy, verdict), count in sorted(self._findings.items()):
+            if policy in chosen:
+                chosen[policy][verdict] = count
+        return chosen
+
+
+def newest(texts: Mapping[str, str]) -> list[Record]:
+    """The records of the parts of the newest audit, by the texts that were kept. Raises RecordError.
+
+    An audit in fewer parts than the one before leaves the records of those that are no more.
+    """
+    records = [_decoded(key, text) for key, text in sorted(texts.items())]
+    parts = max(records, key=lambda record: record.ended).parts if records else ""
+    return [record for record in records if record.parts == parts]
+
+
+def _decoded(key: str, text: str) -> Record:
+    try:
+        return _RECORD.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RecordError(f"data[{key!r}] is no record of an audit: {error}") from None

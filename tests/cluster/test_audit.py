@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import secrets
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from cluster import auditobjects, auditreports, crds
 from cluster.apicalls import Caller
@@ -22,6 +24,7 @@ from cluster.service import COMMAND
 from cluster.throttle import SECONDS, Throttle
 from webhook.audit.part import Part
 from webhook.cluster.api.client import connect
+from webhook.cluster.inspection.notices import SHARE
 from webhook.cluster.replicas.audits import AuditLook
 from webhook.metrics import Metrics
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from cluster.apicalls import Answer
     from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
     from cluster.service import Service
 
 pytestmark = pytest.mark.usefixtures("service")
@@ -192,7 +196,8 @@ class Reported:
 
     def __init__(self, audited: Audited) -> None:
         """Write reports, first of the older kind, and then of the newer one, which is there by then."""
-        self.namespace, self.twin, self.objects = audited.namespace, audited.twin, audited.control_plane.objects
+        self._plane, self.objects = audited.control_plane, audited.control_plane.objects
+        self.namespace, self.twin = audited.namespace, audited.twin
         self.auditor = Auditor(audited.control_plane, audited.config)
         self.before = self._written()
         self.policy_reports = self.auditor.reports(POLICY_REPORTS, self.namespace)
@@ -207,6 +212,15 @@ class Reported:
         """Return the resourceVersion of each report that is there now, by its name."""
         reports = self.auditor.reports(OPEN_REPORTS, self.namespace)
         return {report["metadata"]["name"]: report["metadata"]["resourceVersion"] for report in reports}
+
+    def events(self, group: str) -> list[Manifest]:
+        """Return the Events about reports of a group."""
+        events = self.objects.read(f"/api/v1/namespaces/{self.namespace}/events")["items"]
+        return [event for event in events if event["reason"] == "WouldBeRefused" and group in event["message"]]
+
+    def kubectl(self, *arguments: str) -> str:
+        """Return what kubectl prints."""
+        return self._plane.kubectl(*arguments, user="admin", check=True).stdout
 
     def reference(self, kind: str, name: str) -> dict[str, str]:
         """Return the reference to an object."""
@@ -258,12 +272,35 @@ def test_reports_are_the_findings(reported: Reported) -> None:
     assert len(set(identities)) == len(identities)
 
 
+def test_who_looks_at_a_workload_sees_what_would_be_refused(reported: Reported) -> None:
+    """Events are on the first objects of whose reports something is refused, with the command that shows the report.
+
+    A Namespace has few of them in a run. The right to create them is the chart's.
+    """
+    refused = [report for report in reported.reports if report["summary"]["fail"]]
+    chosen = sorted(refused, key=lambda report: str(report["scope"]["uid"]))[:SHARE]
+    by_uid = {event["involvedObject"]["uid"]: event for event in reported.events(OPEN_REPORTS)}
+
+    assert [line["events"] for line in (reported.before, reported.after)] == 2 * [
+        {"written": SHARE, "omitted": len(refused) - SHARE, "failed": 0}
+    ]
+    assert [by_uid[uid]["involvedObject"] for uid in sorted(by_uid)] == [report["scope"] for report in chosen]
+    report = next(report for report in chosen if report["scope"]["kind"] != "Secret")  # of which no Events are shown
+    scope = report["scope"]
+    policies = ", ".join(dict.fromkeys(result["policy"] for result in report["results"] if result["result"] == "fail"))
+    shown = reported.kubectl("describe", scope["kind"], scope["name"], "-n", scope["namespace"])
+    assert f"Would be refused if created today: {scope['kind']} by {policies}. " in shown
+    (command,) = re.findall(r"Its report: kubectl (get reports\.openreports\.io .*)", shown)
+    assert yaml.safe_load(reported.kubectl(*command.split()))["results"] == report["results"]
+
+
 def test_a_second_audit_writes_nothing(reported: Reported) -> None:
-    """An audit that finds the same leaves every report in the version in which it is."""
+    """An audit that finds the same leaves every report in the version in which it is, and tells nobody."""
     before = reported.versions()
     again = reported.auditor.run("-n", reported.namespace)
 
     assert again["reports"] == {"written": 0, "unchanged": len(before), "removed": 0, "refused": 0}
+    assert again["events"] == {"written": 0, "omitted": 0, "failed": 0}
     assert reported.versions() == before
 
 

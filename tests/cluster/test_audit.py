@@ -11,17 +11,19 @@ import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from cluster import auditobjects, auditreports, crds
+from cluster import auditobjects, auditreports, crds, manifests
 from cluster.apicalls import Caller
 from cluster.auditreports import OPEN_REPORTS, POLICY_REPORTS, Auditor
 from cluster.polling import NotYet, wait_for
-from cluster.service import COMMAND
+from cluster.rights import granted, used
+from cluster.service import COMMAND, NAMESPACE
 from cluster.throttle import SECONDS, Throttle
+from policies.selectors import pool
 from webhook.audit.part import Part
 from webhook.cluster.api.client import connect
 from webhook.cluster.inspection.notices import SHARE
@@ -358,16 +360,54 @@ def test_two_audits_of_parts_are_one_of_the_whole(reported: Reported) -> None:
     assert [line["verdicts"]["audit"] for line in lines] == objects
 
 
+@pytest.fixture(scope="module")
+def whole(reported: Reported, control_plane: ControlPlane) -> dict[str, Any]:
+    """Audit the whole cluster where there is of everything that an audit looks at, and return what it logged of it."""
+    space, objects = reported.twin, control_plane.objects
+    control_plane.namespace(space, labels={auditobjects.SELECTED: reported.namespace, auditobjects.RESERVED: "yes"})
+    owner = objects.create(auditobjects.made(auditobjects.KINDS.index("Deployment"), space))
+    owned = auditobjects.made(auditobjects.KINDS.index("ServiceAccount"), space)  # which is listed before its owner
+    reference = {**{key: owner[key] for key in ("apiVersion", "kind")}, "controller": True}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    objects.create({**owned, "metadata": {**owned["metadata"], "ownerReferences": [reference]}})
+    objects.create(auditobjects.queued(space))
+    with Caller(control_plane) as caller:
+        for group in (POLICY_REPORTS, OPEN_REPORTS):
+            auditreports.leave_over(caller, group, space)
+    pools = [manifests.custom_resource(pool.KIND, group, v[0], scope="Cluster") for group, v in pool.VERSIONS.items()]
+    topologies = (crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, crds.GROVE_TOPOLOGY)
+    with crds.installed(control_plane, *topologies, *pools):
+        return reported.auditor.run()
+
+
+def test_no_right_is_missing_or_too_much(whole: dict[str, Any], control_plane: ControlPlane) -> None:
+    """The audit uses every verb on every resource that the chart's roles give it, and is forbidden nothing.
+
+    It reads owners one by one, which are of any kind. Of two names of a kind it takes the newer: of Grove's topologies,
+    and of reports, by which the older ones about what is in no Namespace are only removed here.
+    """
+    del whole
+    uses, forbidden = used(control_plane, NAMESPACE, auditreports.NAME)
+    rights = granted(control_plane, NAMESPACE, auditreports.NAME)
+    unused = {right[:3] for right in rights if not any(right.covers(use) for use in uses)}
+
+    assert forbidden == []
+    assert {right for right in unused if right[0] != "get"} == {
+        *((verb, POLICY_REPORTS, "clusterpolicyreports") for verb in ("create", "patch")),
+        *((verb, "grove.io", "clustertopologies") for verb in ("list", "watch")),
+    }
+    assert ("get", "apps", "deployments") not in unused
+
+
 _OF_AUDITS = "cks_admission_audit_"
 
 
-async def test_metrics_show_what_the_last_audit_did(reported: Reported) -> None:
+async def test_metrics_show_what_the_last_audit_did(reported: Reported, whole: dict[str, Any]) -> None:
     """What an audit logs about itself, manage shows as metrics; an audit of one Namespace does not hide the whole one.
 
     Each may do so with the rights that the chart gives it.
     """
     auditor, metrics = reported.auditor, Metrics("manage")
-    line = auditor.run()
     auditor.run("-n", reported.twin)
     async with await connect(str(auditor.manager), in_cluster=False) as api:
         await AuditLook(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
@@ -375,13 +415,13 @@ async def test_metrics_show_what_the_last_audit_did(reported: Reported) -> None:
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     shown = {(sample.name, *sample.labels.values()): sample.value for sample in samples if _OF_AUDITS in sample.name}
     expected: dict[tuple[str, ...], float] = {
-        (f"{_OF_AUDITS}end_timestamp_seconds",): line["ended"],
-        (f"{_OF_AUDITS}duration_seconds",): line["seconds"],
-        (f"{_OF_AUDITS}objects",): line["objects"],
-        (f"{_OF_AUDITS}unreadable_kinds",): line["unreadable"],
+        (f"{_OF_AUDITS}end_timestamp_seconds",): whole["ended"],
+        (f"{_OF_AUDITS}duration_seconds",): whole["seconds"],
+        (f"{_OF_AUDITS}objects",): whole["objects"],
+        (f"{_OF_AUDITS}unreadable_kinds",): whole["unreadable"],
     }
-    expected |= {(f"{_OF_AUDITS}reports", outcome): count for outcome, count in line["reports"].items()}
-    for policy, verdicts in line["findings"].items():
+    expected |= {(f"{_OF_AUDITS}reports", outcome): count for outcome, count in whole["reports"].items()}
+    for policy, verdicts in whole["findings"].items():
         expected |= {(f"{_OF_AUDITS}findings", policy, verdict): count for verdict, count in verdicts.items()}
     assert shown == expected
 

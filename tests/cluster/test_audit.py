@@ -420,7 +420,8 @@ async def test_metrics_show_what_the_last_audit_did(reported: Reported, whole: d
         (f"{_OF_AUDITS}objects",): whole["objects"],
         (f"{_OF_AUDITS}unreadable_kinds",): whole["unreadable"],
     }
-    expected |= {(f"{_OF_AUDITS}reports", outcome): count for outcome, count in whole["reports"].items()}
+    for family in ("reports", "events"):
+        expected |= {(f"{_OF_AUDITS}{family}", outcome): count for outcome, count in whole[family].items()}
     for policy, verdicts in whole["findings"].items():
         expected |= {(f"{_OF_AUDITS}findings", policy, verdict): count for verdict, count in verdicts.items()}
     assert shown == expected

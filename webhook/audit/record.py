@@ -37,7 +37,7 @@ class Record(Struct, frozen=True):
     verdicts: Mapping[str, int]
     findings: Mapping[str, Mapping[str, int]]
     reports: Mapping[str, int]
-    events: Mapping[str, int] = {}
+    events: Mapping[str, int]
 
     @property
     def parts(self) -> str:

@@ -16,7 +16,7 @@ from cluster.controlplane import ControlPlane
 from benchmarks.load import LoadError
 from benchmarks.process import ended
 
-_OBJECT = re.compile(rb"/registry/(?!openreports\.io/).*/bench-(small|large)/o-\d+")
+_OBJECT = re.compile(rb"/registry/(?!openreports\.io/|events/).*/bench-(small|large)/o-\d+")
 _REPORT = re.compile(rb"/registry/openreports\.io/")
 _PAGE = 200
 

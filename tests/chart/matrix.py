@@ -207,7 +207,11 @@ MATRIX: Final[Mapping[str, Values]] = {
             "serviceAccount": {"create": False, "name": "auditor"},
             "resources": {"limits": {"memory": "1Gi"}},
         },
-        "config": {"policies": {"configMaps": False, "native": False}, "topology": {"action": "off"}},
+        "config": {
+            "policies": {"configMaps": False, "native": False},
+            "topology": {"action": "off"},
+            "events": {"findings": False},
+        },
         "rbac": {"parameters": [{"apiGroups": ["example.org"], "resources": ["limits"], "verbs": ["list", "watch"]}]},
         **FILES,
     },

@@ -80,6 +80,14 @@ def deployment(name: str, namespace: str, pods: int) -> Json:
     return {**manifest, "metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": spec}
 
 
+def queued(namespace: str) -> Json:
+    """Return a Job of Kueue that names a topology, and does not run."""
+    annotations = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-required-placement": "rack"}
+    labels = {"kueue.x-k8s.io/queue-name": "team", "team": "team-1"}
+    metadata = {"name": "queued", "namespace": namespace, "labels": labels, "annotations": annotations}
+    return {**made(KINDS.index("Job"), namespace), "metadata": metadata}
+
+
 def violations(number: int, more: int = 0) -> Iterator[Violation]:
     """Yield what the rule of labels and the policies below find. more: as of `policies`."""
     kind, name = KINDS[number % len(KINDS)], f"o-{number:05}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 from collections import Counter
@@ -17,6 +18,7 @@ from webhook.configuration.settingsfile import read
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from cluster.apicalls import Caller
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
 
@@ -34,7 +36,7 @@ _RESULTS = {
     "exempt": ("skip", "info"),
 }
 _AUDITED = (
-    {"group": "", "resources": ["configmaps", "secrets", "services", "pods", "serviceaccounts"]},
+    {"group": "", "resources": ["configmaps", "secrets", "services", "pods", "serviceaccounts", "namespaces"]},
     {"group": "apps", "resources": ["deployments", "replicasets", "statefulsets"]},
     {"group": "batch", "resources": ["cronjobs", "jobs"]},
 )
@@ -174,6 +176,20 @@ def _told(report: Manifest) -> Manifest:
     for result in results:
         result["properties"] = {key: value for key, value in result["properties"].items() if key != "resultID"}
     return {**report, "metadata": metadata, "results": results}
+
+
+def leave_over(caller: Caller, group: str, namespace: str) -> None:
+    """Leave reports of ours that have nothing to tell any more: one in a Namespace, one in none."""
+    version, kind_of = _KINDS[group]
+    for prefix, place in (("", f"namespaces/{namespace}/"), ("Cluster", "")):
+        kind_there = f"{prefix}{kind_of}"
+        path = f"/apis/{group}/{version}/{place}{kind_there.lower()}s/cks-admission-left"
+        metadata = {"name": "cks-admission-left", "labels": _LABELS}
+        body = {"apiVersion": f"{group}/{version}", "kind": kind_there, "metadata": metadata}
+        answer = caller.send(
+            "PATCH", f"{path}?fieldManager=cks-admission-audit", body, content_type="application/apply-patch+yaml"
+        )
+        assert answer.code == http.client.CREATED, answer
 
 
 def by_others(name: str, namespace: str, labels: Mapping[str, str]) -> Manifest:

@@ -12,13 +12,13 @@ import pytest
 import yaml
 from compatibility.recording import Recording, mark
 
-from cluster import load, release, toolchain, topologynodes
+from cluster import auditreports, load, release, toolchain, topologynodes
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
 from cluster.programs import CONTROL_PLANE, judged_as
 from cluster.release import Release
-from cluster.service import EXCEPTIONS, Service, registered
+from cluster.service import EXCEPTIONS, NAMESPACE, Service, registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,8 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
         try:
             with capture.global_and_fixture_disabled():  # a first build takes minutes: its progress has to be seen
                 tools = toolchain.ensure(CONTROL_PLANE)
-            running = stack.enter_context(ControlPlane(tools))
+            audited = ("admin", f"system:serviceaccount:{NAMESPACE}:{auditreports.NAME}")
+            running = stack.enter_context(ControlPlane(tools, audited=audited))
             running.objects.apply(list(_LASTING))
         except (ToolchainError, ComponentError) as error:
             failure = str(error)

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import secrets
 import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from cluster import auditobjects, auditreports, crds
+from cluster import auditobjects, auditreports, crds, manifests
 from cluster.apicalls import Caller
 from cluster.auditreports import OPEN_REPORTS, POLICY_REPORTS, Auditor
 from cluster.polling import NotYet, wait_for
-from cluster.service import COMMAND
+from cluster.rights import granted, used
+from cluster.service import COMMAND, NAMESPACE
 from cluster.throttle import SECONDS, Throttle
+from policies.selectors import pool
 from webhook.audit.part import Part
 from webhook.cluster.api.client import connect
+from webhook.cluster.inspection.notices import SHARE
 from webhook.cluster.replicas.audits import AuditLook
 from webhook.metrics import Metrics
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
     from cluster.apicalls import Answer
     from cluster.controlplane import ControlPlane
+    from cluster.manifests import Manifest
     from cluster.service import Service
 
 pytestmark = pytest.mark.usefixtures("service")
@@ -192,7 +198,8 @@ class Reported:
 
     def __init__(self, audited: Audited) -> None:
         """Write reports, first of the older kind, and then of the newer one, which is there by then."""
-        self.namespace, self.twin, self.objects = audited.namespace, audited.twin, audited.control_plane.objects
+        self._plane, self.objects = audited.control_plane, audited.control_plane.objects
+        self.namespace, self.twin = audited.namespace, audited.twin
         self.auditor = Auditor(audited.control_plane, audited.config)
         self.before = self._written()
         self.policy_reports = self.auditor.reports(POLICY_REPORTS, self.namespace)
@@ -207,6 +214,15 @@ class Reported:
         """Return the resourceVersion of each report that is there now, by its name."""
         reports = self.auditor.reports(OPEN_REPORTS, self.namespace)
         return {report["metadata"]["name"]: report["metadata"]["resourceVersion"] for report in reports}
+
+    def events(self, group: str) -> list[Manifest]:
+        """Return the Events about reports of a group."""
+        events = self.objects.read(f"/api/v1/namespaces/{self.namespace}/events")["items"]
+        return [event for event in events if event["reason"] == "WouldBeRefused" and group in event["message"]]
+
+    def kubectl(self, *arguments: str) -> str:
+        """Return what kubectl prints."""
+        return self._plane.kubectl(*arguments, user="admin", check=True).stdout
 
     def reference(self, kind: str, name: str) -> dict[str, str]:
         """Return the reference to an object."""
@@ -258,12 +274,35 @@ def test_reports_are_the_findings(reported: Reported) -> None:
     assert len(set(identities)) == len(identities)
 
 
+def test_who_looks_at_a_workload_sees_what_would_be_refused(reported: Reported) -> None:
+    """Events are on the first objects of whose reports something is refused, with the command that shows the report.
+
+    A Namespace has few of them in a run. The right to create them is the chart's.
+    """
+    refused = [report for report in reported.reports if report["summary"]["fail"]]
+    chosen = sorted(refused, key=lambda report: str(report["scope"]["uid"]))[:SHARE]
+    by_uid = {event["involvedObject"]["uid"]: event for event in reported.events(OPEN_REPORTS)}
+
+    assert [line["events"] for line in (reported.before, reported.after)] == 2 * [
+        {"written": SHARE, "omitted": len(refused) - SHARE, "failed": 0}
+    ]
+    assert [by_uid[uid]["involvedObject"] for uid in sorted(by_uid)] == [report["scope"] for report in chosen]
+    report = next(report for report in chosen if report["scope"]["kind"] != "Secret")  # of which no Events are shown
+    scope = report["scope"]
+    policies = ", ".join(dict.fromkeys(result["policy"] for result in report["results"] if result["result"] == "fail"))
+    shown = reported.kubectl("describe", scope["kind"], scope["name"], "-n", scope["namespace"])
+    assert f"Would be refused if created today: {scope['kind']} by {policies}. " in shown
+    (command,) = re.findall(r"Its report: kubectl (get reports\.openreports\.io .*)", shown)
+    assert yaml.safe_load(reported.kubectl(*command.split()))["results"] == report["results"]
+
+
 def test_a_second_audit_writes_nothing(reported: Reported) -> None:
-    """An audit that finds the same leaves every report in the version in which it is."""
+    """An audit that finds the same leaves every report in the version in which it is, and tells nobody."""
     before = reported.versions()
     again = reported.auditor.run("-n", reported.namespace)
 
     assert again["reports"] == {"written": 0, "unchanged": len(before), "removed": 0, "refused": 0}
+    assert again["events"] == {"written": 0, "omitted": 0, "failed": 0}
     assert reported.versions() == before
 
 
@@ -321,16 +360,54 @@ def test_two_audits_of_parts_are_one_of_the_whole(reported: Reported) -> None:
     assert [line["verdicts"]["audit"] for line in lines] == objects
 
 
+@pytest.fixture(scope="module")
+def whole(reported: Reported, control_plane: ControlPlane) -> dict[str, Any]:
+    """Audit the whole cluster where there is of everything that an audit looks at, and return what it logged of it."""
+    space, objects = reported.twin, control_plane.objects
+    control_plane.namespace(space, labels={auditobjects.SELECTED: reported.namespace, auditobjects.RESERVED: "yes"})
+    owner = objects.create(auditobjects.made(auditobjects.KINDS.index("Deployment"), space))
+    owned = auditobjects.made(auditobjects.KINDS.index("ServiceAccount"), space)  # which is listed before its owner
+    reference = {**{key: owner[key] for key in ("apiVersion", "kind")}, "controller": True}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    objects.create({**owned, "metadata": {**owned["metadata"], "ownerReferences": [reference]}})
+    objects.create(auditobjects.queued(space))
+    with Caller(control_plane) as caller:
+        for group in (POLICY_REPORTS, OPEN_REPORTS):
+            auditreports.leave_over(caller, group, space)
+    pools = [manifests.custom_resource(pool.KIND, group, v[0], scope="Cluster") for group, v in pool.VERSIONS.items()]
+    topologies = (crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, crds.GROVE_TOPOLOGY)
+    with crds.installed(control_plane, *topologies, *pools):
+        return reported.auditor.run()
+
+
+def test_no_right_is_missing_or_too_much(whole: dict[str, Any], control_plane: ControlPlane) -> None:
+    """The audit uses every verb on every resource that the chart's roles give it, and is forbidden nothing.
+
+    It reads owners one by one, which are of any kind. Of two names of a kind it takes the newer: of Grove's topologies,
+    and of reports, by which the older ones about what is in no Namespace are only removed here.
+    """
+    del whole
+    uses, forbidden = used(control_plane, NAMESPACE, auditreports.NAME)
+    rights = granted(control_plane, NAMESPACE, auditreports.NAME)
+    unused = {right[:3] for right in rights if not any(right.covers(use) for use in uses)}
+
+    assert forbidden == []
+    assert {right for right in unused if right[0] != "get"} == {
+        *((verb, POLICY_REPORTS, "clusterpolicyreports") for verb in ("create", "patch")),
+        *((verb, "grove.io", "clustertopologies") for verb in ("list", "watch")),
+    }
+    assert ("get", "apps", "deployments") not in unused
+
+
 _OF_AUDITS = "cks_admission_audit_"
 
 
-async def test_metrics_show_what_the_last_audit_did(reported: Reported) -> None:
+async def test_metrics_show_what_the_last_audit_did(reported: Reported, whole: dict[str, Any]) -> None:
     """What an audit logs about itself, manage shows as metrics; an audit of one Namespace does not hide the whole one.
 
     Each may do so with the rights that the chart gives it.
     """
     auditor, metrics = reported.auditor, Metrics("manage")
-    line = auditor.run()
     auditor.run("-n", reported.twin)
     async with await connect(str(auditor.manager), in_cluster=False) as api:
         await AuditLook(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
@@ -338,13 +415,14 @@ async def test_metrics_show_what_the_last_audit_did(reported: Reported) -> None:
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     shown = {(sample.name, *sample.labels.values()): sample.value for sample in samples if _OF_AUDITS in sample.name}
     expected: dict[tuple[str, ...], float] = {
-        (f"{_OF_AUDITS}end_timestamp_seconds",): line["ended"],
-        (f"{_OF_AUDITS}duration_seconds",): line["seconds"],
-        (f"{_OF_AUDITS}objects",): line["objects"],
-        (f"{_OF_AUDITS}unreadable_kinds",): line["unreadable"],
+        (f"{_OF_AUDITS}end_timestamp_seconds",): whole["ended"],
+        (f"{_OF_AUDITS}duration_seconds",): whole["seconds"],
+        (f"{_OF_AUDITS}objects",): whole["objects"],
+        (f"{_OF_AUDITS}unreadable_kinds",): whole["unreadable"],
     }
-    expected |= {(f"{_OF_AUDITS}reports", outcome): count for outcome, count in line["reports"].items()}
-    for policy, verdicts in line["findings"].items():
+    for family in ("reports", "events"):
+        expected |= {(f"{_OF_AUDITS}{family}", outcome): count for outcome, count in whole[family].items()}
+    for policy, verdicts in whole["findings"].items():
         expected |= {(f"{_OF_AUDITS}findings", policy, verdict): count for verdict, count in verdicts.items()}
     assert shown == expected
 

@@ -24,7 +24,8 @@ class Record(Struct, frozen=True):
     """What one audit, or one part of it, did. ended: Unix time.
 
     unreadable: kinds of which not all objects could be read. verdicts: objects with such a finding. findings: the same
-    by policy. reports: how many were written, unchanged, removed, and refused by the API server.
+    by policy. reports: how many were written, unchanged, removed, and refused by the API server. events: how many about
+    them were written, omitted as too many, and failed.
     """
 
     shard: str
@@ -36,6 +37,7 @@ class Record(Struct, frozen=True):
     verdicts: Mapping[str, int]
     findings: Mapping[str, Mapping[str, int]]
     reports: Mapping[str, int]
+    events: Mapping[str, int]
 
     @property
     def parts(self) -> str:

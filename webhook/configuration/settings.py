@@ -41,7 +41,7 @@ from webhook.configuration.listen import Listen
 from webhook.configuration.packs import PacksSettings
 from webhook.configuration.placement import TopologySettings
 from webhook.configuration.selector import Selector
-from webhook.configuration.tracing import TracingSettings
+from webhook.configuration.telemetry import AuditSettings, EventsSettings, TracingSettings
 
 __all__ = ["TOLD", "Settings", "SettingsError"]
 
@@ -368,27 +368,6 @@ class SafetySettings(_Model):
         "group it means the core group; never pods.",
     )
     users: Globs = Field((), description="Users who write what controllers write, as globs.")
-
-
-class EventsSettings(_Model):
-    """Events that replicas write in a cluster, so that people see on their workloads what became of them."""
-
-    refusals: bool = Field(
-        True,
-        description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
-        "for each rule.",
-    )
-
-
-class AuditSettings(_Model):
-    """What audits with reports leave behind, beside these."""
-
-    record: str = Field(
-        "",
-        max_length=253,
-        description="Name of a ConfigMap in cluster.namespace, which must be there. An audit of all Namespaces writes "
-        "into it what it did, and manage makes metrics of it. Empty: neither happens.",
-    )
 
 
 class HelpSettings(_Model):

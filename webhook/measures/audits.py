@@ -39,6 +39,13 @@ class AuditMetrics:
             registry=registry,
         )
 
+        self.events = Gauge(
+            "cks_admission_audit_events",
+            "Events about reports that the last audit has written, omitted as too many, or failed to write.",
+            ("outcome",),
+            registry=registry,
+        )
+
     def show(self, since: float, records: Sequence[Record]) -> None:
         """Show an audit by the records of its parts. since: what to show before the first one, in Unix time."""
         self.clear()
@@ -52,10 +59,12 @@ class AuditMetrics:
                     self.findings.labels(policy, verdict).inc(count)
             for outcome, count in record.reports.items():
                 self.reports.labels(outcome).inc(count)
+            for outcome, count in record.events.items():
+                self.events.labels(outcome).inc(count)
 
     def clear(self) -> None:
         """Show nothing."""
         for gauge in (self.ended, self.seconds, self.objects, self.unreadable):
             gauge.set(0)
-        self.findings.clear()
-        self.reports.clear()
+        for family in (self.findings, self.reports, self.events):
+            family.clear()

@@ -113,6 +113,7 @@ def needed_by_audit(settings: Settings) -> list[Right]:
         ),
         *_record(chosen, "patch", "what the audit did is left in this ConfigMap"),
         *(right for form in FORMS for right in _rights(verbs, form.group, (form.plural, form.cluster_plural), reason)),
+        *_findings(chosen),
     ]
 
 
@@ -175,6 +176,13 @@ def _refusals(settings: Settings) -> Iterator[Right]:
     for row in rules.topology_options(settings).workloads.values():
         yield Right("list", row.group, row.resource, reason=reason, vital=False)
     yield Right("create", "", "events", reason=reason, vital=False)
+
+
+def _findings(settings: Settings) -> Iterator[Right]:
+    """The right for Events about what an audit finds."""
+    if settings.events.findings:
+        reason = "owners of workloads are told what an audit finds"
+        yield Right("create", "", "events", reason=reason, vital=False)
 
 
 def _gangs(settings: Settings) -> Iterator[Right]:

@@ -52,6 +52,7 @@ GAUGES: Final[Mapping[str, Combine]] = {
     "cks_admission_audit_unreadable_kinds": max,
     "cks_admission_audit_findings": max,
     "cks_admission_audit_reports": max,
+    "cks_admission_audit_events": max,
     "cks_admission_workers": sum,
     "cks_admission_build_info": max,
     "cks_admission_kubernetes_info": max,

@@ -260,7 +260,7 @@
   verbs: [get, update]
 {{- end -}}
 
-{{/* The rights of the audit: to read what it judges and what rules look at, and to write reports. */}}
+{{/* The rights of the audit: to read what it judges and what rules look at, and to write reports and Events. */}}
 {{- define "cks-admission.auditClusterRules" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- include "cks-admission.factRules" $all }}
@@ -284,6 +284,11 @@
 - apiGroups: [wgpolicyk8s.io]
   resources: [policyreports, clusterpolicyreports]
   verbs: [list, create, patch, delete]
+{{- if dig "events" "findings" true $all }}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
 # Owners are read one by one.
 {{- range .Values.audit.kinds | default (list (dict "group" "*" "resources" (list "*"))) }}
 - apiGroups: [{{ .group | quote }}]

@@ -14,7 +14,7 @@ _POD = Subject("v1", "Pod", "a", "web", "uid", "Pod/web", None)
 
 def _record(shard: str, ended: int) -> Record:
     return Record(
-        shard, "openreports.io/v1alpha1", ended, 1.5, 3, 0, {"deny": 1}, {"team": {"deny": 1}}, {"written": 1}
+        shard, "openreports.io/v1alpha1", ended, 1.5, 3, 0, {"deny": 1}, {"team": {"deny": 1}}, {"written": 1}, {}
     )
 
 

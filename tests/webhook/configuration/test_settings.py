@@ -155,7 +155,7 @@ _DEFAULTS: Json = {
         "maxFiles": 5,
     },
     "tracing": {"endpoint": "", "share": 0.01, "ruleSeconds": 0.001},
-    "events": {"refusals": True},
+    "events": {"refusals": True, "findings": True},
     "audit": {"record": ""},
     "help": {"url": ""},
     "log": {"level": "info", "format": "auto"},
@@ -290,7 +290,7 @@ decisions:
   maxRecordBytes: 65536
   maxFileBytes: 1048576
   maxFiles: 2
-events: {refusals: false}
+events: {refusals: false, findings: false}
 audit: {record: last-audit}
 tracing: {endpoint: "http://collector:4318", share: 0.5, ruleSeconds: 0.25}
 help: {url: "https://docs.example.org/{page}/#{code}"}
@@ -518,7 +518,7 @@ _OTHER_READ: Json = {
         "maxFiles": 2,
     },
     "tracing": {"endpoint": "http://collector:4318", "share": 0.5, "ruleSeconds": 0.25},
-    "events": {"refusals": False},
+    "events": {"refusals": False, "findings": False},
     "audit": {"record": "last-audit"},
     "help": {"url": "https://docs.example.org/{page}/#{code}"},
     "log": {"level": "debug", "format": "json"},

@@ -9,7 +9,7 @@ import pytest
 from policies.objects.workload import BUILT_IN
 from webhook.configuration import inventory
 from webhook.configuration.settings import Settings
-from webhook.registration.rights import needed
+from webhook.registration.rights import needed, needed_by_audit
 
 _OFF: dict[str, Any] = {
     "topology": {"action": "off"},
@@ -197,3 +197,12 @@ def test_what_is_only_told_is_not_vital() -> None:
 
     assert {"create events", "patch configmaps", "list daemonsets"} <= telling
     assert not {"list nodes", "list configmaps", "get namespaces"} & telling
+
+
+@pytest.mark.parametrize("findings", [True, False])
+def test_an_audit_may_create_events_if_it_tells_people(findings: bool) -> None:  # noqa: FBT001 - a parameter
+    """The right to create Events is needed for telling people what is found, and it is not vital; else not at all."""
+    rights = needed_by_audit(Settings.model_validate({"events": {"findings": findings}}))
+    events = [(right.verb, right.namespace, right.vital) for right in rights if right.resource == "events"]
+
+    assert events == ([("create", "", False)] if findings else [])

@@ -7,7 +7,7 @@ from support.service.reviews import served
 
 from webhook.configuration.listen import Listen
 from webhook.configuration.settings import SettingsError
-from webhook.configuration.tracing import TracingSettings
+from webhook.configuration.telemetry import TracingSettings
 from webhook.http.app import Service
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics

@@ -22,6 +22,7 @@ from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.inspection.auditplan import Unit
 from webhook.cluster.inspection.auditrecords import Place, leave
+from webhook.cluster.inspection.notices import Notices
 from webhook.cluster.inspection.reports import Reports, Written, kinds
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ async def _written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) ->
         output = _Output(store)
         with bar(shown=True) as progress:
             await Run(work, output, Journal("", Asked("")), kept=False).all(judged, progress)
-        reports = Reports(work.lister, chosen, work.part, asked.namespaces)
+        notices = Notices(work.lister, on=asked.settings.events.findings)
+        reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
         done = await reports.write(store, complete=not output.tally.unreadable)
-    for line in done.refused:
+    for line in (*done.refused, *notices.problems):
         click.echo(line, err=True)
     about = _record(asked, chosen[0].form.api_version, output.tally, done, time.monotonic() - began)
     click.echo(msgspec.json.encode({"event": "audited", **msgspec.to_builtins(about)}).decode())
@@ -101,6 +103,7 @@ def _record(asked: Inquiry, api: str, tally: Tally, done: Written, seconds: floa
         verdicts=tally.verdicts(),
         findings=tally.findings(),
         reports={**reports, "refused": len(done.refused)},
+        events=msgspec.structs.asdict(done.told),
     )
 
 

@@ -36,3 +36,8 @@ class ApiError(ClusterError):
         self.status = status
         self.retry_after = retry_after
         self.more = more
+
+    @property
+    def leaving(self) -> bool:
+        """Whether what was asked for, or its Namespace, is gone, or the Namespace is going with all that is in it."""
+        return self.status == 404 or (self.status == 403 and "being terminated" in str(self))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from msgspec import Struct
 
-from policies.kubernetes.name import SUBDOMAIN_LENGTH
+from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
@@ -28,6 +28,7 @@ Reason = Literal[
     "PoliciesLoaded",
     "PoliciesRefused",
     "PolicySlow",
+    "WouldBeRefused",
     "WritesReservedLabels",
 ]
 """The reasons of all Events; docs/reference/telemetry.md lists them."""
@@ -59,32 +60,9 @@ class Events:
 
         occasion: what the name of the Event depends on, so that all replicas together write one.
         """
-        # Kubernetes allows no other namespace: pkg/apis/core/validation/events.go.
-        namespace = about.namespace or CLUSTER_NAMESPACE
-        digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
-        now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{about.name[:_LONGEST_NAME]}.{digest}", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": about.api_version,
-                "kind": about.kind,
-                "namespace": about.namespace,
-                "name": about.name,
-                "uid": about.uid,
-            },
-            "type": "Warning" if warning else "Normal",
-            "reason": reason,
-            "message": cut(message, _LONGEST),
-            "source": {"component": "cks-admission"},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
+        now = self._clock.now()
         try:
-            await fetch(self._api, Call("POST", path, body=body, seconds=_SECONDS))
+            await fetch(self._api, creation(about, reason, message, now, occasion=occasion, warning=warning))
         except ApiError as error:
             if error.status != 409:
                 raise
@@ -92,6 +70,43 @@ class Events:
     def hour(self) -> str:
         """The hour, as an occasion for what is to be said once in an hour."""
         return self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H")
+
+
+def creation(
+    about: Subject, reason: Reason, message: str, at: datetime, *, occasion: str, warning: bool = True
+) -> Call:
+    """The request that writes an Event; the API server answers 409 if there is one for the same occasion."""
+    # Kubernetes allows no other namespace: pkg/apis/core/validation/events.go.
+    namespace = about.namespace or CLUSTER_NAMESPACE
+    digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
+    now = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{_stem(about)}.{digest}", "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        },
+        "type": "Warning" if warning else "Normal",
+        "reason": reason,
+        "message": cut(message, _LONGEST),
+        "source": {"component": "cks-admission"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
+    return Call("POST", path, body=body, seconds=_SECONDS)
+
+
+def _stem(about: Subject) -> str:
+    """What the name of an Event begins with. Some objects have names that no Event may have, such as `system:node`."""
+    name = about.name[:_LONGEST_NAME]
+    return name if is_dns_subdomain(name) else about.kind.lower()
 
 
 def cut(text: str, length: int) -> str:

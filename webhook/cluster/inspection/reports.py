@@ -9,17 +9,19 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from policies.engine.request import JsonObject, mapping
 from webhook.audit.finding import Scope
 from webhook.audit.part import WHOLE, Part
 from webhook.audit.reports.form import FORMS, Form, NoReportsError
+from webhook.audit.reports.notice import notice
 from webhook.audit.reports.report import CONTENT, LABEL, SOURCE, name, report
 from webhook.audit.reports.store import Known, Store
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.listing import Lister
+from webhook.cluster.inspection.notices import Notices, Told
 from webhook.cluster.inspection.served import ServedResource
 
 MANAGER: Final = "cks-admission-audit"
@@ -29,12 +31,16 @@ _CONFLICT, _TOO_LARGE, _INVALID = 409, 413, 422
 
 
 class Written(Struct):
-    """How many reports were written, needed no writing, and were removed. refused: why others were not, a line each."""
+    """How many reports were written, needed no writing, and were removed.
+
+    refused: why others were not, a line each. told: the Events about those that were written.
+    """
 
     written: int = 0
     unchanged: int = 0
     removed: int = 0
     refused: list[str] = []
+    told: Told = field(default_factory=Told)
 
 
 class Kinds(NamedTuple):
@@ -64,20 +70,29 @@ def kinds(served: Sequence[ServedResource]) -> tuple[Kinds, ...]:
 
 
 class Reports:
-    """The reports of a cluster, or of a part of it. namespaces: those that were audited, empty for all."""
+    """The reports of a cluster, or of a part of it. namespaces: those that were audited, empty for all.
+
+    notices: by which people are told of reports that are written.
+    """
 
     def __init__(
-        self, lister: Lister, kinds: Sequence[Kinds], part: Part = WHOLE, namespaces: Sequence[str] = ()
+        self,
+        lister: Lister,
+        kinds: Sequence[Kinds],
+        notices: Notices,
+        part: Part = WHOLE,
+        namespaces: Sequence[str] = (),
     ) -> None:
         self._lister = lister
         self._kinds = {chosen.form.group: chosen for chosen in kinds}
         self._written = kinds[0].form
         self._part = part
         self._namespaces = tuple(dict.fromkeys(namespaces))
+        self._notices = notices
 
     async def write(self, store: Store, *, complete: bool) -> Written:
         """Write what was found. complete: whether all was judged; else no report is removed. Raises ClusterError."""
-        done = Written()
+        done = Written(told=self._notices.told)
         async for known in self._ours():
             store.note(known)
         for scope, findings in store.workloads():
@@ -112,10 +127,11 @@ class Reports:
         except ApiError as error:
             if error.status in (_CONFLICT, _TOO_LARGE, _INVALID):
                 done.refused.append(f"{scope.kind} {scope.name}: no report: {error}")
-            elif not _is_leaving(error):
+            elif not error.leaving:
                 raise
         else:
             done.written += 1
+            await self._notices.tell(scope, notice(self._written, scope, content))
 
     async def _remove(self, known: Known, done: Written) -> None:
         path = self._kinds[known.api].of(known.namespace).path(known.namespace, known.name)
@@ -125,11 +141,6 @@ class Reports:
             if error.status not in (404, _CONFLICT):  # else it is gone with its workload, or another is there
                 raise
         done.removed += 1
-
-
-def _is_leaving(error: ApiError) -> bool:
-    """Whether the Namespace is gone, or going with all that is in it."""
-    return error.status == 404 or (error.status == 403 and "being terminated" in str(error))
 
 
 def _is_ours(metadata: JsonObject) -> bool:

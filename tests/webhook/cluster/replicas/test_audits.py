@@ -27,10 +27,11 @@ _RECORDS = (
     Record(
         "0/2", "openreports.io/v1alpha1", 2_000, 30.5, 10, 1, {"deny": 2, "warn": 1},
         {"team": {"deny": 2}, "latest": {"warn": 1}}, {"written": 3, "unchanged": 1, "removed": 0, "refused": 0},
+        {"written": 3},
     ),
     Record(
         "1/2", "openreports.io/v1alpha1", 1_000, 60.0, 5, 0, {"deny": 1},
-        {"team": {"deny": 1}}, {"written": 0, "unchanged": 4, "removed": 2, "refused": 1},
+        {"team": {"deny": 1}}, {"written": 0, "unchanged": 4, "removed": 2, "refused": 1}, {"written": 1, "failed": 1},
     ),
 )  # fmt: skip
 
@@ -82,6 +83,8 @@ async def test_what_was_left_is_shown(server: FakeApi, api: Connection, times: T
         ("reports", "unchanged"): 5,
         ("reports", "removed"): 2,
         ("reports", "refused"): 1,
+        ("events", "written"): 4,
+        ("events", "failed"): 1,
     }
     assert _shown(metrics) == _UNKNOWN
 

@@ -106,10 +106,7 @@ class Shadow:
 
     def notes(self) -> list[str]:
         """A text for each policy that is not asked about all that it is for."""
-        return [
-            f"{policy} is not asked about {about}: {reason}; {remedy}"
-            for policy, about, reason, remedy in self._unasked
-        ]
+        return [policy.text for policy in self._unasked]
 
     def __call__(self, answered: Answered) -> None:
         """Have a review judged later, or drop it if too many wait."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,10 +17,7 @@ class NestingError(RecursionError):
 
 
 class _Room(local):
-    """Raises the recursion limit. All threads share it; the last user restores it. `deep` belongs to one thread.
-
-    The lock is held for moments. A process that is forked in one of them, by another thread, has a lock of its own.
-    """
+    """Raises the recursion limit. All threads share it; the last user restores it. `deep` belongs to one thread."""
 
     lock = Lock()
     users = 0
@@ -47,12 +43,7 @@ class _Room(local):
                     sys.setrecursionlimit(shared.usual)
 
 
-def _unlock() -> None:
-    _Room.lock = Lock()
-
-
 _ROOM = _Room()
-os.register_at_fork(after_in_child=_unlock)
 
 
 def deeply(function: Callable[[], _Result]) -> _Result:

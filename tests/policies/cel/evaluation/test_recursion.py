@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.patience import PATIENCE
 
-from policies.cel.evaluation.recursion import NestingError, _Room, deeply
-
-_MOST_SECONDS = 60  # a child that waits for ever is killed then
+from policies.cel.evaluation.recursion import NestingError, deeply
 
 
 def _dive(depth: int) -> int:
@@ -80,17 +76,3 @@ def test_threads_share_the_limit() -> None:
         assert staying.result(PATIENCE) == usual + 1500
 
     assert sys.getrecursionlimit() == usual
-
-
-def test_a_child_process_waits_for_no_thread_of_its_parent() -> None:
-    """A process that begins while a thread changes the recursion limit can change its own."""
-    with _Room.lock:
-        pid = os.fork()
-        if pid == 0:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(_MOST_SECONDS)
-            depth = 2 * sys.getrecursionlimit()
-            os._exit(0 if deeply(lambda: _dive(depth)) == depth else 1)
-    _, status = os.waitpid(pid, 0)
-
-    assert os.waitstatus_to_exitcode(status) == 0

@@ -233,7 +233,10 @@ class Kubelet:
         podfiles.write(root, container, podfiles.volumes(pod, self._get, lambda *what: self._token(pod, *what)))
 
     def _keep(self, uid: str, each: Running) -> None:
-        """Start a Pod's process again if it ended, bring its files up to date once a second, and report on it."""
+        """Start a Pod's process again if it ended, bring its files up to date once a second, and report on it.
+
+        One that is ready is asked once a second whether it still is.
+        """
         code = each.process.poll()
         if code is not None and time.monotonic() < each.began + _RESTART_SECONDS:
             return
@@ -249,7 +252,9 @@ class Kubelet:
         if self._is_due:
             with suppress(podfiles.MissingVolumeError):  # what it has stays
                 self._write(each.root, each.pod)
-        self._report(each, {"phase": "Running", "ready": self._is_ready(each), "restarts": each.restarts})
+        stays = code is None and not self._is_due and each.status.get("ready")
+        ready = True if stays else self._is_ready(each)
+        self._report(each, {"phase": "Running", "ready": ready, "restarts": each.restarts})
 
     def _is_ready(self, each: Running) -> bool:
         (container,) = each.pod["spec"]["containers"]

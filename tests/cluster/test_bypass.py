@@ -44,6 +44,8 @@ def test_no_way_round(caller: Caller, namespace: str, way: Callable[[Target], No
     written: dict[str, set[str]] = {ORDINARY: set(), RESERVED: set()}
     for key, names in written.items():
         for number, (place, manifest) in enumerate(places(namespace, key).items()):
+            if key == ORDINARY and names:
+                break  # one is enough to see that the way is one
             manifest["metadata"]["name"] = f"{way.__name__.replace('_', '-')}-{len(key)}-{number}"
             target = Target(caller, of(known, manifest), manifest, key)
             way(target)

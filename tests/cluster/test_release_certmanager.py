@@ -70,7 +70,8 @@ def writing(cluster: ControlPlane) -> Load:
 @pytest.fixture(scope="module")
 def installed(pytestconfig: pytest.Config, vacant: Release, writing: Load) -> Iterator[Release]:
     """The release, installed while others write, who go on to the end; the figures are printed."""
-    vacant.values = {"certificates": {"mode": "certManager"}, "policies": {"load.yaml": load.POLICIES}}
+    certificates = {"mode": "certManager"}
+    vacant.values = {"replicas": 2, "certificates": certificates, "policies": {"load.yaml": load.POLICIES}}
     with writing:
         with writing.phase("installation"):
             vacant.install()

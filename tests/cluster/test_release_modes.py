@@ -1,4 +1,7 @@
-"""The other modes of the chart, each installed and used on a control plane that presents a client certificate."""
+"""The other modes of the chart, each installed and used on a control plane that presents a client certificate.
+
+Each has as many replicas as its proof needs; what three of them do together is proven of the release that stays.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def give(cluster: ControlPlane, authority: Authority) -> None:
 def test_several_workers(vacant: Release) -> None:
     """Two workers in each Pod answer for one; when one of them dies the Pod stays, and its counts do too."""
     release = vacant
-    with release.released(workers=2):
+    with release.released(workers=2, replicas=1):
 
         def asked() -> Running:
             for each in release.kubelet.ready():
@@ -75,7 +78,7 @@ def test_several_workers(vacant: Release) -> None:
 def test_only_the_api_server_is_answered(audited: ControlPlane, vacant: Release) -> None:
     """With the CA of its client certificate configured, the API server is answered, and nobody without one."""
     release = vacant
-    with release.released(clientCa={"bundle": audited.ca_file.read_text(encoding="utf-8")}):
+    with release.released(replicas=1, clientCa={"bundle": audited.ca_file.read_text(encoding="utf-8")}):
         pod, *_ = release.kubelet.ready()
         context = ssl.create_default_context(cadata=release.secret()["ca-bundle.crt"].decode())
         context.check_hostname = False  # the certificate is for the balancer
@@ -91,7 +94,7 @@ def test_a_given_secret_is_followed(audited: ControlPlane, vacant: Release) -> N
     """A pair in the operator's Secret is served, and another by another CA that takes its place, in the same Pods."""
     release = vacant
     give(audited, new_authority(datetime.now(UTC), name="first"))
-    with release.released(certificates={"mode": "secret", "secretName": SECRET}):
+    with release.released(replicas=2, certificates={"mode": "secret", "secretName": SECRET}):
         before = {each.name for each in release.kubelet.ready()}
         second = new_authority(datetime.now(UTC), name="second")
         give(audited, second)
@@ -111,7 +114,7 @@ def test_a_given_secret_is_followed(audited: ControlPlane, vacant: Release) -> N
 
 def test_rendered_registration(audited: ControlPlane, vacant: Release) -> None:
     """Webhook configurations that the chart rendered get the caBundle from the service, and nothing else of it."""
-    vacant.values = {"registration": RENDERED}
+    vacant.values = {"replicas": 1, "registration": RENDERED}
     vacant.install()
     wait_for("a refusal", lambda: "are not allowed" in vacant.refusal({"foo.coreweave.cloud/bar": "1"}))
     found = audited.get("validatingwebhookconfiguration", NAME, "--show-managed-fields")
@@ -135,6 +138,7 @@ def test_without_access_to_the_cluster(audited: ControlPlane, vacant: Release, t
     command = [str(COMMAND), "export", "webhook-configuration", "--policies", str(file)]
     exported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     values = {
+        "replicas": 1,
         "cluster": {"access": False},
         "certificates": {"mode": "secret", "secretName": SECRET, "caBundle": authority.cert_pem.decode()},
         "registration": {**RENDERED, "configurations": exported},

@@ -27,7 +27,7 @@ IN_NAMESPACE = (
 def removable(vacant: Release) -> Release:
     """A release that is installed, which the API server asks."""
     wait_for("nothing to be left of the release before", lambda: not left(vacant))
-    vacant.values = {"policies": {"load.yaml": load.POLICIES}}
+    vacant.values = {"replicas": 2, "policies": {"load.yaml": load.POLICIES}}
     vacant.install()
     vacant.wait_until_asked()
     return vacant

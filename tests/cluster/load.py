@@ -49,8 +49,8 @@ spec: {{policyName: {POLICY}, validationActions: [Deny]}}
 
 _USER = "alice"
 _APPLY = "application/apply-patch+yaml"
-# Some 80 writes per second of four writers: whatever lasts for a twentieth of a second meets one of each kind.
-_PAUSE_SECONDS = 0.04
+# Some 45 writes per second of four writers: whatever lasts for a tenth of a second meets one of each kind.
+_PAUSE_SECONDS = 0.08
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cluster.load import Phase
     from cluster.release import Release
 
-STEADY_SECONDS = 3.0
+STEADY_SECONDS = 2.0
 AGES_SECONDS = (30.0, 90.0, 300.0)  # a new CA is shown 10 s after all know it, on a busy machine many times as late
 MORE = """
 apiVersion: admissionregistration.k8s.io/v1

@@ -23,13 +23,17 @@ _TABLE = table(BUILT_IN)
 _RULES = publicpolicies.rules()
 _ROWS = tuple(templated(_TABLE).values())
 _OPERATIONS = [("CREATE", "UPDATE"), ("CREATE",)]
+_LABELLED = {("slinky.slurm.net", "NodeSet")}
+"""Kinds whose controllers give Pods labels that no template has: a rule that reads all labels is not exported."""
 
 
 @cache
-def _runs(index: int, operations: tuple[str, ...], row: Workload) -> tuple[SuiteRun, SuiteRun]:
-    """The policy of a rule, and what is exported of it for one kind."""
+def _runs(index: int, operations: tuple[str, ...], row: Workload) -> tuple[SuiteRun, SuiteRun] | None:
+    """The policy of a rule, and what is exported of it for one kind; None if nothing is."""
     loaded = publicpolicies.loaded(publicpolicies.documents(_RULES[index], operations))
     result = exported(loaded.policies[0], loaded.bindings, {row.group_kind: row})
+    if row.group_kind in _LABELLED and any("labels reads all labels" in error for error in result.errors):
+        return None
     assert result.errors == ()
     given_ = StaticParameters([publicpolicies.parameters(_RULES[index])], {})
     return SuiteRun(loaded, given_), SuiteRun(publicpolicies.loaded([*result.policies, *result.bindings]), given_)
@@ -50,7 +54,10 @@ def _case(row: Workload, obj: Any, old: Any) -> Case:
 @given(st.data(), st.sampled_from(range(len(_RULES))), st.sampled_from(_ROWS), st.sampled_from(_OPERATIONS))
 def test_templates_are_judged_as_their_pods(data: Any, index: int, row: Workload, operations: tuple[str, ...]) -> None:
     """The API server refuses just the workloads that the service refuses, by the same rule."""
-    here, there = _runs(index, operations, row)
+    runs = _runs(index, operations, row)
+    if runs is None:
+        return
+    here, there = runs
     case = _case(row, data.draw(workloads(row)), data.draw(st.one_of(st.none(), workloads(row))))
 
     ours, theirs = here.outcome(case), there.outcome(case)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from policies.engine.violation import shortened
 from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
@@ -93,7 +94,7 @@ def creation(
         },
         "type": "Warning" if warning else "Normal",
         "reason": reason,
-        "message": cut(message, _LONGEST),
+        "message": shortened(message, _LONGEST),
         "source": {"component": "cks-admission"},
         "firstTimestamp": now,
         "lastTimestamp": now,
@@ -107,8 +108,3 @@ def _stem(about: Subject) -> str:
     """What the name of an Event begins with. Some objects have names that no Event may have, such as `system:node`."""
     name = about.name[:_LONGEST_NAME]
     return name if is_dns_subdomain(name) else about.kind.lower()
-
-
-def cut(text: str, length: int) -> str:
-    """The text, shortened to a length."""
-    return text if len(text) <= length else text[: length - 1] + "…"

@@ -11,10 +11,11 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from policies.engine.violation import shortened
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Events, Reason, Subject, cut
+from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, name_of
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
@@ -78,7 +79,7 @@ class PolicyMaps(Followers):
         It does nothing if the annotation already has this reason. Failures are logged.
         """
         known = self.known.get(name)
-        text = cut(reason, _LONGEST)
+        text = shortened(reason, _LONGEST)
         if known is None or known.refused == text:
             return
         try:

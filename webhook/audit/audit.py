@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
@@ -44,6 +45,12 @@ class Judged(Struct, frozen=True):
 
     subject: Subject
     findings: tuple[Finding, ...] = ()
+
+
+def count(counts: Counter[str], judged: Judged) -> None:
+    """Count an object, and its verdicts, each once."""
+    counts["objects"] += 1
+    counts.update({finding.verdict for finding in judged.findings})
 
 
 class Audit:

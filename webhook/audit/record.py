@@ -53,35 +53,21 @@ class Record(Struct, frozen=True):
 _RECORD: Final = msgspec.json.Decoder(Record)
 
 
-class Tally:
-    """Counts what an audit finds."""
+def count(counts: Counter[tuple[str, str]], judged: Judged) -> None:
+    """Count an object by each policy and verdict, once, however many places the policy names."""
+    counts.update({(finding.policy, finding.verdict) for finding in judged.findings})
 
-    def __init__(self) -> None:
-        self.objects = 0
-        self.unreadable = 0
-        self._verdicts: Counter[str] = Counter()
-        self._findings: Counter[tuple[str, str]] = Counter()
 
-    def add(self, judged: Judged) -> None:
-        """Count an object."""
-        self.objects += 1
-        self._verdicts.update({finding.verdict for finding in judged.findings})
-        self._findings.update({(finding.policy, finding.verdict) for finding in judged.findings})
-
-    def verdicts(self) -> dict[str, int]:
-        """Objects by what was found about them."""
-        return dict(sorted(self._verdicts.items()))
-
-    def findings(self) -> dict[str, dict[str, int]]:
-        """The same by policy, those with the most first."""
-        totals: Counter[str] = Counter()
-        for (policy, _), count in self._findings.items():
-            totals[policy] += count
-        chosen: dict[str, dict[str, int]] = {policy: {} for policy, _ in totals.most_common(MOST)}
-        for (policy, verdict), count in sorted(self._findings.items()):
-            if policy in chosen:
-                chosen[policy][verdict] = count
-        return chosen
+def by_policy(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Objects by policy and verdict, for the policies with the most, these first. counts: by both."""
+    totals: Counter[str] = Counter()
+    for (policy, _), objects in counts.items():
+        totals[policy] += objects
+    chosen: dict[str, dict[str, int]] = {policy: {} for policy, _ in totals.most_common(MOST)}
+    for (policy, verdict), objects in sorted(counts.items()):
+        if policy in chosen:
+            chosen[policy][verdict] = objects
+    return chosen
 
 
 def newest(texts: Mapping[str, str]) -> list[Record]:

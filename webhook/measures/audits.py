@@ -38,7 +38,6 @@ class AuditMetrics:
             ("outcome",),
             registry=registry,
         )
-
         self.events = Gauge(
             "cks_admission_audit_events",
             "Events about reports that the last audit has written, omitted as too many, or failed to write.",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
+from webhook.audit import audit, record
 from webhook.audit.audit import Judged
 from webhook.audit.finding import Finding, Subject, Verdict
-from webhook.audit.record import MOST, Record, RecordError, Tally, newest
+from webhook.audit.record import MOST, Record, RecordError, by_policy, newest
 
 _POD = Subject("v1", "Pod", "a", "web", "uid", "Pod/web", None)
 
@@ -28,23 +31,24 @@ def _judged(*findings: tuple[str, Verdict]) -> Judged:
 
 def test_objects_are_counted_not_findings() -> None:
     """An object with several findings of a policy counts once for it; a policy with more objects comes first."""
-    tally = Tally()
-    tally.add(_judged(("team", "deny"), ("team", "deny"), ("latest", "warn")))
-    tally.add(_judged(("team", "deny"), ("team", "exempt")))
-    tally.add(_judged())
+    counts, policies = Counter[str](), Counter[tuple[str, str]]()
+    for judged in (
+        _judged(("team", "deny"), ("team", "deny"), ("latest", "warn")),
+        _judged(("team", "deny"), ("team", "exempt")),
+        _judged(),
+    ):
+        audit.count(counts, judged)
+        record.count(policies, judged)
 
-    assert (tally.objects, tally.verdicts()) == (3, {"deny": 2, "exempt": 1, "warn": 1})
-    assert list(tally.findings().items()) == [("team", {"deny": 2, "exempt": 1}), ("latest", {"warn": 1})]
+    assert counts == {"objects": 3, "deny": 2, "exempt": 1, "warn": 1}
+    assert list(by_policy(policies).items()) == [("team", {"deny": 2, "exempt": 1}), ("latest", {"warn": 1})]
 
 
 def test_policies_are_bounded() -> None:
     """Of more policies than a record holds, those with the fewest objects are left out."""
-    tally = Tally()
-    for number in range(MOST + 1):
-        tally.add(_judged((f"p{number}", "deny")))
-        tally.add(_judged((f"p{number}", "deny")) if number else _judged())
+    counts = {(f"p{number}", "deny"): 2 if number else 1 for number in range(MOST + 1)}
 
-    assert tally.findings() == {f"p{number}": {"deny": 2} for number in range(1, MOST + 1)}
+    assert by_policy(counts) == {f"p{number}": {"deny": 2} for number in range(1, MOST + 1)}
 
 
 def test_parts_that_are_no_more_are_left_out() -> None:

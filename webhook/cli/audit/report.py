@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from webhook.audit.audit import Judged
+from webhook.audit.audit import Judged, count
 from webhook.audit.auditable import NotAuditable
 from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Subject, Verdict
@@ -60,8 +60,7 @@ class AuditReport:
 
     def add(self, judged: Judged, written: Manifest | None = None) -> None:
         """Take an object. written: its place, if it stands in a file."""
-        self.counts["objects"] += 1
-        self.counts.update({finding.verdict for finding in judged.findings})
+        count(self.counts, judged)
         if judged.findings or (self._form == "junit" and written is not None):
             result = _result(judged, written)
             self._report.add(result._replace(lines=()) if self._form == "html" else result)

@@ -7,14 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 import msgspec
 
-from webhook.audit.audit import Judged
+from webhook.audit import record
+from webhook.audit.audit import Judged, count
+from webhook.audit.finding import Verdict
 from webhook.audit.journal import Asked, Journal
-from webhook.audit.record import Record, Tally
+from webhook.audit.record import Record, by_policy
 from webhook.audit.reports.form import FORMS
 from webhook.audit.reports.store import Store
 from webhook.cli.audit.run import Run, bar
@@ -31,22 +33,24 @@ if TYPE_CHECKING:
     from webhook.cluster.inspection.auditing import ClusterAudit
 
 _GROUPS = frozenset(form.group for form in FORMS)
+_VERDICTS = sorted(get_args(Verdict))
 
 
 class _Output:
-    """Takes what is found into a store."""
+    """Takes what is found into a store. findings: objects by policy and verdict."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.tally = Tally()
-        self.counts: Counter[str] = Counter()  # nothing is kept of them for another run
+        self.counts: Counter[str] = Counter()
+        self.findings: Counter[tuple[str, str]] = Counter()
 
     def resume(self, counts: Mapping[str, int]) -> None:
         """Nothing is resumed: reports are written from all that was found."""
 
     def add(self, judged: Judged) -> None:
         """Take an object."""
-        self.tally.add(judged)
+        count(self.counts, judged)
+        record.count(self.findings, judged)
         self._store.add(judged)
 
     def passed(self, name: str, objects: int) -> None:
@@ -54,7 +58,7 @@ class _Output:
 
     def unreadable(self, result: Result) -> None:
         """Say what cannot be read."""
-        self.tally.unreadable += 1
+        self.counts["unreadable"] += 1
         click.echo(result.data["error"], err=True)
 
 
@@ -82,26 +86,26 @@ async def _written(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) ->
             await Run(work, output, Journal("", Asked("")), kept=False).all(judged, progress)
         notices = Notices(work.lister, on=asked.settings.events.findings)
         reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
-        done = await reports.write(store, complete=not output.tally.unreadable)
+        done = await reports.write(store, complete=not output.counts["unreadable"])
     for line in (*done.refused, *notices.problems):
         click.echo(line, err=True)
-    about = _record(asked, chosen[0].form.api_version, output.tally, done, time.monotonic() - began)
+    about = _record(asked, chosen[0].form.api_version, output, done, time.monotonic() - began)
     click.echo(msgspec.json.encode({"event": "audited", **msgspec.to_builtins(about)}).decode())
     await _leave(asked, work, about)
     return USAGE if about.unreadable or done.refused else OK
 
 
-def _record(asked: Inquiry, api: str, tally: Tally, done: Written, seconds: float) -> Record:
+def _record(asked: Inquiry, api: str, output: _Output, done: Written, seconds: float) -> Record:
     reports = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
     return Record(
         shard=str(asked.part),
         api=api,
         ended=int(datetime.now(UTC).timestamp()),
         seconds=round(seconds, 1),
-        objects=tally.objects,
-        unreadable=tally.unreadable,
-        verdicts=tally.verdicts(),
-        findings=tally.findings(),
+        objects=output.counts["objects"],
+        unreadable=output.counts["unreadable"],
+        verdicts={verdict: objects for verdict in _VERDICTS if (objects := output.counts[verdict])},
+        findings=by_policy(output.findings),
         reports={**reports, "refused": len(done.refused)},
         events=msgspec.structs.asdict(done.told),
     )

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from policies.engine.lookup import FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
 from policies.engine.timelimit import Expired
-from policies.topology.choice.choice import Choice, ChoiceKey
 
 if TYPE_CHECKING:
     from typing import Self
@@ -62,11 +61,12 @@ class Taint(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """The part of a Node that scheduling rules read."""
+    """The part of a Node that scheduling rules read. allocatable: what it has for Pods, by resource, sorted."""
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...] = ()
+    allocatable: tuple[tuple[str, int], ...] = ()
 
 
 class References(Struct, frozen=True):
@@ -190,7 +190,7 @@ class StaticFacts(Facts, frozen=True):
 
     namespaces: labels by name. whole_namespaces: the other fields of some of them. decisions: answers authorization
     checks; None if nothing can answer them. classes: the values of PriorityClasses; None if they are not known.
-    chooser: chooses domains for gangs; None if there is no inventory. coming: labels of Nodes that may be added.
+    coming: labels of Nodes that may be added.
     """
 
     as_of: date
@@ -204,7 +204,6 @@ class StaticFacts(Facts, frozen=True):
     cluster_topologies: tuple[Topology, ...] = ()
     naming: Mapping[str, References] = {}
     classes: Mapping[str, int] | None = None
-    chooser: Callable[[ChoiceKey], tuple[Choice, ...]] | None = None
     coming: tuple[Mapping[str, str], ...] = ()
 
     def nodes_to_come(self) -> Sequence[Mapping[str, str]]:
@@ -222,8 +221,6 @@ class StaticFacts(Facts, frozen=True):
             return _GivenNamespace(labels, name=key.name, given=self.whole_namespaces.get(key.name) or {})
         if isinstance(key, ReferencesKey):
             return self.naming.get(key.topology, NO_REFERENCES)
-        if isinstance(key, ChoiceKey) and self.chooser is not None:
-            return self.chooser(key)
         return key.without_cluster()
 
     def answer(self, check: Check) -> CheckAnswer:

@@ -28,7 +28,7 @@ from policies.vocabulary.keys import (
 )
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
-NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True)
+NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True, independent=True)
 """The NVLink domain: the clique if the Node has one, else the label that Topograph calls accelerator."""
 
 LEAFGROUP_NAME = structs.replace(level(f"{LEAFGROUP}-name"), beside=LEAFGROUP)
@@ -45,13 +45,19 @@ _AWS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 
 _OCI = tuple(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id"))
 _GCP = tuple(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock", "host"))
 _CLIQUES = (NVL_DOMAIN, CLIQUE)
-_V1 = (*_TIERS, "accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain", HOSTNAME)
+_ACCELERATORS_V1 = ("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain")
+_V1 = (*_TIERS, *_ACCELERATORS_V1, HOSTNAME)
+
+
+# NVLink runs beside the network: an NVL Domain may span two leaves.
+_INDEPENDENT = frozenset({ACCELERATOR, NVL_DOMAIN, CLIQUE, *_ACCELERATORS_V1, STANDARD[3]})
 
 
 def _topology(name: str, *keys: str, flavor: str = "", unions: tuple[Level, ...] = ()) -> Topology:
     requirement = (SelectorRequirement(FLAVOR, "In", (flavor,)),) if flavor else ()
     others = (LEAFGROUP_NAME,) if LEAFGROUP in keys else ()
-    return Topology(name, tuple(map(level, keys)), (*unions, *others), LabelSelector(requirement))
+    levels = tuple(structs.replace(level(key), independent=key in _INDEPENDENT) for key in keys)
+    return Topology(name, levels, (*unions, *others), LabelSelector(requirement))
 
 
 BUILT_IN: tuple[Topology, ...] = (
@@ -59,7 +65,7 @@ BUILT_IN: tuple[Topology, ...] = (
     _topology("coreweave-infiniband", *_COREWEAVE, flavor="infiniband"),
     _topology("coreweave-roce", *_COREWEAVE, flavor="roce"),
     _topology("topograph", *_SWITCHES, HOSTNAME),
-    _topology("topograph-nvlink", *_SWITCHES, ACCELERATOR, CLIQUE, HOSTNAME, unions=(NVLINK,)),
+    _topology("topograph-nvlink", *_SWITCHES, ACCELERATOR, NVL_DOMAIN, CLIQUE, HOSTNAME, unions=(NVLINK,)),
     _topology("topograph-v1", *_V1),
     _topology("aws", ZONE, *_AWS, HOSTNAME),
     _topology("oci", ZONE, *_OCI, HOSTNAME),

@@ -6,6 +6,7 @@ page "InfiniBand and RoCE labels" for renamed keys, Topograph's "Node Labels and
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from policies.kubernetes import label
 from policies.vocabulary.keys import HOSTNAME, TOPOGRAPH
 from policies.vocabulary.vocabulary import equivalent, no_place
 
+_DIGITS = re.compile(r"([0-9]+)")
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
@@ -26,7 +28,8 @@ class Level(Struct, frozen=True):
 
     name: a key, or the name of a union. alias: a further name. distinct: whether the values under the keys differ, so
     that a later key counts only if the earlier ones are absent. beside: the key of the level whose domains these are,
-    under other values. shortened: whether Topograph writes it under a key of its configuration.
+    under other values. shortened: whether Topograph writes it under a key of its configuration. independent: whether
+    its domains are inside none of the farther levels but region and zone, and around no nearer one but a Node.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Level(Struct, frozen=True):
     distinct: bool = False
     beside: str = ""
     shortened: bool = False
+    independent: bool = False
 
     @property
     def short(self) -> str:
@@ -75,6 +79,11 @@ def shortened(topology: Topology, prefixes: tuple[str, ...]) -> Topology:
         for level in topology.levels
     )
     return replace(topology, levels=tuple(levels))
+
+
+def natural(text: str) -> tuple[tuple[int, str], ...]:
+    """A sort key that orders numbers in names by their value."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text) if part)
 
 
 def fnv1a_64(data: bytes) -> int:

@@ -1,25 +1,97 @@
-"""What was chosen for a gang, and why."""
+"""Which domain a gang gets, and which Node each of its Pods.
+
+1. One in which it fits now comes before one in which Pods of lower priority have to make room.
+2. With a preferred level, one of that level that holds the whole gang; else one of the next farther level that does,
+   down to the required level, or to the whole cluster.
+3. The one with the least free of what the gang asks for: accelerators, or cpu if it asks for none, on Nodes on which
+   Pods that ask for it may run now.
+4. The one with the least free in the domain around it, so that the largest blocks stay whole: the next domain around
+   first, then the next farther one, up to the farthest level.
+5. The one in which the gang needs the fewest domains of the next nearer level that any Node carries.
+6. The first in the natural order of the values of its path, farthest level first.
+
+Inside it the gang gets as few domains of each nearer level as can be, and its Pods are placed by rank: neighbours in
+rank are in the same domain of each nearer level. The same gang and the same Nodes give the same choice.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from itertools import groupby, islice
+from typing import Final, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
-from policies.engine.lookup import Key
+from policies.cached import cached_property
+from policies.glob import matches
+from policies.objects.accelerator import DEVICE_CLASS_PREFIX, Accelerators
+from policies.topology.choice import pack
+from policies.topology.choice.layout import WHOLE, Layout, Layouts
+from policies.topology.choice.pack import Budget, Room
 from policies.topology.gang.address import Address
-from policies.topology.gang.gang import Amounts, Gang
+from policies.topology.gang.gang import PODS, Amounts, Gang, Member
+from policies.topology.nodes.inventory import Inventory
+from policies.topology.nodes.table import Codes, Integers, Mask
+from policies.topology.nodes.usage import PodKey
 
-Outcome = Literal["fits", "preempts", "full", "never", "unknown"]
-"""fits: now. preempts: now, if Pods of lower priority make room. full: once running work ends. never: on no domain
-of the Nodes that there are. unknown: nothing could be chosen; `Choice.reason` says why."""
+STEPS: Final = 4000
+"""So many steps of an exact packing take some milliseconds."""
+
+MOST_CONSIDERED: Final = 20
+"""The domains that are shown beside a choice."""
+
+_MOST_NESTED = 8
+_CERTAIN = 2
+_MOST_TRIES = 20
+# Domains with so many Nodes are packed at once.
+_TOGETHER = 256
+_ACCELERATORS = (*Accelerators().resources, f"{DEVICE_CLASS_PREFIX}*")
+
+
+class Ground(Struct):
+    """The Nodes at one time. held: by resource and row, what is free and kept for Pods that are still to come."""
+
+    inventory: Inventory
+    layouts: Layouts
+    held: Mapping[str, Integers] = {}
+
+    def free(self, resource: str, priority: int | None = None, leaving: Iterable[PodKey] = ()) -> Integers:
+        """What is free of a resource on each Node; see `Inventory.free`."""
+        free = self.inventory.free(resource, priority, leaving)
+        held = self.held.get(resource)
+        return free if held is None else np.maximum(free - held, 0)
+
+
+class Terms(Struct, frozen=True):
+    """On what terms a gang is placed. within: the Nodes on which it may be; None for all.
+
+    priority: Pods below it make room; None if none do. leaving: Pods that count as gone. empty: whether to count as if
+    nothing ran and each Node were well.
+    """
+
+    within: Mask | None = None
+    priority: int | None = None
+    leaving: tuple[PodKey, ...] = ()
+    empty: bool = False
+
+
+class Placing(NamedTuple):
+    """The domain of a gang, by level and number, and how many Pods of each member of the room its Nodes get."""
+
+    level: int
+    group: int
+    room: Room
+    taken: Integers
+
+
+Also = Callable[[Gang, int, int], bool]
 
 
 class Candidate(Struct, frozen=True):
-    """A domain that was considered. pods: how many of the gang's Pods fit now. free, total: accelerators in it.
-
-    promised: accelerators that are free, but promised to other gangs. missing: see `Choice`.
-    """
+    """A domain. pods: how many of the gang's Pods fit. free, total: accelerators in it. missing: see `shortage`."""
 
     address: Address
     nodes: int
@@ -27,55 +99,484 @@ class Candidate(Struct, frozen=True):
     total: int
     pods: int
     fits: bool
-    promised: int = 0
     missing: Amounts = ()
 
 
-class Choice(Struct, frozen=True):
-    """The domain for a gang. The same gang and the same inventory give the same choice.
+class Shortfall(Struct, frozen=True):
+    """A gang that no domain can hold even if nothing else ran. best_pods, best_accelerators: of the largest domain.
 
-    required: the domain of the required level; empty without one, or where none was chosen. preferred: the domains
-    below it that are preferred, each with its ancestors, nearest first. level: the name of the nearest level in which
-    the whole gang is together. missing: by resource what the Pods without a place ask for in the best domain.
-    pods_missing: how many Pods those are. considered: domains of the required level (or of the level that was chosen
-    for a preferred placement), the chosen one first, then the best ones, at most MOST_CONSIDERED; the second is the
-    runner-up. domains: how many there are in all. wider: for a gang that is full, the domain of the nearest level above
-    the required one in which it would fit now; empty if there is none.
+    largest: its address. wider: the name of the nearest level above of which a domain could hold it; empty if none.
     """
 
-    outcome: Outcome
-    reason: str = ""
-    required: Address = ()
-    preferred: tuple[Address, ...] = ()
-    level: str = ""
-    missing: Amounts = ()
-    accelerators_missing: int = 0
-    pods_missing: int = 0
-    considered: tuple[Candidate, ...] = ()
-    domains: int = 0
-    wider: Address = ()
+    level: str
+    pods: int
+    accelerators: int
+    best_pods: int
+    best_accelerators: int
+    largest: Address = ()
+    wider: str = ""
 
 
-MOST_CONSIDERED = 20
+class Search:
+    """The domains for one gang on some terms."""
 
-
-class ChoiceKey(Key[tuple[Choice, ...]], Struct, frozen=True):
-    """The key of the choices for all gangs of a workload, in their order: wider required levels first.
-
-    A wider gang's domain contains those of the narrower ones. kept: by gang, the domain that it already has, which it
-    keeps if the domain still exists: then the choice only tells how the gang fits there. dry_run: whether the choice
-    is not to be remembered as a promise.
-    """
-
-    gangs: tuple[Gang, ...]
-    kept: tuple[Address, ...] = ()
-    dry_run: bool = False
+    def __init__(self, ground: Ground, gang: Gang, terms: Terms = Terms()) -> None:  # noqa: B008 - immutable
+        self.gang = gang
+        self.layout: Layout = ground.layouts.of(gang.tiers)
+        self.required = WHOLE if gang.required is None else gang.required
+        self.budget = Budget(STEPS)
+        self._ground = ground
+        self._terms = terms
+        self._levels: dict[int, _Level] = {}
 
     @property
-    def missing(self) -> str:
-        """The message that nothing has been chosen."""
-        return f"a domain for {self.gangs[0].key.kind} {self.gangs[0].key.name!r} is not chosen yet"
+    def levels(self) -> range:
+        """The levels in the order in which they are tried: the preferred one, and those around it to the required."""
+        nearest = self.required if self.gang.preferred is None else max(self.gang.preferred, self.required)
+        return range(nearest, self.required - 1, -1)
 
-    def failure(self, reason: str) -> tuple[Choice, ...]:
-        """No choice. A placement must not fail because of that: the rule falls back to another way."""
-        return tuple(Choice("unknown", reason) for _ in self.gangs)
+    @cached_property
+    def room(self) -> Room:
+        """What there is for the gang on the Nodes on which it may be."""
+        return self._room(self.gang.members)
+
+    def placing(self, also: Callable[[int, int], bool] | None = None) -> Iterator[Placing]:
+        """The placings, best first. also: what else has to hold for a domain, by level and number."""
+        for level in self.levels:
+            if level != WHOLE and not self.layout.contains(self.required, level) and level != self.required:
+                # A preferred level that is no part of the required one: the gang has to be in one domain of each.
+                yield from self._crossing(level, also)
+                continue
+            for group in self._of(level).holding(also):
+                if (made := self.packed(level, group, self.layout.rows(level, group))) is not None:
+                    yield made
+
+    def _crossing(self, level: int, also: Callable[[int, int], bool] | None) -> Iterator[Placing]:
+        """The placings in a domain of the required level and one of a nearer level that is independent of it."""
+        for group in self._of(self.required).holding(also):
+            rows = self.layout.rows(self.required, group)
+            inside = Search(self._ground, _at(self.gang, level), self._inside(rows))
+            for nearer in islice(inside.placing(), 1):
+                made = self.packed(self.required, group, rows & self.layout.rows(level, nearer.group))
+                if made is not None:
+                    yield made
+
+    def candidates(self) -> list[Candidate]:
+        """The domains of the required level, those with room for the most Pods first, at most MOST_CONSIDERED."""
+        level = self._of(self.required)
+        groups = [group for group in np.flatnonzero(self.layout.carries(self.required)).tolist() if level.told(group)]
+        order = level.order(np.array(groups, np.int64))
+        pods = level.most(groups).sum(axis=0) if groups else np.zeros(0, np.int64)
+        rank = {int(group): place for place, group in enumerate(order.groups)}
+        best = sorted(zip(groups, pods.tolist(), strict=True), key=lambda pair: (-pair[1], rank[pair[0]]))
+        return [self._candidate(level, group, count) for group, count in best[:MOST_CONSIDERED]]
+
+    def slots(self, placing: Placing) -> tuple[tuple[int, ...], ...]:
+        """The rows for the Pods of each of the gang's members, in the order of ranks."""
+        rows = placing.room.rows
+        # Domains of farther levels come first, those of the nearest level are the last key; then names.
+        levels = reversed(range(len(self.layout.tiers)))
+        nodes = np.lexsort(
+            (np.arange(len(rows)), *(self.layout.groups(level)[rows].astype(np.int64) for level in levels))
+        )
+        by_member = {
+            id(member): [int(rows[node]) for node in nodes for _ in range(int(taken[node]))]
+            for member, taken in zip(placing.room.members, placing.taken, strict=True)
+        }
+        queues: list[tuple[int, ...]] = []
+        for member in self.gang.members:
+            alike = next(other for other in placing.room.members if self._alike(member, other))
+            places = by_member[id(alike)]
+            queues.append(tuple(places[: member.count]))
+            del places[: member.count]
+        return tuple(queues)
+
+    def address(self, rows: Mask) -> Address:
+        """The address of the domain of the required level in which some Nodes are."""
+        first = np.flatnonzero(rows)
+        return (
+            self.layout.address(self.required, int(self.layout.groups(self.required)[first[0]])) if len(first) else ()
+        )
+
+    def inside(self, address: Address) -> Mask:
+        """The Nodes of a domain of the required level."""
+        groups = np.flatnonzero(self.layout.carries(self.required))
+        group = next(int(group) for group in groups if self.layout.address(self.required, int(group)) == address)
+        return self.layout.rows(self.required, group)
+
+    def shortage(self, pods: Integers, room: Room) -> Amounts:
+        """What the Pods without a place ask for. pods: those with one, by member of the room."""
+        left = (room.counts - pods).tolist()
+        # Python's numbers: a template's may be larger than those of 64 bits.
+        sums = (sum(n * amount for n, amount in zip(left, column, strict=True)) for column in room.requests.T.tolist())
+        return tuple((name, total) for name, total in zip(room.resources, sums, strict=True) if total and name != PODS)
+
+    def total(self, rows: Mask, *, free: bool = False) -> int:
+        """The accelerators of the kinds that the gang asks for on some Nodes: all, or those that are free."""
+        names = _measured(self.gang.members) if self.gang.accelerators else ()
+        if not names:
+            return 0
+        columns = self._amounts if free else sum(self._ground.inventory.allocatable(name) for name in names)
+        return int(np.asarray(columns)[rows].sum())
+
+    def _alike(self, member: Member, other: Member) -> bool:
+        if member is other:
+            return True
+        eligible = self._ground.inventory.eligible
+        return member.requests == other.requests and np.array_equal(eligible(member)[0], eligible(other)[0])
+
+    def _inside(self, rows: Mask) -> Terms:
+        within = rows if self._terms.within is None else rows & self._terms.within
+        return Terms(within, self._terms.priority, self._terms.leaving, self._terms.empty)
+
+    def _of(self, level: int) -> _Level:
+        if level not in self._levels:
+            self._levels[level] = _Level(self.layout, level, self.room, self._amounts, self.budget)
+        return self._levels[level]
+
+    def packed(self, level: int, group: int, rows: Mask) -> Placing | None:
+        """The placing on some Nodes of a domain: in as few domains of each nearer level as can be."""
+        inside = self.room.inside(rows)
+        for nearer in self.layout.nearer(level):
+            groups = self.layout.groups(nearer)[inside.rows]
+            if len(inside.members) == 1 or nearer < len(self.layout.tiers) - 1:
+                inside = inside.at(np.flatnonzero(np.isin(groups, pack.fewest(inside, groups, Budget(STEPS)))))
+        taken = pack.packed(inside, Budget(STEPS))
+        return None if taken is None else Placing(level, group, inside, taken)
+
+    def _candidate(self, level: _Level, group: int, pods: int) -> Candidate:
+        rows = self.layout.rows(self.required, group)
+        fits = pods == sum(member.count for member in self.room.members) == self.gang.pods and level.fits(group)
+        missing = () if fits else self.shortage(level.most([group])[:, 0], self.room)
+        address = self.layout.address(self.required, group)
+        return Candidate(address, int(rows.sum()), self.total(rows, free=True), self.total(rows), pods, fits, missing)
+
+    @cached_property
+    def _amounts(self) -> Integers:
+        """By row, what is free of what is measured, on Nodes on which Pods that ask for it may run."""
+        members = [m for m in self.gang.members if m.count and (not self.gang.accelerators or _devices(m))]
+        eligible = self._ground.inventory.eligible
+        masks = [eligible(member)[self._terms.empty] for member in members]
+        is_open = np.logical_or.reduce(masks) if masks else self.layout.present
+        return np.asarray(np.where(is_open, sum(map(self._column, _measured(self.gang.members))), 0))
+
+    def _column(self, resource: str) -> Integers:
+        if self._terms.empty:
+            return self._ground.inventory.allocatable(resource)
+        return self._ground.free(resource, self._terms.priority, self._terms.leaving)
+
+    def _room(self, given: Sequence[Member]) -> Room:
+        given = [member for member in given if member.count]
+        eligible = self._ground.inventory.eligible
+        masks = [eligible(member)[self._terms.empty] for member in given]
+        pairs = pack.alike(given, masks)
+        members = tuple(member for member, _ in pairs)
+        resources = tuple(sorted({name for member in members for name, amount in member.requests if amount}))
+        asked = pack.requests(members, resources)
+        columns = [self._column(name) for name in resources]
+        is_open = np.stack([masks[given.index(member)] for member in members])
+        if self._terms.within is not None:
+            is_open = is_open & self._terms.within
+        for column, amounts in zip(columns, asked.T, strict=True):
+            is_open = is_open & (column >= amounts[:, None])
+        # What is done one by one is done in the order of names, so that it does not depend on the rows.
+        rows = self.layout.order[np.asarray(is_open.any(axis=0))[self.layout.order]]
+        counts = np.array([count for _, count in pairs], np.int64)
+        free = np.array([column[rows] for column in columns], np.int64)
+        return Room(members, resources, asked, counts, rows, free, is_open[:, rows], _most_on_one_node(members))
+
+
+def choose(ground: Ground, gangs: Sequence[Gang], terms: Terms, also: Also | None = None) -> list[Placing] | None:
+    """The placings of gangs, each inside the domain of the one before; None if they are not seen to fit so.
+
+    Narrower gangs are placed before the Pods of the wider one around them. Of the wider one's domains the first few in
+    order are tried. also: what else has to hold for a domain of a gang, by its level and number.
+    """
+    search = Search(ground, gangs[0], terms)
+    own = None if also is None else partial(also, gangs[0])
+    if len(gangs) == 1:
+        return next(([made] for made in search.placing(own)), None)
+    for placing in islice(search.placing(own), _MOST_NESTED):
+        rows = search.layout.rows(placing.level, placing.group)
+        within = rows if terms.within is None else rows & terms.within
+        inner = choose(ground, gangs[1:], Terms(within, terms.priority, terms.leaving, terms.empty), also)
+        if inner is None:
+            continue
+        beside = Ground(ground.inventory, ground.layouts, taken(ground.held, inner, ground.inventory.size))
+        around = Search(beside, gangs[0], Terms(within, terms.priority, terms.leaving, terms.empty))
+        if (made := around.packed(placing.level, placing.group, within)) is not None:
+            return [made, *inner]
+    return None
+
+
+def taken(held: Mapping[str, Integers], placings: Iterable[Placing], size: int) -> dict[str, Integers]:
+    """What is held by resource and row, and what the Pods of placings take."""
+    total = dict(held)
+    for placing in placings:
+        room = placing.room
+        for resource, amounts in zip(room.resources, room.requests.T @ placing.taken, strict=True):
+            column = total.get(resource)
+            column = np.zeros(size, np.int64) if column is None else column.copy()
+            column[room.rows] += amounts
+            total[resource] = column
+    return total
+
+
+def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
+    """What no domain of the required level can hold, even if nothing else ran; None if one can hold the gang.
+
+    A gang without a required level is looked at on all Nodes together.
+    """
+    ground = Ground(inventory, Layouts(inventory))
+    search = Search(ground, gang, Terms(empty=True))
+    own = Gang(gang.key, gang.topology, gang.tiers, gang.members, gang.required)
+    if next(Search(ground, own, Terms(empty=True)).placing(), None) is not None:
+        return None
+    level = "" if gang.required is None else gang.tiers[gang.required].name
+    best = next(iter(search.candidates()), None)
+    wider = (
+        gang.tiers[outer].name
+        for outer in reversed(search.layout.around(search.required) if search.required != WHOLE else [])
+        if next(Search(ground, _at(gang, outer), Terms(empty=True)).placing(), None) is not None
+    )
+    numbers = (best.pods, best.total, best.address) if best else (0, 0, ())
+    return Shortfall(level, gang.pods, gang.accelerators, *numbers, next(wider, ""))
+
+
+def is_safe(room: Room, others: Sequence[tuple[Member, int, Mask]]) -> bool:
+    """Whether the Pods of a room find a place on its Nodes in whatever order they are bound.
+
+    others: Pods that may be bound on these Nodes at the same time, with their number and where they may run, by row. A
+    Pod finds no place if each Node lacks one of the resources for it; no more Nodes can lack a resource than the other
+    Pods can fill, each of which is on one Node.
+    """
+    pods = [(member, int(count)) for member, count in zip(room.members, room.counts, strict=True)]
+    foreign = [(member, count) for member, count, mask in others if mask[room.rows].any()]
+    every = [*pods, *foreign]
+    if len({member.requests for member, _ in every}) == 1 and not foreign and (room.open == room.open[0]).all():
+        return True  # Pods that are alike take each other's places
+    for index, (member, count) in enumerate(pods):
+        nodes = room.fit[index] > 0
+        rest = [(other, number - (position == index)) for position, (other, number) in enumerate(every)]
+        filled = 0
+        for resource, amount in member.requests:
+            column = room.free[room.resources.index(resource)][nodes]
+            filled += _most_filled(column - amount + 1, [(dict(o.requests).get(resource, 0), n) for o, n in rest])
+        if count and filled >= int(nodes.sum()):
+            return False
+    return True
+
+
+def _most_filled(costs: Integers, pods: Iterable[tuple[int, int]]) -> int:
+    """How many Nodes at most lack a resource for a Pod. costs: what has to be taken of each for that."""
+    asked = [(amount, number) for amount, number in pods if amount and number]
+    if not asked:
+        return 0
+    largest, number = max(amount for amount, _ in asked), sum(number for _, number in asked)
+    total = sum(amount * count for amount, count in asked)
+    ordered = np.sort(costs)
+    by_amount = int(np.searchsorted(np.cumsum(ordered), total, side="right"))
+    by_number = int(np.searchsorted(np.cumsum(-(-ordered // largest)), number, side="right"))
+    return min(by_amount, by_number)
+
+
+def _at(gang: Gang, level: int) -> Gang:
+    """The gang as if it required one domain of a level, and preferred none."""
+    return Gang(gang.key, gang.topology, gang.tiers, gang.members, level)
+
+
+def _most_on_one_node(members: Sequence[Member]) -> Integers:
+    """How many Pods of each member may be on one Node."""
+    return np.array([1 if member.alone else np.iinfo(np.int64).max for member in members], np.int64)
+
+
+def _measured(members: Iterable[Member]) -> tuple[str, ...]:
+    """The resources, sorted, of which the free amounts are compared."""
+    return tuple(sorted({name for member in members for name in _devices(member)})) or ("cpu",)
+
+
+def _devices(member: Member) -> tuple[str, ...]:
+    """The accelerator resources among the member's requests: those that add up to its accelerators.
+
+    Which resources are accelerators is configured, so a resource of another name may be one. Among equal amounts, such
+    as GPUs and network ports, the known names come first, then the first name.
+    """
+    if not member.accelerators:
+        return ()
+    extended = tuple((name, amount) for name, amount in member.requests if "/" in name and amount)
+    known = tuple((name, amount) for name, amount in extended if matches(name, _ACCELERATORS))
+    if sum(amount for _, amount in known) == member.accelerators:
+        return tuple(name for name, _ in known)
+    name = next((name for name, amount in extended if amount == member.accelerators), "")
+    return (name,) if name else tuple(name for name, _ in known or extended)
+
+
+class _Ordered(NamedTuple):
+    """Domains in the order of points 3, 4 and 6. ties: by domain, a number that those have that differ in 6 alone."""
+
+    groups: Integers
+    ties: Integers
+
+
+class _Level:
+    """The domains of one level, and which of them holds a gang. amounts: what is free of what is measured, by row."""
+
+    def __init__(self, layout: Layout, level: int, room: Room, amounts: Integers, budget: Budget) -> None:
+        self.layout = layout
+        self.level = level
+        self.room = room
+        self._amounts = amounts
+        self._budget = budget
+        self._size = layout.size(level)
+        self._nearer = next(layout.nearer(level), None)
+        self._groups: Codes = layout.groups(level)[room.rows]
+        self._capacities = pack.capacities(room, self._groups, self._size)
+        self._possible: Mask = pack.hopeful(room, self._groups, self._capacities) & layout.carries(level)
+        # Those that were packed, and of these those that hold the gang without a search.
+        self._tried: Mask = np.zeros(self._size, bool)
+        self._easy: Mask = np.zeros(self._size, bool)
+        self._together = _TOGETHER
+        self._fits: dict[int, bool] = {}
+        self._most: dict[int, Integers] = {}
+
+    def told(self, group: int) -> bool:
+        """Whether a domain has an address, or is the whole cluster."""
+        return self.level == WHOLE or bool(self.layout.address(self.level, group))
+
+    def holding(self, also: Callable[[int, int], bool] | None = None) -> Iterator[int]:
+        """The domains that hold the gang, in order. also: what else has to hold for one."""
+        pairs = zip(self._order.ties.tolist(), self._order.groups.tolist(), strict=True)
+        for _, tie in groupby(pairs, key=lambda pair: pair[0]):
+            for group in self._fewest_first([group for _, group in tie]):
+                if self.told(group) and (also is None or also(self.level, group)):
+                    yield group
+
+    def fits(self, group: int) -> bool:
+        """Whether the whole gang fits into a domain."""
+        if group not in self._fits:
+            self._fits[group] = self._packs(group)
+        return self._fits[group]
+
+    def most(self, groups: Sequence[int]) -> Integers:
+        """How many Pods of each member have a place, by member and one of these domains. Exact where that is cheap."""
+        new = [group for group in groups if group not in self._most]
+        if new:
+            self._most.update(zip(new, self._searched(new).T, strict=True))
+        return np.array([self._most[group] for group in groups], np.int64).reshape(-1, len(self.room.counts)).T
+
+    def order(self, groups: Integers) -> _Ordered:
+        """Some domains in order."""
+        rows = np.flatnonzero(self._amounts)  # rows without a Node have nothing free
+        weights = self._amounts[rows]
+        own = np.bincount(self.layout.groups(self.level)[rows], weights=weights, minlength=self._size)
+        sums = [] if self.level == WHOLE else [self._around(outer, own) for outer in self.layout.around(self.level)]
+        keys = [column.astype(np.int64)[groups] for column in (*sums, own)]
+        order = np.lexsort((groups, *keys))
+        same = np.zeros(len(groups), bool)
+        if len(groups):
+            same[1:] = np.logical_and.reduce([np.diff(key[order]) == 0 for key in keys])
+        return _Ordered(groups[order], np.cumsum(~same))
+
+    @cached_property
+    def _order(self) -> _Ordered:
+        return self.order(np.flatnonzero(self._possible))
+
+    def _around(self, outer: int, own: Integers) -> Integers:
+        """By domain, what the domain of a farther level around it has. own: by domain."""
+        around = self.layout.outer(self.level, outer)
+        return np.asarray(np.bincount(around, weights=own)[around])
+
+    def _searched(self, groups: Sequence[int]) -> Integers:
+        found = self._packed(groups)
+        is_most = (found == self._capacities[:, groups]).all(axis=0).tolist()
+        for index, group in enumerate(groups):
+            if self._budget.steps <= 0:
+                break
+            if is_most[index]:
+                continue
+            inside = self.room.at(np.flatnonzero(self._groups == group))
+            better = pack.packing(inside, int(found[:, index].sum()), self._budget)
+            if better is not None:
+                found[:, index] = better.sum(axis=1)
+        return found
+
+    def _packed(self, groups: Sequence[int] | Integers) -> Integers:
+        """How many Pods of each member have a place without a search, by member and one of these domains."""
+        if len(self.room.members) == 1 or not len(groups):
+            return self._capacities[:, groups]
+        chosen = np.zeros(self._size, bool)
+        chosen[groups] = True
+        nodes = np.flatnonzero(chosen[self._groups])
+        own = self._groups[nodes]
+        return pack.placed(pack.pack(self.room.at(nodes), own), own, self._size)[:, groups]
+
+    def _try(self, group: int) -> None:
+        """Pack a domain, and some of the next in order, which takes little longer; more and more of them."""
+        others = self._order.groups[~self._tried[self._order.groups]]
+        nodes = np.cumsum(np.bincount(self._groups, minlength=self._size)[others])
+        groups = np.union1d(group, others[: np.searchsorted(nodes, self._together)])
+        self._together *= 2
+        self._easy[groups] = (self._packed(groups) == self.room.counts[:, None]).all(axis=0)
+        self._tried[groups] = True
+
+    def _packs(self, group: int) -> bool:
+        if not self._possible[group]:
+            return False
+        if not self._tried[group]:
+            self._try(group)
+        if self._easy[group]:
+            return True
+        if self._budget.steps <= 0:
+            return False
+        inside = self.room.at(np.flatnonzero(self._groups == group))
+        return pack.packing(inside, int(self.room.counts.sum()), self._budget) is not None
+
+    def _fewest_first(self, tie: list[int]) -> Iterator[int]:
+        """Of domains that are equal so far, those that hold the gang, by point 5 and 6 of the order."""
+        if len(tie) == 1 or self._nearer is None:
+            yield from (group for group in tie if self.fits(group))
+            return
+        order = sorted(zip(self._needed[tie].tolist(), tie, strict=True))
+        if len(self.room.members) == 1:
+            yield from (group for _, group in order)
+        else:
+            yield from self._in_fact(order, self._nearer)
+
+    def _in_fact(self, order: Iterable[tuple[int, int]], nearer: int) -> Iterator[int]:
+        """The domains that hold the gang, by how many nearer ones it needs in fact, which may be more than the least.
+
+        The first two are certain, if not too many are equal; those after them are not worth the time.
+        """
+        heap: list[tuple[int, int]] = []
+        certain = tries = 0
+        for least, group in order:
+            while heap and (heap[0] < (least, group) or certain >= _CERTAIN):
+                yield heappop(heap)[1]
+                certain += 1
+            if self.fits(group):
+                number = least if certain >= _CERTAIN or tries >= _MOST_TRIES else self._number(group, nearer)
+                tries += 1
+                heappush(heap, (number, group))
+        while heap:
+            yield heappop(heap)[1]
+
+    def _number(self, group: int, nearer: int) -> int:
+        """How many domains of a nearer level the gang needs inside a domain."""
+        inside = self.room.at(np.flatnonzero(self._groups == group))
+        return len(pack.fewest(inside, self.layout.groups(nearer)[inside.rows], self._budget))
+
+    @cached_property
+    def _needed(self) -> Integers:
+        """By domain, the fewest domains of the next nearer level that hold the Pods of each member for themselves."""
+        inner = self.level if self._nearer is None else self._nearer
+        nodes = np.flatnonzero(self._possible[self._groups])
+        size = self.layout.size(inner)
+        # A nearer domain may be a part of several domains; each part counts for itself.
+        pairs = self._groups[nodes].astype(np.int64) * size + self.layout.groups(inner)[self.room.rows[nodes]]
+        parts, numbers = np.unique(pairs, return_inverse=True)
+        fit = pack.capacities(self.room.at(nodes), numbers.ravel().astype(np.int32), len(parts))
+        needed = [
+            pack.needed(own, parts // size, self._size, int(count))
+            for own, count in zip(fit, self.room.counts, strict=True)
+        ]
+        return np.asarray(np.maximum.reduce(needed))

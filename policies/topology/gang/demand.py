@@ -1,4 +1,4 @@
-"""What the templates of a workload ask for: the members of its gangs.
+"""What Pods and the templates of Pods ask for: the members of gangs.
 
 Sources: "Assigning Pods to Nodes", "Taints and Tolerations" and "Pod Priority and Preemption" in the Kubernetes
 documentation. A template is read as kube-scheduler will read its Pods.
@@ -6,7 +6,7 @@ documentation. A template is read as kube-scheduler will read its Pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,21 +16,12 @@ from msgspec.structs import replace
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, mapping
 from policies.objects.accelerator import DEVICE_CLASS_PREFIX, Accelerators, claims
-from policies.topology.affinity import (
-    NOTHING,
-    REQUIRED,
-    RecordEntry,
-    node_affinity,
-    selector_terms,
-    with_terms,
-    without_terms,
-)
-from policies.topology.gang.address import Address
-from policies.topology.gang.gang import Amounts, Gang, GangKey, Member, Requirement, Tier, Toleration
+from policies.topology.gang.gang import Amounts, Member, Requirement, Tier, Toleration
 from policies.topology.nodes.manifest import PodManifest
 from policies.topology.nodes.requests import requests
-from policies.topology.term import Term
+from policies.topology.nodes.selection import meets
 from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import HOSTNAME
 
 # SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
 _SECOND_NAMES = "sunk.coreweave.com/"
@@ -57,41 +48,13 @@ class _MalformedError(ValueError):
     """A template is not what Kubernetes takes. The text says what is wrong."""
 
 
-class Assignment(Struct, frozen=True):
-    """A member with the levels at which it is placed: positions in `tiers`, or None.
-
-    topology: its name. near: see `Gang`.
-    """
-
-    member: Member
-    topology: str
-    tiers: tuple[Tier, ...]
-    required: int | None = None
-    preferred: int | None = None
-    near: Address = ()
-
-
 def tiers(topology: Topology, *levels: Level | None) -> tuple[Tier, ...]:
     """The levels of a topology, farthest first. Of `levels`, a union takes the place of the level of its first key."""
     named = {topology.position(level): level for level in levels if level is not None}
     return tuple(
-        Tier(topology.called(level), level.keys, level.distinct)
+        Tier(topology.called(level), level.keys, level.distinct, level.independent)
         for level in (named.get(position, level) for position, level in enumerate(topology.levels))
     )
-
-
-def gangs(key: GangKey, assignments: Iterable[Assignment]) -> tuple[Gang, ...]:
-    """The gangs of a workload: one for each topology and required level.
-
-    Wider required levels come first, those without one last. Members with no Pods are left out. A gang prefers the
-    nearest level that one of its members prefers.
-    """
-    shared: dict[Any, list[Assignment]] = {}
-    for assignment in assignments:
-        if assignment.member.count:
-            shared.setdefault((assignment.topology, _required(assignment)), []).append(assignment)
-    made = [_gang(key, together) for together in shared.values()]
-    return tuple(sorted(made, key=lambda gang: (gang.required is None, gang.required or 0)))
 
 
 def member(
@@ -101,13 +64,11 @@ def member(
     cluster: Cluster,
     *,
     namespace: str = "",
-    entry: RecordEntry = NOTHING,
-    terms: Sequence[Term] = (),
+    terms: Sequence[Sequence[Requirement]] = (),
 ) -> Member | NoDemand:
     """The demand of a template's Pods, or why there is none. It never raises, whatever the template is.
 
-    entry: the recorded terms, which are left out of the demand. terms: alternatives of which a Node must meet one as
-    well: named domains and the requirement of a topology.
+    terms: alternatives of which a Node must meet one as well: named domains and the requirement of a topology.
     """
     spec = mapping(template, "spec")
     try:
@@ -118,25 +79,15 @@ def member(
             amounts,
             accelerators=_accelerators(amounts, cluster),
             node_selector=_labels(spec.get("nodeSelector")),
-            terms=_terms(spec, entry, terms),
+            terms=_terms(spec, terms),
             tolerations=_tolerations(spec.get("tolerations")),
             priority=_priority(spec, cluster.facts),
             preempts=spec.get("preemptionPolicy") != "Never",
             claims=_claims(spec, amounts, namespace, cluster),
+            alone=_is_alone(template, spec),
         )
     except (ValueError, TypeError) as error:
         return NoDemand(f"it cannot be read: {error}")
-
-
-def _required(assignment: Assignment) -> Tier | None:
-    return None if assignment.required is None else assignment.tiers[assignment.required]
-
-
-def _gang(key: GangKey, together: Sequence[Assignment]) -> Gang:
-    nearest = max(together, key=lambda assignment: -1 if assignment.preferred is None else assignment.preferred)
-    members = tuple(assignment.member for assignment in together)
-    near = next((assignment.near for assignment in together if assignment.near), ())
-    return Gang(key, nearest.topology, nearest.tiers, members, nearest.required, nearest.preferred, near)
 
 
 def _accelerators(amounts: Amounts, cluster: Cluster) -> int:
@@ -182,20 +133,48 @@ def _labels(selector: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _terms(spec: JsonObject, entry: RecordEntry, terms: Sequence[Term]) -> Terms:
+def _terms(spec: JsonObject, terms: Sequence[Sequence[Requirement]]) -> Terms:
     """The terms of which a Node must meet one: the user's, each combined with each of `terms`, and the Node's name."""
-    own = without_terms(spec.get("affinity"), entry)
-    if node_affinity(own) is None:
-        raise _MalformedError("its nodeAffinity is no map")
-    affinity, _ = with_terms(own, terms, ())
-    alternatives = [made for written in selector_terms(affinity) if (made := _term(written))]
-    if not alternatives and (node_affinity(affinity) or {}).get(REQUIRED) is not None:
+    node = _map(_map(spec.get("affinity"), "affinity").get("nodeAffinity"), "nodeAffinity")
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
+    written = _map(required, "nodeAffinity").get("nodeSelectorTerms")
+    own = [made for term in (written if isinstance(written, list) else ()) if (made := _term(term))]
+    if required is not None and not own:
         raise _MalformedError("its nodeAffinity matches no Node")
-    name = spec.get("nodeName")
-    if not name:
-        return tuple(alternatives)
-    node = Requirement("", "In", (_checked(name, "its nodeName"),))
-    return tuple((*alternative, node) for alternative in alternatives or [()])
+    alternatives = [(*mine, *given) for mine in own or [()] for given in terms or [()]]
+    if name := spec.get("nodeName"):
+        here = Requirement("", "In", (_checked(name, "its nodeName"),))
+        alternatives = [(*alternative, here) for alternative in alternatives]
+    return tuple(alternative for alternative in alternatives if alternative)
+
+
+def _map(value: Any, what: str) -> JsonObject:
+    if not isinstance(value, dict | None):
+        raise _MalformedError(f"its {what} is no map")
+    return value or {}
+
+
+def _is_alone(template: JsonObject, spec: JsonObject) -> bool:
+    """Whether no second Pod of a template can be on a Node: it takes a port of the Node, or keeps away from itself."""
+    containers = [one for field in ("containers", "initContainers") for one in spec.get(field) or ()]
+    ports = [port for one in containers if isinstance(one, dict) for port in one.get("ports") or ()]
+    if any(isinstance(port, dict) and (port.get("hostPort") or spec.get("hostNetwork")) for port in ports):
+        return True
+    apart = mapping(mapping(spec, "affinity"), "podAntiAffinity")
+    labels = mapping(mapping(template, "metadata"), "labels")
+    return any(
+        isinstance(term, dict) and term.get("topologyKey") == HOSTNAME and _selects(term.get("labelSelector"), labels)
+        for term in apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    )
+
+
+def _selects(selector: Any, labels: JsonObject) -> bool:
+    """Whether a label selector of Pods selects these labels. A missing one selects none."""
+    if not isinstance(selector, dict):
+        return False
+    equal = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
+    texts = {key: value for key, value in labels.items() if isinstance(value, str)}
+    return equal and all(meets(one, texts) for one in _requirements(selector.get("matchExpressions")))
 
 
 def _term(written: Any) -> tuple[Requirement, ...]:

@@ -28,11 +28,12 @@ class GangKey(Struct, frozen=True, order=True):
 
 
 class Tier(Struct, frozen=True):
-    """A level of a topology as the choice sees it. name: what people call it. keys, distinct: see `topology.Level`."""
+    """A level of a topology as the choice sees it. name: what people call it. Others: see `topology.Level`."""
 
     name: str
     keys: tuple[str, ...]
     distinct: bool = False
+    independent: bool = False
 
 
 class Requirement(Struct, frozen=True):
@@ -59,7 +60,7 @@ class Member(Struct, frozen=True):
     of them each holds, of all accelerator resources together. node_selector: labels that all hold. terms: alternatives
     of which a Node must meet one; empty for every Node (a named domain, a topology's requirement and spec.nodeName are
     in them). priority: of its Pods; None if the class is not known. preempts: whether they may preempt others. claims:
-    device claims that the inventory cannot count, so that no domain can be chosen.
+    device claims that the inventory cannot count. alone: whether at most one of these Pods may be on a Node.
     """
 
     path: str
@@ -72,6 +73,7 @@ class Member(Struct, frozen=True):
     priority: int | None = None
     preempts: bool = True
     claims: tuple[str, ...] = ()
+    alone: bool = False
 
 
 class Gang(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""To which gang a Pod belongs, told by its labels and its controller.
+"""To which root a Pod belongs, told by its labels and its controller: the object whose Pods start together.
 
 Sources: the labels that the controllers of JobSet, LeaderWorkerSet, Kubeflow, KubeRay and Volcano set on Pods; the
 owner references and the hash labels that Kubernetes' own controllers set. Anybody may write such labels on a Pod of
@@ -23,21 +23,28 @@ _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
 _KUBEFLOW, _RAY, _VOLCANO, _GROVE = "training.kubeflow.org/", "ray.io/", "volcano.sh/", "grove.io/"
 # KubeRay's name for the group of a head, and what Volcano calls a task without a name.
 _HEAD, _TASK = "headgroup", "default"
-_SCALED = {"pod-template-hash": ("apps", "Deployment"), "rollouts-pod-template-hash": ("argoproj.io", "Rollout")}
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_DIGITS = 10
 _APART = frozenset({("apps", "DaemonSet"), ("", "Node")})
 
 
 class Membership(Struct, frozen=True):
-    """The gang of a Pod, and the role of its template among the workload's templates, see `role`."""
+    """The root of a Pod, and what the Pod is in it.
+
+    role: of its template among the root's templates, see `role`. revision: of the root, where Pods of several revisions
+    do not start together. rank: its numbers among the Pods of its role, as neighbours talk most; empty without any.
+    """
 
     key: GangKey
     role: str = ""
+    revision: str = ""
+    rank: tuple[int, ...] = ()
 
 
 def membership(pod: JsonObject, namespace: str = "") -> Membership | None:
-    """The gang of a Pod; None for one that stands alone on its Node, as DaemonSets and kubelets create them.
+    """The root of a Pod; None for one that stands alone on its Node, as DaemonSets and kubelets create them.
 
-    namespace: of a Pod that does not tell its own. A Pod without a controller is a gang by itself.
+    namespace: of a Pod that does not tell its own. A Pod without a controller is its own root.
     """
     metadata = mapping(pod, "metadata")
     labels = mapping(metadata, "labels")
@@ -49,7 +56,14 @@ def membership(pod: JsonObject, namespace: str = "") -> Membership | None:
         return Membership(GangKey(namespace, "", "Pod", _text(metadata, "name")))
     if (owner.group, owner.kind) in _APART:
         return None
-    return _of_labels(metadata, labels, namespace, owner) or Membership(_of_owner(labels, namespace, owner))
+    of_labels = _of_labels(metadata, labels, namespace, owner)
+    if of_labels is not None:
+        return of_labels
+    key = GangKey(namespace, owner.group, owner.kind, owner.name)
+    if (owner.group, owner.kind) == ("apps", "StatefulSet"):
+        ordinal = _text(metadata, "name").removeprefix(f"{owner.name}-")
+        return Membership(key, rank=_rank({"ordinal": ordinal}, "ordinal"))
+    return Membership(key, rank=_rank(labels, _INDEX) or _rank(mapping(metadata, "annotations"), _INDEX))
 
 
 def owner(obj: JsonObject) -> GangKey | None:
@@ -112,29 +126,36 @@ def _replica(metadata: JsonObject, labels: JsonObject, namespace: str) -> Member
     of_set, _, number = _text(metadata, "name").rpartition("-")
     leads = _text(labels, f"{_LWS}worker-index") == "0" and of_set == name and index in ("", number)
     key = GangKey(namespace, *LEADER_WORKER_SET, name, number if leads else index)
-    return Membership(key, LEADER if leads else WORKER)
+    revision = _text(labels, f"{_LWS}template-revision-hash")
+    return Membership(key, LEADER if leads else WORKER, revision, _rank(labels, f"{_LWS}worker-index"))
 
 
 def _of_labels(metadata: JsonObject, labels: JsonObject, namespace: str, owner: _Owner) -> Membership | None:
     """The gang by the labels of controllers that put other objects between a workload and its Pods."""
     if name := _text(labels, f"{_JOBSET}jobset-name"):
-        return Membership(
-            GangKey(namespace, "jobset.x-k8s.io", "JobSet", name), _text(labels, f"{_JOBSET}replicatedjob-name")
-        )
+        rank = _rank(labels, f"{_JOBSET}job-index", _INDEX)
+        key = GangKey(namespace, "jobset.x-k8s.io", "JobSet", name)
+        return Membership(key, _text(labels, f"{_JOBSET}replicatedjob-name"), rank=rank)
     if name := _text(labels, f"{_KUBEFLOW}job-name"):
         # The Pods of an MPIJob's launcher are those of a Job.
         kind = owner.kind if owner.group == "kubeflow.org" else "MPIJob"
         type_ = _text(labels, f"{_KUBEFLOW}replica-type") or _text(labels, f"{_KUBEFLOW}job-role")
-        return Membership(GangKey(namespace, "kubeflow.org", kind, name), type_.lower())
+        rank = _rank(labels, f"{_KUBEFLOW}replica-index")
+        return Membership(GangKey(namespace, "kubeflow.org", kind, name), type_.lower(), rank=rank)
     if name := _text(labels, f"{_RAY}cluster"):
-        return Membership(GangKey(namespace, "ray.io", "RayCluster", name), _text(labels, f"{_RAY}group"))
+        rank = _rank(labels, f"{_RAY}worker-group-replica-index", f"{_RAY}replica-host-index")
+        key = GangKey(namespace, "ray.io", "RayCluster", name)
+        return Membership(key, _text(labels, f"{_RAY}group"), rank=rank)
     if name := _text(labels, f"{_GROVE}podclique"):
         of_set = _text(labels, "app.kubernetes.io/part-of")
-        return Membership(GangKey(namespace, *POD_CLIQUE_SET, of_set), _clique(name, of_set, labels))
+        key = GangKey(namespace, *POD_CLIQUE_SET, of_set, _text(labels, f"{_GROVE}podcliqueset-replica-index"))
+        rank = _rank(labels, f"{_GROVE}podcliquescalinggroup-replica-index", f"{_GROVE}podclique-pod-index")
+        return Membership(key, _clique(name, of_set, labels), rank=rank)
     if name := _text(labels, f"{_VOLCANO}job-name"):
         annotations = mapping(metadata, "annotations")
         task = _text(labels, f"{_VOLCANO}task-spec") or _text(annotations, f"{_VOLCANO}task-spec")
-        return Membership(GangKey(namespace, "batch.volcano.sh", "Job", name), task)
+        rank = _rank({**annotations, **labels}, f"{_VOLCANO}task-index")
+        return Membership(GangKey(namespace, "batch.volcano.sh", "Job", name), task, rank=rank)
     return None
 
 
@@ -148,16 +169,10 @@ def _clique(name: str, of_set: str, labels: JsonObject) -> str:
     return name.removeprefix(f"{group or of_set}-{_text(labels, f'{_GROVE}{index}')}-")
 
 
-def _of_owner(labels: JsonObject, namespace: str, owner: _Owner) -> GangKey:
-    """The gang by the controller, or by the object for which the controller works."""
-    if (owner.group, owner.kind) == ("apps", "ReplicaSet"):
-        for label, scaled in _SCALED.items():
-            suffix = f"-{_text(labels, label)}"
-            if len(suffix) > 1 and owner.name.endswith(suffix):
-                return GangKey(namespace, *scaled, owner.name.removesuffix(suffix))
-    if (owner.group, owner.kind) == ("apps", "StatefulSet") and _text(labels, "notebook-name") == owner.name:
-        return GangKey(namespace, "kubeflow.org", "Notebook", owner.name)
-    return GangKey(namespace, owner.group, owner.kind, owner.name)
+def _rank(holder: JsonObject, *keys: str) -> tuple[int, ...]:
+    """The numbers under these keys, those that are there."""
+    texts = (_text(holder, key) for key in keys)
+    return tuple(int(text) for text in texts if text.isdecimal() and len(text) < _DIGITS)
 
 
 def _controller(obj: JsonObject) -> _Owner | None:

@@ -15,15 +15,13 @@ from policies.objects.workload import BUILT_IN
 from policies.topology.gang.size import MOST_PODS
 
 _LARGEST = 2**31 - 1  # the API's counts are of 32 bits
-_DIGITS = 10  # of such a number
-_LWS = "leaderworkerset.sigs.k8s.io/"
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 Count = Callable[[JsonObject, Location], int | None]
 
 
 def podcount(kind: tuple[str, str], obj: JsonObject, location: Location) -> int | None:
-    """How many Pods of the template at a location there are at once; for a LeaderWorkerSet, in each of its replicas.
+    """How many Pods of the template at a location there are at once; of some kinds in each replica, see `membership`.
 
     None if that is not known: nothing says how many (a kind of the configuration without a count, a malformed count),
     or the Pods of the kind do not belong together (a DaemonSet has one on each Node). kind: group and kind.
@@ -33,32 +31,46 @@ def podcount(kind: tuple[str, str], obj: JsonObject, location: Location) -> int 
     return None if pods is None else min(pods, MOST_PODS)
 
 
-def completions(kind: tuple[str, str], obj: JsonObject, location: Location) -> int | None:
-    """After how many successes there are no more Pods of a template; None if they are always replaced.
+def due(kind: tuple[str, str], obj: JsonObject, location: Location) -> int | None:
+    """How many Pods of the template at a location are due now, by the status of the root; None if that is not known.
 
-    A Job without completions makes no new Pods once one has succeeded.
+    What is suspended has none. Of a Job those that have succeeded or failed for good are gone; one without completions
+    makes no new Pods once one has succeeded.
     """
-    if kind in _REPLACED:
-        return None
-    total = lookup(obj, (*location[:-1], "completions")) if kind in _OF_JOBS else None
-    if not isinstance(total, int):
-        return podcount(kind, obj, location)
-    return _product(total, _number(lookup(obj, location[:-3]), "replicas", 1) if "replicatedJobs" in location else 1)
+    spec = mapping(obj, "spec")
+    if spec.get("suspend") is True or mapping(spec, "runPolicy").get("suspend") is True:
+        return 0
+    pods = podcount(kind, obj, location)
+    return None if pods is None else max(0, pods - _over(kind, obj, location, pods))
 
 
-def successes(kind: tuple[str, str], obj: JsonObject, location: Location) -> int:
-    """How many Pods of the template at a location have succeeded, as far as the status of the workload tells."""
-    status, done = mapping(obj, "status"), None
+def _over(kind: tuple[str, str], obj: JsonObject, location: Location, pods: int) -> int:
+    """How many Pods of a template will not come any more, of those that there are at once."""
+    spec, status = mapping(obj, "spec"), mapping(obj, "status")
+    done = _number(status, "succeeded", 0) or 0
+    if kind == ("batch", "Job") and isinstance(total := spec.get("completions"), int):
+        return pods - (total - done - _indexes(status.get("failedIndexes")))
     if kind == ("batch", "Job"):
-        done = _number(status, "succeeded", 0)
-    elif kind == ("jobset.x-k8s.io", "JobSet"):
-        # It counts Jobs, of which each has succeeded with all of its Pods.
+        return pods - (_number(status, "active", 0) or 0) if done else 0
+    if kind == ("jobset.x-k8s.io", "JobSet"):
+        # It counts Jobs, of which each is over with all of its Pods.
         name, jobs = mapping({"": lookup(obj, location[:-3])}, "").get("name"), status.get("replicatedJobsStatus")
-        told = [job for job in jobs if mapping({"": job}, "").get("name") == name] if isinstance(jobs, list) else []
-        done = _product(_number(told[0], "succeeded", 0), _job(obj, location)) if told else 0
-    elif kind[0] == "kubeflow.org" and kind not in _REPLACED:
-        done = _number(mapping(mapping(status, "replicaStatuses"), str(location[-2])), "succeeded", 0)
-    return done or 0
+        own = [job for job in jobs if mapping({"": job}, "").get("name") == name] if isinstance(jobs, list) else []
+        over = sum((_number(own[0], field, 0) or 0) for field in ("succeeded", "failed")) if own else 0
+        return over * (_job(obj, location) or 0)
+    if kind[0] == "kubeflow.org":
+        return _number(mapping(mapping(status, "replicaStatuses"), str(location[-2])), "succeeded", 0) or 0
+    return 0
+
+
+def _indexes(text: Any) -> int:
+    """How many indexes a Job's status lists: `1,3-5,7`."""
+    count = 0
+    for part in text.split(",") if isinstance(text, str) and text else ():
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            count += int(last or first) - int(first) + 1
+    return count
 
 
 def _number(holder: Any, field: str, default: int) -> int | None:
@@ -82,14 +94,6 @@ def _single(_obj: JsonObject, _location: Location) -> int | None:
     return 1
 
 
-def _pod(obj: JsonObject, _location: Location) -> int | None:
-    """One Pod; for the leader of a LeaderWorkerSet's replica all of the replica, as its workers follow it."""
-    metadata = mapping(obj, "metadata")
-    labels, size = mapping(metadata, "labels"), mapping(metadata, "annotations").get(f"{_LWS}size")
-    leads = f"{_LWS}name" in labels and labels.get(f"{_LWS}worker-index") == "0"
-    return max(1, int(size)) if leads and isinstance(size, str) and size.isdecimal() and len(size) < _DIGITS else 1
-
-
 def _replicas(obj: JsonObject, location: Location) -> int | None:
     """The replicas beside the template."""
     return _number(lookup(obj, location[:-1]), "replicas", 1)
@@ -106,7 +110,7 @@ def _nodes(obj: JsonObject, location: Location) -> int | None:
 
 
 def _clique(obj: JsonObject, location: Location) -> int | None:
-    """The Pods of a clique in all replicas of its scaling group and of the PodCliqueSet, which has none by default."""
+    """The Pods of a clique in all replicas of its scaling group, in one replica of the PodCliqueSet."""
     clique, template = lookup(obj, location), lookup(obj, location[:-2])
     groups = mapping({"": template}, "").get("podCliqueScalingGroups")
     name = mapping({"": clique}, "").get("name")
@@ -116,7 +120,7 @@ def _clique(obj: JsonObject, location: Location) -> int | None:
         if isinstance(group, dict) and name in (group.get("cliqueNames") or ())
     ]
     own = _number(mapping({"": clique}, "").get("spec"), "replicas", 1)
-    return _product(_number(mapping(obj, "spec"), "replicas", 0), own, *scaled[:1])
+    return _product(own, *scaled[:1])
 
 
 def _job(obj: JsonObject, location: Location) -> int | None:
@@ -183,7 +187,7 @@ def _nearest(obj: JsonObject, location: Location) -> int | None:
 
 _BUILT_IN = frozenset(row.group_kind for row in BUILT_IN)
 _COUNTS: Mapping[tuple[str, str], Count] = {
-    ("", "Pod"): _pod,
+    ("", "Pod"): _single,
     ("", "ReplicationController"): _replicas,
     ("apps", "Deployment"): _replicas,
     ("apps", "ReplicaSet"): _replicas,
@@ -203,13 +207,3 @@ _COUNTS: Mapping[tuple[str, str], Count] = {
     ("slinky.slurm.net", "NodeSet"): _nodes,
     **{("trainer.kubeflow.org", f"{name}TrainingRuntime"): _training for name in ("", "Cluster")},
 }
-# Kinds whose Pods are replaced whatever becomes of them, and those whose Pods are counted by Jobs.
-_REPLACED = frozenset(
-    {
-        *(("apps", kind) for kind in ("Deployment", "ReplicaSet", "StatefulSet")),
-        *(("", "ReplicationController"), ("argoproj.io", "Rollout"), ("kubeflow.org", "Notebook")),
-        *(("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), ("ray.io", "RayCluster"), ("ray.io", "RayService")),
-        *(("sunk.coreweave.com", "NodeSet"), ("slinky.slurm.net", "NodeSet"), ("grove.io", "PodCliqueSet")),
-    }
-)
-_OF_JOBS = frozenset({("batch", "Job"), ("batch", "CronJob"), ("jobset.x-k8s.io", "JobSet")})

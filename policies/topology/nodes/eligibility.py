@@ -11,12 +11,11 @@ import numpy as np
 from msgspec import Struct
 
 from policies.engine.facts import Taint
-from policies.topology.choice.stock import Codes, Mask
 from policies.topology.gang.gang import Member, Requirement, Toleration
 from policies.topology.nodes.labels import Labels, Rows
 from policies.topology.nodes.obstacle import Obstacle
 from policies.topology.nodes.selection import tolerates_all
-from policies.topology.nodes.table import room
+from policies.topology.nodes.table import Codes, Mask, room
 
 _MOST_ANSWERS = 128
 # Beyond so many changes it is quicker to look at all Nodes.
@@ -39,7 +38,7 @@ class _Question(Struct, frozen=True):
 
 
 class _Answer(Struct, frozen=True):
-    """now, possible: see `Stock.eligible`. changes: how many changes of Nodes had been seen."""
+    """now, possible: see `Inventory.eligible`. changes: how many changes of Nodes had been seen."""
 
     now: Mask
     possible: Mask

@@ -1,36 +1,36 @@
-"""The inventory: all Nodes and what bound Pods take of them, followed change by change.
+"""The inventory: all Nodes and what Pods take of them, followed change by change.
 
-A change costs microseconds, and what the choice of a domain asks for comes as whole columns. What is put again replaces
-what was there, and the order of Nodes and Pods does not matter.
+A change costs microseconds, and what the choice of a domain asks for comes as whole columns with one entry a Node. What
+is put again replaces what was there, and the order of Nodes and Pods does not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Mapping
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from sys import intern
 
 import numpy as np
 
-from policies.topology.choice.stock import Codes, Integers, Mask
-from policies.topology.gang.gang import Amounts, GangKey, Member
+from policies.engine.facts import Node
+from policies.topology.gang.gang import Amounts, Member
 from policies.topology.nodes import requests
 from policies.topology.nodes.eligibility import Eligibility, Standing
 from policies.topology.nodes.labels import NAME, NO_LABELS, Labels
-from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.manifest import NodeManifest
 from policies.topology.nodes.obstacle import lasting, obstacles
-from policies.topology.nodes.table import Table
+from policies.topology.nodes.table import Codes, Integers, Mask, Table
 from policies.topology.nodes.usage import PodKey, Share, Usage
 
 
 class Inventory:
-    """Nodes and Pods; a `Stock`.
+    """Nodes and Pods. Rows are in no order that means anything; a row without a Node is in no mask.
 
-    gang_of: the gang that a bound Pod belongs to, None without one. A Pod may come before its Node, and stays when the
-    Node goes: it counts whenever there is a Node of that name.
+    A Pod may come before its Node, and stays when the Node goes: it counts whenever there is a Node of that name.
+    freed: how often there may have become more room since the start: a Pod went, or a Node changed.
     """
 
-    def __init__(self, gang_of: Callable[[PodManifest], GangKey | None]) -> None:
-        self._gang_of = gang_of
+    def __init__(self) -> None:
+        self.freed = 0
         self._rows: dict[str, int] = {}
         # The name of a row, and the same for rows with a Node: a row may have Pods alone.
         self._names: list[str] = []
@@ -49,7 +49,7 @@ class Inventory:
 
     @property
     def edition(self) -> tuple[int, int]:
-        """See `Stock.edition`."""
+        """What stays the same while no Node comes, goes or changes its labels or its standing; Pods do not matter."""
         return self._eligibility.changes, self.size
 
     @property
@@ -64,14 +64,16 @@ class Inventory:
 
     def put_node(self, manifest: NodeManifest) -> None:
         """Take a Node as it is now. Raises ValueError for a malformed amount."""
-        name = manifest.metadata.name
-        allocatable = requests.allocatable(manifest.status.allocatable)
         node = manifest.node
-        standing = Standing(lasting(node), obstacles(node, cordoned=manifest.spec.unschedulable, ready=manifest.ready))
-        row = self._row(name)
-        self._present[row] = name
-        self._allocate(name, row, allocatable)
-        self._change(row, {**node.labels, NAME: name}, standing)
+        here = obstacles(node, cordoned=manifest.spec.unschedulable, ready=manifest.ready)
+        self.put(node, requests.allocatable(manifest.status.allocatable), Standing(lasting(node), here))
+
+    def put(self, node: Node, allocatable: Amounts, standing: Standing) -> None:
+        """Take a Node with what it has and what keeps Pods from it."""
+        row = self._row(node.name)
+        self._present[row] = node.name
+        self._allocate(node.name, row, allocatable)
+        self._change(row, {**node.labels, NAME: node.name}, standing)
 
     def remove_node(self, name: str) -> None:
         """Forget a Node, if it is known."""
@@ -83,76 +85,67 @@ class Inventory:
             self._change(row, NO_LABELS, None)
             self._release(row)
 
-    def replace_nodes(self, manifests: Iterable[NodeManifest]) -> None:
-        """Take these Nodes, and forget all others. Raises ValueError for a malformed amount."""
-        names = set()
-        for manifest in manifests:
-            self.put_node(manifest)
-            names.add(manifest.metadata.name)
-        for name in self.nodes - names:
-            self.remove_node(name)
+    def put_pod(self, key: PodKey, node: str, asked: Amounts, priority: int) -> None:
+        """Let a Pod take what it asks for of a Node."""
+        row = self._row(node)
+        last = self._usage.put((intern(key[0]), key[1]), Share(row, asked, priority))
+        if last is not None and (last.row, last.requests) != (row, asked):
+            self.freed += 1
+            if last.row != row:
+                self._release(last.row)
 
-    def put_pod(self, manifest: PodManifest) -> None:
-        """Take a Pod as it is now: bound to a Node, or finished. Raises ValueError for a malformed amount."""
-        namespace, name = manifest.key
-        if not manifest.holds:
-            self.remove_pod(namespace, name)
-            return
-        asked = requests.requests(manifest)
-        row = self._row(manifest.spec.node_name)
-        share = Share(row, asked, manifest.spec.priority or 0, self._gang_of(manifest))
-        last = self._usage.put((intern(namespace), name), share)
-        if last is not None and last != row:
-            self._release(last)
+    def remove_pod(self, key: PodKey) -> None:
+        """Let a Pod take nothing any more, if it took something."""
+        share = self._usage.remove(key)
+        if share is not None:
+            self.freed += 1
+            self._release(share.row)
 
-    def remove_pod(self, namespace: str, name: str) -> None:
-        """Forget a Pod, if it is known."""
-        row = self._usage.remove((namespace, name))
-        if row is not None:
-            self._release(row)
-
-    def replace_pods(self, manifests: Iterable[PodManifest]) -> None:
-        """Take these Pods, and forget all others. Raises ValueError for a malformed amount."""
-        keys = set()
-        for manifest in manifests:
-            self.put_pod(manifest)
-            keys.add(manifest.key)
-        for namespace, name in self.pods - keys:
-            self.remove_pod(namespace, name)
+    def row(self, node: str) -> int:
+        """The row of a Node, or of Pods on it; -1 if there is none."""
+        return self._rows.get(node, -1)
 
     def names(self) -> list[str]:
-        """See `Stock.names`."""
+        """The Nodes' names by row; empty for a row without a Node."""
         return self._present.copy()
 
+    def labels(self, row: int) -> Mapping[str, str]:
+        """The labels of the Node in a row."""
+        return self._labels.of(row)
+
     def allocatable(self, resource: str) -> Integers:
-        """See `Stock.allocatable`."""
+        """What each Node has of a resource for Pods."""
         return self._columns.column(resource, self.size)
 
-    def free(self, resource: str, priority: int | None = None, without: GangKey | None = None) -> Integers:
-        """See `Stock.free`."""
+    def free(self, resource: str, priority: int | None = None, leaving: Iterable[PodKey] = ()) -> Integers:
+        """Allocatable minus the requests of Pods; never below 0.
+
+        priority: only Pods of at least this priority count, as the others could be preempted; None: all count.
+        leaving: Pods that do not count.
+        """
         left = self.allocatable(resource)
-        left -= self._usage.used(resource, self.size, priority, without)
+        left -= self._usage.used(resource, self.size, priority, leaving)
         return np.maximum(left, 0, out=left)
 
-    def bound(self, gang: GangKey) -> bool:
-        """See `Stock.bound`."""
-        return bool(self._usage.of_gang(gang))
-
     def eligible(self, member: Member) -> tuple[Mask, Mask]:
-        """See `Stock.eligible`. The masks are not to be written to."""
+        """The Nodes that the member's Pods may run on now, and those that they could if the Node got well again.
+
+        Both: selector, terms, taints that people set. Now only: Ready, not cordoned, no NoSchedule or NoExecute taint
+        that is not tolerated, no state (triage …) in which nothing is scheduled. The masks are not to be written to.
+        """
         return self._eligibility.masks(member, self.size)
 
     def domains(self, keys: tuple[str, ...], *, distinct: bool = False) -> Codes:
-        """See `Stock.domains`."""
+        """A code of the domain of a level for each Node, -1 for a Node without any of the keys.
+
+        Nodes have the same code if they have the same value under the first of the keys that each carries; with
+        distinct, if also that key is the same.
+        """
         return self._labels.level(keys, distinct=distinct).upto(self.size).copy()
 
     def value(self, keys: tuple[str, ...], code: int, *, distinct: bool = False) -> str:
-        """See `Stock.value`. A code holds until the next change of a Node."""
+        """The value that a code of `domains` stands for, until the next change of a Node."""
         return self._labels.level(keys, distinct=distinct).values[code]
-
-    def carried(self, keys: tuple[str, ...], rows: Mask) -> tuple[str, ...]:
-        """See `Stock.carried`."""
-        return self._labels.carried(keys, rows)
 
     def _row(self, name: str) -> int:
         """The row of a name, which it has while there is a Node or a Pod on it."""
@@ -180,6 +173,7 @@ class Inventory:
     def _allocate(self, name: str, row: int, amounts: Amounts) -> None:
         last = self._allocatable.get(name, ())
         if amounts != last:
+            self.freed += 1
             for resource, amount in last:
                 self._columns.add(resource, row, -amount)
             for resource, amount in amounts:
@@ -190,4 +184,13 @@ class Inventory:
     def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:
         # Both are asked: each keeps what it is told.
         if self._labels.put(row, labels) | self._eligibility.put(row, standing):
+            self.freed += 1
             self._eligibility.change(row)
+
+
+def inventory_of(nodes: Sequence[Node]) -> Inventory:
+    """The inventory of Nodes on which nothing runs and which are all well."""
+    inventory = Inventory()
+    for node in nodes:
+        inventory.put(node, node.allocatable, Standing(lasting(node)))
+    return inventory

@@ -11,10 +11,9 @@ from sys import intern
 
 import numpy as np
 
-from policies.topology.choice.stock import Codes, Integers, Mask
 from policies.topology.gang.gang import Requirement
 from policies.topology.nodes.selection import compares
-from policies.topology.nodes.table import room
+from policies.topology.nodes.table import Codes, Integers, Mask, room
 
 Rows = slice | Integers
 NO_LABELS: Mapping[str, str] = {}
@@ -89,6 +88,10 @@ class Labels:
                     del columns[key]
         return True
 
+    def of(self, row: int) -> Mapping[str, str]:
+        """The labels of a row."""
+        return self._labels[row]
+
     def level(self, keys: tuple[str, ...], *, distinct: bool) -> Column:
         """The column of a level of a topology."""
         column = self._levels.get((keys, distinct))
@@ -116,26 +119,6 @@ class Labels:
                 pass
         met: Mask = table[column.upto(len(self._labels))[rows]]
         return met
-
-    def carried(self, keys: tuple[str, ...], rows: Mask) -> tuple[str, ...]:
-        """See `Stock.carried`."""
-        if len(keys) == 1:
-            return keys if rows.any() else ()
-        level = self.level(keys, distinct=False)
-        codes = level.upto(len(rows))[rows]
-        first: list[str] = []
-        lacking = codes >= 0
-        for key in keys:
-            column = self._key(key)
-            # The domain that each value of this key stands for; a value that stands for none is no domain's.
-            domains = np.array([level.numbers.get((0, value), -2) for value in column.values] + [-2], np.int64)
-            same = domains[column.upto(len(rows))[rows]] == codes
-            if len(codes) and same.all():
-                return (key,)
-            if (same & lacking).any():
-                first.append(key)
-                lacking &= ~same
-        return tuple(first)
 
     def _key(self, key: str) -> Column:
         column = self._keys.pop(key, None)

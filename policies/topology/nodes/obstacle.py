@@ -60,9 +60,11 @@ def reasons(these: Iterable[Obstacle]) -> tuple[str, ...]:
 
 
 def lasting(node: Node) -> tuple[Taint, ...]:
-    """The taints that people set to keep Pods out that do not tolerate them."""
+    """What keeps Pods out for longer than a moment: taints that people set, and the state of a Node in repair."""
     passing = {obstacle.taint for obstacle in obstacles(node)}
-    return tuple(taint for taint in node.taints if taint.effect in KEEPS_OUT and taint not in passing)
+    state = node.labels.get(_STATE) or _PRODUCTION
+    repaired = (Taint(_STATE, "NoSchedule", state),) if state != _PRODUCTION else ()
+    return (*repaired, *(taint for taint in node.taints if taint.effect in KEEPS_OUT and taint not in passing))
 
 
 def _obstacles(node: Node, *, cordoned: bool, ready: bool) -> Iterator[Obstacle]:

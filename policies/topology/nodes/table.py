@@ -6,8 +6,11 @@ from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from policies.topology.choice.stock import Integers
+Integers = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Mask = NDArray[np.bool_]
 
 K = TypeVar("K", bound=Hashable)
 _FEWEST = 64

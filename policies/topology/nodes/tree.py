@@ -5,23 +5,19 @@ A domain is identified by its value and the domains around it, because numbers r
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.topology.gang.address import is_within
-from policies.topology.gang.promise import Promise
 from policies.topology.nodes.machine import Machine
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import Level, Topology
+from policies.topology.topology import Level, Topology, natural
 from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
 COMMON = frozenset({REGION, ZONE, HOSTNAME})
 _USUAL = "coreweave"
-_DIGITS = re.compile(r"([0-9]+)")
 
 Path = tuple[tuple[Level, str], ...]
 """The domains that a Node is in, farthest first, each as level and value."""
@@ -30,8 +26,8 @@ Path = tuple[tuple[Level, str], ...]
 class Count(Struct, frozen=True):
     """The Nodes and accelerators in a domain. total, used, free: accelerators; the last two None if Pods are not known.
 
-    closed: Nodes that accept no new Pods. obstacles: how many of them for which reason. promised: accelerators that are
-    free, but promised to gangs that are placed in it. flaws: how many Nodes have which kind of flaw of the network.
+    closed: Nodes that accept no new Pods. obstacles: how many of them for which reason. flaws: how many Nodes have
+    which kind of flaw of the network.
     """
 
     nodes: int
@@ -40,20 +36,12 @@ class Count(Struct, frozen=True):
     used: int | None
     free: int | None
     obstacles: tuple[tuple[str, int], ...] = ()
-    promised: int = 0
     flaws: tuple[tuple[str, int], ...] = ()
 
     @property
     def unavailable(self) -> int:
         """The unused accelerators on closed Nodes, which no Pod can get; 0 if Pods are not known."""
         return 0 if self.used is None or self.free is None else max(0, self.total - self.used - self.free)
-
-
-class Reservation(Struct, frozen=True):
-    """Accelerators that are promised to a gang somewhere on these Nodes."""
-
-    nodes: frozenset[str]
-    accelerators: int
 
 
 class Branch(Struct, frozen=True):
@@ -69,12 +57,7 @@ class Branch(Struct, frozen=True):
     machines: tuple[Machine, ...] = ()
 
 
-def tree(
-    machines: Sequence[Machine],
-    topology: Topology,
-    lowest: Level | None = None,
-    reservations: Sequence[Reservation] = (),
-) -> Branch:
+def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None = None) -> Branch:
     """The tree of all Nodes, without levels that no Node has. lowest: the last level of the tree.
 
     Nodes that lack a level share a branch, which goes on at the next level that they have. The Nodes themselves stand
@@ -84,21 +67,8 @@ def tree(
     with_machines = lowest is None or lowest.name == HOSTNAME
     if lowest is not None:
         levels = [level for level in levels if topology.position(level) <= topology.position(lowest)]
-    branches, own = _split(machines, levels, reservations, lacking=False, with_machines=with_machines)
-    return Branch(None, None, count(machines, reservations), branches, own)
-
-
-def reservations(machines: Iterable[Machine], promises: Iterable[Promise]) -> tuple[Reservation, ...]:
-    """The promises, each with the Nodes of its domain; without those whose domain has no Node."""
-    around = tuple(machines)
-    reserved = (
-        Reservation(
-            frozenset(machine.node.name for machine in around if is_within(promise.address, machine.node.labels)),
-            sum(member.count * member.accelerators for member in promise.members),
-        )
-        for promise in promises
-    )
-    return tuple(reservation for reservation in reserved if reservation.nodes)
+    branches, own = _split(machines, levels, lacking=False, with_machines=with_machines)
+    return Branch(None, None, count(machines), branches, own)
 
 
 def line(branch: Branch) -> tuple[Branch, ...]:
@@ -109,13 +79,12 @@ def line(branch: Branch) -> tuple[Branch, ...]:
     return tuple(chain)
 
 
-def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ()) -> Count:
-    """The count of Nodes and their accelerators. A reservation counts where all Nodes of its domain are."""
+def count(machines: Iterable[Machine]) -> Count:
+    """The count of Nodes and their accelerators."""
     counted = tuple(machines)
     known = all(machine.used is not None for machine in counted)
     closed = Counter(obstacles[0].reason for machine in counted if (obstacles := machine.obstacles))
     flawed = Counter(kind for machine in counted for kind in dict.fromkeys(flaw.kind for flaw in machine.flaws))
-    names = frozenset(machine.node.name for machine in counted) if reservations else frozenset()
     return Count(
         len(counted),
         closed.total(),
@@ -123,7 +92,6 @@ def count(machines: Iterable[Machine], reservations: Iterable[Reservation] = ())
         sum(machine.used or 0 for machine in counted) if known else None,
         sum(machine.free or 0 for machine in counted) if known else None,
         tuple(sorted(closed.items(), key=lambda item: (-item[1], item[0]))),
-        sum(reservation.accelerators for reservation in reservations if reservation.nodes <= names),
         tuple(sorted(flawed.items(), key=lambda item: (-item[1], item[0]))),
     )
 
@@ -165,15 +133,9 @@ def suited(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
     ]
 
 
-def natural(text: str) -> tuple[tuple[int, str], ...]:
-    """A sort key that orders numbers in names by their value."""
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text) if part)
-
-
 def _split(
     machines: Sequence[Machine],
     levels: Sequence[Level],
-    reservations: Sequence[Reservation],
     *,
     lacking: bool,
     with_machines: bool,
@@ -192,10 +154,10 @@ def _split(
         (without if value is None else by_value.setdefault(value, [])).append(machine)
 
     def below(inside: list[Machine], *, lacking: bool) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
-        return _split(inside, others, reservations, lacking=lacking, with_machines=with_machines)
+        return _split(inside, others, lacking=lacking, with_machines=with_machines)
 
     named = [
-        Branch(level, value, count(inside, reservations), *below(inside, lacking=False))
+        Branch(level, value, count(inside), *below(inside, lacking=False))
         for value, inside in sorted(by_value.items(), key=lambda item: natural(item[0]))
     ]
     if not without:
@@ -203,7 +165,7 @@ def _split(
     branches, own = below(without, lacking=True)
     if lacking:
         return (*named, *branches), own
-    return (*named, Branch(level, None, count(without, reservations), branches, own)), ()
+    return (*named, Branch(level, None, count(without), branches, own)), ()
 
 
 def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:

@@ -1,1 +1,0 @@
-"""The packing of Pods into Nodes."""

@@ -1,0 +1,197 @@
+"""What is written into a Pod when its gate opens, and what an opened Pod tells of where it belongs.
+
+Source: "Pod Scheduling Readiness" and "Mutable Pod scheduling directives" in the Kubernetes documentation: of a gated
+Pod the node affinity may be made narrower, each of its terms for itself, and preferences may be set freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from policies.engine.request import JsonObject, mapping
+from policies.topology.catalog import Catalog
+from policies.topology.gang.address import Address
+from policies.topology.gang.demand import tiers
+from policies.topology.gang.gang import Requirement, Tier
+from policies.topology.gate import GATE, PLACEMENT
+from policies.topology.placement import Domain, Placement, PlacementError, parse
+from policies.topology.term import alternatives, meets
+from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import CLIQUE, HOSTNAME
+from policies.vocabulary.nvlink import NVL_DOMAIN
+
+TOPOLOGY = "kai.scheduler/topology"
+REQUIRED = "kai.scheduler/topology-required-placement"
+PREFERRED = "kai.scheduler/topology-preferred-placement"
+ANNOTATIONS = (TOPOLOGY, REQUIRED, PREFERRED)
+
+_NEED = "requiredDuringSchedulingIgnoredDuringExecution"
+_WISH = "preferredDuringSchedulingIgnoredDuringExecution"
+_WEIGHT = 100
+
+
+class Goal(Struct, frozen=True):
+    """A whole placement. tiers: the topology's levels; required, preferred: positions in them.
+
+    nodes: alternatives of which each Node of the placement meets one: named domains, the topology's requirement and its
+    pool. near: the domains that are named as preferred.
+    """
+
+    topology: Topology
+    tiers: tuple[Tier, ...]
+    levels: tuple[Level, ...]
+    required: int | None
+    preferred: int | None
+    nodes: tuple[tuple[Requirement, ...], ...]
+    near: tuple[Domain, ...] = ()
+
+    @property
+    def level(self) -> str:
+        """The name of the required level, else of the preferred one."""
+        position = self.preferred if self.required is None else self.required
+        return "" if position is None else self.tiers[position].name
+
+
+def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
+    """The placement that annotations of a Pod name, or why there is none."""
+    name = annotations.get(TOPOLOGY, "").strip()
+    topology = catalog.find(name)
+    if topology is None:
+        return f'topology "{name}" is not known: create it again, or delete the workload and create it with another one'
+    placements: list[Placement | None] = []
+    for key in (REQUIRED, PREFERRED):
+        text = annotations.get(key)
+        try:
+            placements.append(None if text is None else parse(text, topology))
+        except PlacementError as error:
+            return f'{key} "{text}" {error.problem} Delete the workload and create it with another placement'
+    required, preferred = placements
+    levels = [placement.level for placement in placements if placement is not None]
+    own = () if required is None else tuple(domain for domain in required.domains if domain.values)
+    terms = alternatives(own, topology.requirement)
+    pool = () if topology.pool is None else topology.pool.requirements
+    return Goal(
+        topology,
+        tiers(topology, *levels),
+        tuple(_levels(topology, levels)),
+        None if required is None else topology.position(required.level),
+        None if preferred is None else topology.position(preferred.level),
+        tuple(tuple(Requirement(r.key, r.operator, r.values) for r in (*term, *pool)) for term in terms or ((),)),
+        () if preferred is None else tuple(domain for domain in preferred.domains if domain.values),
+    )
+
+
+def _levels(topology: Topology, named: Iterable[Level]) -> Iterable[Level]:
+    by_position = {topology.position(level): level for level in named}
+    return (by_position.get(position, level) for position, level in enumerate(topology.levels))
+
+
+class Seat(Struct, frozen=True):
+    """Where one Pod belongs. labels: of its packed Node; empty without one. domain: the gang's, by keys and values.
+
+    inner: the nearer domain that it shares with its neighbours in rank. is_fixed: whether it has to be this Node.
+    """
+
+    labels: Mapping[str, str]
+    domain: Address = ()
+    inner: Address = ()
+    is_fixed: bool = False
+
+
+def patch(
+    pod: JsonObject, goal: Goal, seat: Seat, cliques: Mapping[str, Sequence[str]], sentence: str
+) -> list[JsonObject]:
+    """The JSON Patch that opens the gate of a Pod and writes where it belongs. It fails where the Pod has changed."""
+    gates = [gate.get("name") for gate in pod["spec"]["schedulingGates"]]
+    at = f"/spec/schedulingGates/{gates.index(GATE)}"
+    need = [
+        *_expressions(seat.domain if goal.required is not None else (), seat.labels, cliques),
+        *_of_topology(goal, seat),
+    ]
+    host = _host(seat.labels)
+    affinity = dict(mapping(pod["spec"], "affinity"))
+    node = dict(mapping(affinity, "nodeAffinity"))
+    need += host if seat.is_fixed else []
+    if need:
+        node[_NEED] = _narrowed(node.get(_NEED), need)
+    inner = _expressions(seat.inner or (seat.domain if goal.required is None else ()), seat.labels, cliques)
+    wishes = [{"weight": _WEIGHT, "preference": {"matchExpressions": wish}} for wish in (inner, host) if wish]
+    if wishes:
+        node[_WISH] = [*(node.get(_WISH) or []), *wishes]
+    affinity["nodeAffinity"] = node
+    key = PLACEMENT.replace("/", "~1")
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
+        {"op": "test", "path": f"{at}/name", "value": GATE},
+        {"op": "remove", "path": at},
+        *([{"op": "add", "path": "/spec/affinity", "value": affinity}] if node else []),
+        {"op": "add", "path": f"/metadata/annotations/{key}", "value": sentence},
+    ]
+
+
+def packed(pod: JsonObject) -> str:
+    """The hostname of the Node on which an opened Pod was packed, by its affinity; empty if it names none."""
+    wishes = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_WISH)
+    for wish in reversed(wishes if isinstance(wishes, list) else []):
+        expressions = mapping(mapping({"": wish}, ""), "preference").get("matchExpressions")
+        for one in expressions if isinstance(expressions, list) else []:
+            if isinstance(one, dict) and one.get("key") == HOSTNAME and one.get("operator") == "In":
+                return str((one.get("values") or [""])[0])
+    return ""
+
+
+def is_fixed(pod: JsonObject) -> bool:
+    """Whether an opened Pod has to run on its packed Node."""
+    need = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_NEED)
+    terms = mapping({"": need}, "").get("nodeSelectorTerms")
+    return bool(terms) and all(
+        any(
+            isinstance(one, dict) and one.get("key") == HOSTNAME
+            for one in mapping({"": term}, "").get("matchExpressions") or []
+        )
+        for term in terms
+    )
+
+
+def _host(labels: Mapping[str, str]) -> list[JsonObject]:
+    return [_is_in(HOSTNAME, [labels[HOSTNAME]])] if HOSTNAME in labels else []
+
+
+def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[str, Sequence[str]]) -> list[JsonObject]:
+    """A domain by the keys that a Pod's packed Node carries. An NVL Domain is written as its cliques."""
+    made = []
+    for step in address:
+        key = next((key for key in step.keys if key in labels), step.keys[0])
+        if key == NVL_DOMAIN:
+            made.append(_is_in(CLIQUE, [clique for value in step.values for clique in cliques.get(value, ())]))
+        else:
+            made.append(_is_in(key, list(step.values)))
+    return made
+
+
+def _of_topology(goal: Goal, seat: Seat) -> list[JsonObject]:
+    """The topology's requirement and pool, in the words of the packed Node."""
+    terms = alternatives((), goal.topology.requirement)
+    own = next((term for term in terms if meets(seat.labels, [term])), terms[0] if terms else ())
+    pool = () if goal.topology.pool is None else goal.topology.pool.requirements
+    return [requirement.to_json() for requirement in (*own, *pool)]
+
+
+def _narrowed(required: Any, need: Sequence[JsonObject]) -> JsonObject:
+    """Required node affinity with more expressions in each of its terms; a term that matches nothing stays."""
+    terms = mapping({"": required}, "").get("nodeSelectorTerms")
+    if not isinstance(terms, list) or not terms:
+        return {"nodeSelectorTerms": [{"matchExpressions": list(need)}]}
+    made = []
+    for term in terms:
+        own = term.get("matchExpressions") or []
+        more = [one for one in need if one not in own]
+        made.append({**term, "matchExpressions": [*own, *more]} if own or term.get("matchFields") else term)
+    return {**required, "nodeSelectorTerms": made}
+
+
+def _is_in(key: str, values: list[str]) -> JsonObject:
+    return {"key": key, "operator": "In", "values": values}

@@ -121,7 +121,9 @@ def restarted_api_server(site: Site) -> Result:
     """
     control_plane = site.control_plane
     with ExitStack() as stack, Background() as background:
-        processes = [stack.enter_context(Process(site.directory(), cluster=site.cluster())) for _ in range(_PROCESSES)]
+        # Without an inventory, since the account may not list what it is made of.
+        settings: Json = {"cluster": site.cluster(), "topology": {"inventory": False}}
+        processes = [stack.enter_context(Process(site.directory(), **settings)) for _ in range(_PROCESSES)]
         for each in processes:
             each.wait_until_ready()
         process, *_ = processes

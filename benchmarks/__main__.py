@@ -31,7 +31,6 @@ from benchmarks import (
     sizing,
     speed,
     topology,
-    workers,
 )  # fmt: skip
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
@@ -44,7 +43,7 @@ from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
-    *("speed", "policies", "shadow", "topology", "inventory", "gangs", "workers", "check"),
+    *("speed", "policies", "shadow", "topology", "inventory", "gangs", "check"),
     *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement", "audit"),
 )
 START_RUNS = 9
@@ -116,8 +115,6 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add(part, module, module.measure(_say))
     elif part == "check":
         results.add("check", manifests, manifests.measure(directory))
-    elif part == "workers":
-        results.add(part, workers, workers.compare(directory, *rounds))
     elif part in ("shadow", "topology", "apiserver", "audit"):
         module = {"shadow": shadow, "topology": topology, "apiserver": apiserver, "audit": audit}[part]
         results.add(part, module, module.measure(directory, *rounds))
@@ -136,7 +133,7 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
 def _footprint(part: str, directory: Path) -> Iterator[Figure]:
     """The figures of one part."""
     if part == "memory":
-        yield Figure("memory of an idle worker", footprint.memory(directory), 80, unit=" MB")
+        yield Figure("memory when idle", footprint.memory(directory), 80, unit=" MB")
     elif part == "cluster":
         name = f"memory with a cluster of {footprint.NAMESPACES} Namespaces"
         yield Figure(name, footprint.memory_with_cluster(directory), 130, unit=" MB")

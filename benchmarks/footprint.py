@@ -1,4 +1,4 @@
-"""What the service needs: memory of an idle worker, time until it is ready, time of the offline verbs."""
+"""What the service needs: memory when it is idle, time until it is ready, time of the offline verbs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _times(runs: Sequence[float]) -> Times:
 
 
 def memory(directory: Path, *options: str) -> float:
-    """Memory in MB of a worker that is idle again after some load on both paths."""
+    """Memory in MB of a service that is idle again after some load on both paths."""
     with servers.service(directory, *options) as (server, port, _):
         for path in ("/mutate", "/validate"):
             drive(port, path, body(path, REAL), server, LOAD_SECONDS)
@@ -45,7 +45,7 @@ def memory(directory: Path, *options: str) -> float:
 
 
 def memory_with_cluster(directory: Path) -> float:
-    """The same for a worker that watches the NAMESPACES Namespaces of a real control plane."""
+    """The same for one that watches the NAMESPACES Namespaces of a real control plane."""
     with crowded() as cluster:
         return memory(directory, "--kubeconfig", str(cluster.kubeconfig("alice")))
 

@@ -36,19 +36,6 @@ class CpuClock:
         return (int(fields[11]) + int(fields[12])) / TICKS  # utime and stime, fields 14 and 15 of proc(5)
 
 
-class Family(CpuClock):
-    """The processor time of a process and its children, such as a supervisor and its workers."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid)
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        self._children = [CpuClock(int(child)) for child in children]
-
-    def seconds(self) -> float:
-        """The sum of the user and system time of all processes until now, in seconds."""
-        return super().seconds() + sum(child.seconds() for child in self._children)
-
-
 class Server(CpuClock):
     """A running server."""
 

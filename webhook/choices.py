@@ -1,17 +1,15 @@
-"""Who chooses the domains of gangs for the reviews of a process: the process itself, or its supervisor."""
+"""How the domains of gangs are chosen for the reviews of a process: from the inventory that it keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policies.topology.choice.choice import Choice, ChoiceKey
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.workers.question import SOCKET, Asker
 
 if TYPE_CHECKING:
     from webhook.cluster.inventory.inventory import ClusterInventory
@@ -21,17 +19,10 @@ Choices = Callable[[ChoiceKey, float], Awaitable[tuple[Choice, ...]]]
 
 
 async def begin(
-    stack: AsyncExitStack, settings: Settings, cluster: Followed | None, measures: Metrics, health_socket: str
+    stack: AsyncExitStack, settings: Settings, cluster: Followed | None, measures: Metrics
 ) -> ClusterInventory | None:
-    """Have domains chosen until the stack is closed. Return the inventory if this process keeps it.
-
-    health_socket: of a worker, whose supervisor keeps the inventory; else empty.
-    """
+    """Have domains chosen until the stack is closed. Return the inventory; None if the settings ask for none."""
     if cluster is None or not roles.keeps_inventory(settings):
-        return None
-    if health_socket:
-        asker = Asker(Path(health_socket).with_name(SOCKET))
-        cluster.facts.choices = counted(asker.read, measures)
         return None
     from webhook.cluster.inventory.composition import following  # noqa: PLC0415 - numpy is for inventories only
 

@@ -82,7 +82,7 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
         measures.watches = ages
         readiness = _readiness(parts, registrar)
         readiness.add_note("watches", ages.problems)
-        health = web.AppRunner(probes.of_process(readiness, measures), access_log=None)
+        health = web.AppRunner(probes.application(readiness, measures), access_log=None)
         await ports.listen(health, parts.settings.health.host, parts.settings.health.port)
         stack.push_async_callback(health.cleanup)
         _run_all(stack, parts, registrar, upkeep)

@@ -170,10 +170,6 @@ class Metrics:
         )
         self.shadow = ShadowMetrics(self.registry, self.expression_faults)
         self.audits = AuditMetrics(self.registry)
-        self.workers = gauge("cks_admission_workers", "Worker processes that answer their supervisor.")
-        self.worker_restarts = counter(
-            "cks_admission_worker_restarts_total", "Workers that were started in place of one that had ended."
-        )
         gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role")).labels(
             VERSION, platform.python_version(), role
         ).set(1)

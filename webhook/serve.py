@@ -55,7 +55,7 @@ class _Parts(NamedTuple):
     """The parts of a process before it opens its ports.
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
-    configurations that manage writes; None if it does not run apart. inventory: None where another process keeps it.
+    configurations that manage writes; None if it does not run apart. inventory: None where no domains are chosen.
     parameters: those of the cluster, if policies in the shadow follow them too.
     """
 
@@ -84,15 +84,12 @@ class _Parts(NamedTuple):
 async def serve(
     read: Callable[[], Settings],
     path: Path | None = None,
-    health_socket: str = "",
     log_lines: Log | None = None,
-    worker: int = 0,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
-    read: returns the current settings. path: their file, which is watched for changes. health_socket: the path of a
-    Unix socket that replaces the health port. A process with one is a worker, which shares the TLS port with others.
-    log_lines: where log lines go, whose losses are counted. worker: the number of a worker.
+    read: returns the current settings. path: their file, which is watched for changes. log_lines: where log lines go,
+    whose losses are counted.
     """
     log = structlog.get_logger()
     stopping = stop_signal()
@@ -102,7 +99,7 @@ async def serve(
     settings = configuration.current.settings
     _check(settings)
     async with AsyncExitStack() as stack:
-        parts = await _assemble(stack, configuration, measures, health_socket)
+        parts = await _assemble(stack, configuration, measures)
         # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
         upkeep = _upkeep(parts, registrar, settings)
@@ -111,10 +108,10 @@ async def serve(
         _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen, _slow(parts))
         shared = parts.parameters.part() if parts.parameters else None
-        followers = await follow(stack, service, configuration.current, parts.cluster, shared, worker)
-        trace(stack, service, settings.tracing, worker)
+        followers = await follow(stack, service, configuration.current, parts.cluster, shared)
+        trace(stack, service, settings.tracing)
         # Last, because an open port promises that the rules are in force.
-        health, admission = await _open(stack, service, settings, parts.certificates, health_socket)
+        health, admission = await _open(stack, service, settings, parts.certificates)
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         stack.enter_context(measured_collections(measures))
@@ -128,13 +125,11 @@ async def serve(
     log.info("stopped")
 
 
-async def _assemble(
-    stack: AsyncExitStack, configuration: Configuration, measures: Metrics, health_socket: str
-) -> _Parts:
+async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
     """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
-    inventory = await choices.begin(stack, settings, cluster, measures, health_socket)
+    inventory = await choices.begin(stack, settings, cluster, measures)
     taking_part = AsyncExitStack()
     stack.push_async_callback(taking_part.aclose)
     replica = await _replica(taking_part, settings, cluster)
@@ -204,20 +199,15 @@ def _look_around(parts: _Parts, service: Service) -> None:
 
 
 async def _open(
-    stack: AsyncExitStack, service: Service, settings: Settings, certificates: Certificates, health_socket: str
+    stack: AsyncExitStack, service: Service, settings: Settings, certificates: Certificates
 ) -> tuple[web.BaseRunner, web.ServerRunner]:
     """Open the ports for probes and for reviews until the stack is closed. Raises PortError."""
     health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=ports.LAST_WAIT)
-    if health_socket:
-        await ports.listen_at(health, health_socket)
-    else:
-        await ports.listen(health, settings.health.host, settings.health.port)
+    await ports.listen(health, settings.health.host, settings.health.port)
     stack.push_async_callback(health.cleanup)
     admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
     place = settings.listen
-    await ports.listen_for_calls(
-        admission, (place.host, place.port), certificates, service.crowd(), shared=bool(health_socket)
-    )
+    await ports.listen_for_calls(admission, (place.host, place.port), certificates, service.crowd())
     stack.push_async_callback(admission.cleanup)
     return health, admission
 

@@ -30,11 +30,8 @@ class Sink:
         self._torn = False
 
     def write(self, text: str) -> None:
-        """Write whole lines, or count them as lost."""
-        self.send(text.encode(errors="backslashreplace"))
-
-    def send(self, lines: bytes) -> None:
         """Write whole lines, or count those of them as lost that could not be written."""
+        lines = text.encode(errors="backslashreplace")
         if self._lost and not self._remainder(f"{self._tell(self._lost)}\n".encode()):
             self._lost = 0
         lost = (lines if self._lost else self._remainder(lines)).count(b"\n")

@@ -146,7 +146,7 @@ MATRIX: Final[Mapping[str, Values]] = {
         "config": {"registration": {"url": "https://192.0.2.1:8443"}, "listen": {"port": 8443, "graceSeconds": 12.5}},
         "clusterDomain": "cluster.local",
     },
-    "scaled": {"workers": 4, "autoscaling": {"enabled": True}, "spread": {"hosts": "DoNotSchedule", "zones": ""}},
+    "scaled": {"autoscaling": {"enabled": True}, "spread": {"hosts": "DoNotSchedule", "zones": ""}},
     "one": {"replicas": 1, "podDisruptionBudget": {"enabled": False}, "unregister": {"enabled": False}},
     "placed": {
         "image": {"repository": "images.example.org:5000/cks-admission", "digest": "sha256:" + 64 * "a"},

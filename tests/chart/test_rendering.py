@@ -269,15 +269,11 @@ def test_the_ca_is_found_in_each_mode(entry: Entry, tmp_path: Path) -> None:
     assert entry("secret-bundle").one("ConfigMap")["data"]["ca-bundle.crt"] == CA
 
 
-def test_resources_are_derived_from_the_workers(entry: Entry) -> None:
-    """Each worker has its part, a supervisor too; what the operator says takes the place of it."""
+def test_resources_can_be_replaced(entry: Entry) -> None:
+    """What the operator says takes the place of what is derived."""
     assert entry("default").container["resources"] == {
         "requests": {"cpu": "100m", "memory": "192Mi"},
         "limits": {"memory": "1024Mi"},
-    }
-    assert entry("scaled").container["resources"] == {
-        "requests": {"cpu": "400m", "memory": "640Mi"},
-        "limits": {"memory": "3392Mi"},
     }
     assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
 

@@ -13,7 +13,6 @@ from chart.rendering import Rendered, render
 Entry = Callable[[str], Rendered]
 
 _REPLACING: dict[str, dict[str, Any]] = {
-    "workers": {"workers": 2},
     "listen": {"config": {"listen": {"maxInFlight": 100}}},
     "health": {"config": {"health": {"host": "::"}}},
     "tls": {"certificates": {"names": ["admission.example.org"]}},

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import os
-import signal
 import ssl
 import subprocess
 from datetime import UTC, datetime
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from certs.x509.authority import Authority
-    from cluster.kubelet import Running
 
 SECRET = "given-pair"
 RENDERED = {"mode": "rendered"}
@@ -45,34 +42,6 @@ def give(cluster: ControlPlane, authority: Authority) -> None:
         "data": {key: base64.b64encode(content).decode() for key, content in contents.items()},
     }
     cluster.objects.apply([manifests.namespace(NAMESPACE), secret])
-
-
-def test_several_workers(vacant: Release) -> None:
-    """Two workers in each Pod answer for one; when one of them dies the Pod stays, and its counts do too."""
-    release = vacant
-    with release.released(workers=2, replicas=1):
-
-        def asked() -> Running:
-            for each in release.kubelet.ready():
-                if counted(each):
-                    return each
-            raise NotYet("none was")
-
-        pod = wait_for("a Pod that was asked", asked)
-        started = events(pod, "worker started")[0]
-        before = counted(pod)
-        os.kill(started["pid"], signal.SIGKILL)
-
-        def again() -> bool:
-            if len(events(pod, "worker started")) < 3 or not pod.status["ready"]:
-                raise NotYet(str(events(pod, "worker ended")))
-            return True
-
-        wait_for("the worker to be replaced", again)
-        release.wait_until_asked()
-
-        assert pod.restarts == 0
-        assert counted(pod) >= before > 0
 
 
 def test_only_the_api_server_is_answered(audited: ControlPlane, vacant: Release) -> None:
@@ -157,12 +126,3 @@ def answered(connection: http.client.HTTPConnection) -> int:
     """Send a call, and return the status that it is answered with."""
     connection.request("POST", "/validate", "{}")
     return connection.getresponse().status
-
-
-def counted(pod: Running) -> float:
-    """Return how many reviews a Pod has answered, by its metrics."""
-    connection = http.client.HTTPConnection(f"{pod.address}:{pod.ports[1]}", timeout=PATIENCE)
-    connection.request("GET", "/metrics")
-    lines = connection.getresponse().read().decode().splitlines()
-    connection.close()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("cks_admission_requests_total{"))

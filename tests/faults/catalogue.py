@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults import crowds, evaluations, losses, references, releases, reloads, watches
+from faults import clocks, crowds, evaluations, references, releases, reloads, watches
 from faults.row import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -14,9 +14,8 @@ FAULTS: tuple[Fault, ...] = (
     crowds.unread_logs,
     reloads.policy_edits,
     reloads.policy_directory,
-    losses.dying_worker,
-    losses.clock_ahead,
-    losses.certificate_from_the_future,
+    clocks.clock_ahead,
+    clocks.certificate_from_the_future,
     references.parameters_150,
     references.parameters_1000,
     references.slow_access_reviews,

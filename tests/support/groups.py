@@ -34,7 +34,7 @@ _MODULES = {**dict.fromkeys(JUDGED, "judged"), **dict.fromkeys(NATIVE, "native")
 
 LONGEST = (
     *("native", "control_plane", "released", "placed", "judged", "vacant", "upgraded"),
-    *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "workers/test_workers", "test_serve_heavy")),
+    *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "test_serve_heavy")),
     "tests/policies/topology/choice/test_choice_properties",
     *(f"tests/properties/{name}" for name in ("test_topology", "test_topology_large", "test_topology_updates")),
 )

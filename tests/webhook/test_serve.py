@@ -1,8 +1,10 @@
 """The service as a real process: how it comes up and why it may not."""
 
 import asyncio
+import os
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,6 +174,38 @@ async def test_whatever_happens_the_logs_are_json(tmp_path: Path) -> None:
 
     assert service.noise == []
     assert code == 0
+
+
+def _deafen(service: Service) -> asyncio.ReadTransport:
+    """Read the log no more, and fill its pipe, whose end is returned."""
+    process: Any = service.process
+    log = process._transport.get_pipe_transport(2)
+    assert isinstance(log, asyncio.ReadTransport)
+    log.pause_reading()
+    pipe = os.open(f"/proc/{process.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while os.write(pipe, b"." * 4095 + b"\n"):
+            pass
+    os.close(pipe)
+    return log
+
+
+async def test_a_log_that_nobody_reads_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Reviews and probes are answered; the lost lines are counted, and told once somebody reads again."""
+    async with Service(tmp_path) as service, connected(await service.port(), service.context()) as wire:
+        log = _deafen(service)
+        for number in range(40):
+            assert (await wire.call(refused_body(uid=f"unheard {number}"))).status == 200
+        measured = (await service.ask("/metrics")).text
+        alive = await service.ask("/livez")
+        log.resume_reading()
+        await until(lambda: "." * 4095 in service.noise)
+        assert (await wire.call(refused_body(uid="heard"))).status == 200
+        told = await service.event("log lines lost")
+        await until(lambda: "heard" in [event["uid"] for event in service.events if event["event"] == "review"])
+
+    assert "\ncks_admission_log_lines_lost_total 40.0\n" in measured
+    assert (alive.status, told["lines"]) == (200, 40)
 
 
 async def test_files_of_a_certificate_may_come_later(tmp_path: Path) -> None:

@@ -71,12 +71,12 @@ def test_of_many_lines_those_are_lost_that_were_not_written() -> None:
     reading, writing = os.pipe()
     try:
         written = Sink(writing, _told)
-        written.send(b"x" * 99 + b"\n")
-        written.send(100 * (b"y" * 9_999 + b"\n"))
+        written.write("x" * 99 + "\n")
+        written.write(100 * ("y" * 9_999 + "\n"))
         lost = written.take_lost()
         read = os.read(reading, 1_000_000)
         again = written.take_lost()
-        written.send(b"one\ntwo\n")
+        written.write("one\ntwo\n")
         rest = os.read(reading, 1_000_000)
     finally:
         os.close(reading)

@@ -24,9 +24,7 @@ class SampleSettings(Model):
 class DecisionsSettings(Model):
     """The log of decisions: a JSON line for each answer that is sampled, apart from the logs on stderr."""
 
-    log: str = Field(
-        "", description="File, or - for stdout, which needs listen.workers 1; each worker has a file. Empty: no log."
-    )
+    log: str = Field("", description="File, or - for stdout. Empty: no log.")
     content: Content = Field(
         "none",
         description="none: identities, verdicts and field paths; messages: also what people were told; objects: all "

@@ -12,24 +12,21 @@ class Listen(Model):
 
     host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
     port: Port = Field(9443, description="TLS port; 0 takes a free one.")
-    workers: int = Field(
-        1, ge=1, le=256, description="Processes that share the port; needs the kernel's SO_REUSEPORT where over 1."
-    )
     max_in_flight: int = Field(
         512,
         ge=1,
-        description="Reviews that a worker answers at once; more get 503 with Retry-After, which the API server obeys.",
+        description="Reviews that are answered at once; more get 503 with Retry-After, which the API server obeys.",
     )
     max_bytes_in_flight: int = Field(
         64 * 1024 * 1024,
         ge=16 * 1024 * 1024,
-        description="Bytes of bodies that a worker holds at once; more get 503, too.",
+        description="Bytes of bodies that are held at once; more get 503, too.",
     )
     body_seconds: float = Field(
         3.0, gt=0, le=30, description="How long a body may take to arrive, within the time-out of its caller."
     )
     max_connections: int = Field(
-        1024, ge=1, description="Connections to a worker; beyond, one that stands around is closed for a new one."
+        1024, ge=1, description="Connections at once; beyond, one that stands around is closed for a new one."
     )
     max_connections_per_address: int = Field(
         768,

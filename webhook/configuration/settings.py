@@ -416,12 +416,3 @@ class Settings(_Model):
     audit: AuditSettings = Field(AuditSettings(), description=AuditSettings.__doc__)
     help: HelpSettings = Field(HelpSettings(), description=HelpSettings.__doc__)
     log: Log = Field(Log(), description=Log.__doc__)
-
-    @model_validator(mode="after")
-    def _one_writer(self) -> Settings:
-        if self.decisions.log == "-" and self.listen.workers > 1:
-            raise PydanticCustomError(
-                TOLD, "decisions.log is - and listen.workers over 1: long lines of several processes would get mixed; "
-                "name a file, which each worker has for itself"
-            )  # fmt: skip
-        return self

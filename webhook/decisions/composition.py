@@ -55,15 +55,13 @@ async def follow(
     loaded: LoadedConfiguration,
     cluster: Followed | None,
     parameters: FollowedParameters | None,
-    worker: int,
 ) -> Followers:
     """Have the answers of a service followed until the stack is closed.
 
-    parameters: of the policies in the shadow; None without a cluster. worker: the number of this process, 0 if it has
-    none.
+    parameters: of the policies in the shadow; None without a cluster.
     """
     settings = loaded.settings
-    log = _log(stack, service, settings, cluster, worker)
+    log = _log(stack, service, settings, cluster)
     followers = Followers(service)
     if settings.policies.shadow:
         await _begin_shadow(stack, followers, service, loaded, cluster, parameters, log)
@@ -72,13 +70,11 @@ async def follow(
     return followers
 
 
-def _log(
-    stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None, worker: int
-) -> DecisionLog | None:
+def _log(stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None) -> DecisionLog | None:
     chosen = settings.decisions
     if not chosen.log:
         return None
-    writer = Writer(output(chosen, worker))
+    writer = Writer(output(chosen))
     writer.start()
     stack.callback(writer.end)
     service.metrics.records = writer

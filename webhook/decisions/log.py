@@ -71,11 +71,8 @@ def _told(judgement: Judgement) -> dict[str, object]:
     return {"verdict": judgement.verdict, "refuses": judgement.refuses, "message": judgement.message}
 
 
-def output(settings: DecisionsSettings, worker: int) -> Output:
-    """Where records go. worker: the number of this process among several, each of which has a file; 0 for none."""
+def output(settings: DecisionsSettings) -> Output:
+    """Where records go."""
     if settings.log == "-":
         return Descriptor(os.dup(_STDOUT))
-    path = Path(settings.log)
-    if worker:
-        path = path.with_name(f"{path.stem}.{worker}{path.suffix}")
-    return RotatingFile(path, settings.max_file_bytes, settings.max_files)
+    return RotatingFile(Path(settings.log), settings.max_file_bytes, settings.max_files)

@@ -98,6 +98,6 @@ def _deployment(deployment: JsonObject) -> Diagnosis:
 
 
 def _is_held_by(holder: str, pod: JsonObject) -> bool:
-    """Whether a Pod is the holder. Workers in it add a suffix to its name."""
+    """Whether a Pod is the holder. Its process adds a suffix to its name."""
     name = str(mapping(pod, "metadata").get("name"))
     return holder == name or (holder.startswith(name) and not holder[len(name)].isalnum() and holder[len(name)] != "-")

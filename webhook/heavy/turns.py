@@ -41,14 +41,9 @@ class Turn:
 
 
 class Turns:
-    """Gives turns to tenants, and within a tenant in the order of arrival.
+    """Gives turns to tenants, and within a tenant in the order of arrival."""
 
-    most, most_of_one: how many may wait, of all tenants and of one.
-    """
-
-    def __init__(self, most: int = WAITING, most_of_one: int = WAITING_OF_ONE) -> None:
-        self._most = most
-        self._most_of_one = most_of_one
+    def __init__(self) -> None:
         self._turn: Turn | None = None
         self._waiting: dict[Claim, asyncio.Future[Turn]] = {}
         self._use = Use()
@@ -76,7 +71,7 @@ class Turns:
     async def _place(self, tenant: str, deadline: float) -> Turn:
         """The turn that comes after a while."""
         of_one = sum(claim.tenant == tenant for claim in self._waiting)
-        if self.waiting >= self._most or of_one >= self._most_of_one:
+        if self.waiting >= WAITING or of_one >= WAITING_OF_ONE:
             raise NoTurnError("too many reviews that take long wait already")
         loop = asyncio.get_running_loop()
         claim = Claim(tenant, loop.time(), deadline)

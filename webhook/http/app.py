@@ -104,7 +104,7 @@ class Service:
 
     def health_app(self) -> web.Application:
         """`/livez`, `/readyz` with its reasons, `/metrics`, `/paths`."""
-        return probes.of_process(self.state, self.metrics, self.list_paths)
+        return probes.application(self.state, self.metrics, self.list_paths)
 
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""

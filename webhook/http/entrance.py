@@ -209,20 +209,13 @@ def _standing(guests: Sequence[_Guest], since: float) -> _Guest | None:
 class Site(web.BaseSite):
     """The TLS port of a runner. Its callers are a crowd with limits."""
 
-    __slots__ = ("_crowd", "_host", "_port", "_shared")
+    __slots__ = ("_crowd", "_host", "_port")
 
     def __init__(
-        self,
-        runner: web.ServerRunner,
-        address: tuple[str, int],
-        context: SSLContext | None,
-        crowd: Crowd,
-        *,
-        shared: bool,
+        self, runner: web.ServerRunner, address: tuple[str, int], context: SSLContext | None, crowd: Crowd
     ) -> None:
         super().__init__(runner, ssl_context=context, backlog=BACKLOG)
         self._host, self._port = address
-        self._shared = shared
         self._crowd = crowd
 
     @property
@@ -235,18 +228,18 @@ class Site(web.BaseSite):
         await super().start()
         serve = self._runner.server
         assert serve is not None  # noqa: S101 - set up before
-        sockets = _opened(self._host, self._port, self._backlog, shared=self._shared)
+        sockets = _opened(self._host, self._port, self._backlog)
         entrance = Entrance(sockets, cast("Connections", serve), self._ssl_context, self._crowd)
         self._server = cast("asyncio.AbstractServer", entrance)  # as far as the runner uses one
 
 
-def _opened(host: str, port: int, backlog: int, *, shared: bool) -> list[socket.socket]:
+def _opened(host: str, port: int, backlog: int) -> list[socket.socket]:
     """Listening sockets for every address of a host. Raises OSError."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-            opened = socket.create_server(address[:2], family=family, backlog=backlog, reuse_port=shared)
+            opened = socket.create_server(address[:2], family=family, backlog=backlog)
             opened.settimeout(0)
             sockets.append(opened)
     except OSError:

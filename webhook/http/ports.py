@@ -17,8 +17,6 @@ LAST_WAIT = 0.5
 # The longest time from accepting a connection to its review. A TLS handshake takes milliseconds, on a busy host tenths
 # of a second.
 HANDSHAKE_SECONDS = 0.5
-# sun_path of unix(7) has 108 bytes, on other systems 104, including the terminating zero.
-LONGEST_SOCKET = 103
 
 
 class PortError(Exception):
@@ -32,17 +30,11 @@ async def listen(runner: web.AppRunner, host: str, port: int) -> None:
 
 
 async def listen_for_calls(
-    runner: web.ServerRunner,
-    address: tuple[str, int],
-    certificates: Certificates,
-    crowd: Crowd,
-    *,
-    shared: bool = False,
+    runner: web.ServerRunner, address: tuple[str, int], certificates: Certificates, crowd: Crowd
 ) -> None:
-    """Open the TLS port. If it is shared, other workers can open it, too. Raises PortError."""
+    """Open the TLS port. Raises PortError."""
     await runner.setup()
-    site = Site(runner, address, certificates.serving.context, crowd, shared=shared)
-    await _start(runner, site, *address)
+    await _start(runner, Site(runner, address, certificates.serving.context, crowd), *address)
 
 
 async def _start(runner: web.BaseRunner, site: web.BaseSite, host: str, port: int) -> None:
@@ -54,23 +46,9 @@ async def _start(runner: web.BaseRunner, site: web.BaseSite, host: str, port: in
         raise PortError(f"cannot listen on {host}:{port}: {problem}") from None
 
 
-async def listen_at(runner: web.BaseRunner, path: str) -> None:
-    """Open a Unix socket. Raises PortError."""
-    await runner.setup()
-    try:
-        await web.UnixSite(runner, path).start()
-    except OSError as error:
-        await runner.cleanup()
-        hint = "; set TMPDIR to a shorter path" if len(path) > LONGEST_SOCKET else ""
-        raise PortError(f"cannot listen on {path}: {error.strerror or error}{hint}") from None
-
-
 def address(scheme: str, runner: web.BaseRunner) -> str:
     """The URL at which a runner listens, usable in a client."""
-    address_ = runner.addresses[0]
-    if isinstance(address_, str):
-        return f"unix:{address_}"
-    host, port = address_[:2]
+    host, port = runner.addresses[0][:2]
     return str(URL.build(scheme=scheme, host=host, port=port))
 
 

@@ -14,17 +14,8 @@ from webhook.metrics import Metrics
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-def application(livez: Handler, readyz: Handler, exposition: Handler, paths: Handler | None = None) -> web.Application:
+def application(readiness: Readiness, measures: Metrics, paths: Handler | None = None) -> web.Application:
     """An application with `/livez`, `/readyz` with its reasons, `/metrics`, and for replicas `/paths`."""
-    app = web.Application()
-    for path, handler in (("/livez", livez), ("/readyz", readyz), ("/metrics", exposition), (PATHS, paths)):
-        if handler is not None:
-            app.router.add_get(path, handler)
-    return app
-
-
-def of_process(readiness: Readiness, measures: Metrics, paths: Handler | None = None) -> web.Application:
-    """The application of a process that answers for itself."""
 
     async def livez(_http: web.Request) -> web.Response:
         """Answer, which shows that the process is alive."""
@@ -40,4 +31,8 @@ def of_process(readiness: Readiness, measures: Metrics, paths: Handler | None = 
         """The metrics, for Prometheus."""
         return web.Response(body=measures.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
 
-    return application(livez, readyz, exposition, paths)
+    app = web.Application()
+    for path, handler in (("/livez", livez), ("/readyz", readyz), ("/metrics", exposition), (PATHS, paths)):
+        if handler is not None:
+            app.router.add_get(path, handler)
+    return app

@@ -26,8 +26,8 @@ _FIGHT_SECONDS = 60.0
 class Calls(Struct, frozen=True):
     """Whether calls reach a replica, so that configurations may be created. Once true, it stays true.
 
-    It becomes true when a replica has been ready for a while: for serve this process, of which each of several workers
-    decides for itself, although the Pod is ready only when all of them are. ready_since: None while none is ready.
+    It becomes true when a replica has been ready for a while: for serve this process. ready_since: None while none is
+    ready.
     """
 
     ready_since: float | None = None

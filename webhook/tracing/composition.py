@@ -21,11 +21,8 @@ _MISSING = (
 )
 
 
-def trace(stack: AsyncExitStack, service: Service, settings: TracingSettings, worker: int) -> None:
-    """Have the reviews of a service traced until the stack is closed. Raises SettingsError.
-
-    worker: the number of this process, 0 if it has none.
-    """
+def trace(stack: AsyncExitStack, service: Service, settings: TracingSettings) -> None:
+    """Have the reviews of a service traced until the stack is closed. Raises SettingsError."""
     if not settings.endpoint:
         return
     if not all(map(find_spec, ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter"))):
@@ -42,7 +39,7 @@ def trace(stack: AsyncExitStack, service: Service, settings: TracingSettings, wo
     reasons.install()
     sender = OTLPSpanExporter(receiver(settings.endpoint), timeout=_SECONDS)
     export = Export(
-        Spans(worker).of,
+        Spans().of,
         lambda spans: sender.export(spans) is SpanExportResult.SUCCESS,
         sender.shutdown,
         lambda: f"{settings.endpoint}: {reasons.last}",

@@ -19,11 +19,11 @@ _ERROR = 500
 
 
 class Spans:
-    """Makes spans. worker: the number of this process among several; 0 if it is alone."""
+    """Makes spans."""
 
-    def __init__(self, worker: int) -> None:
+    def __init__(self) -> None:
         self._ended = _Ended()
-        provider = TracerProvider(ALWAYS_ON, _resource(worker), shutdown_on_exit=False)
+        provider = TracerProvider(ALWAYS_ON, _resource(), shutdown_on_exit=False)
         provider.add_span_processor(self._ended)
         self._tracer = provider.get_tracer(_SERVICE, VERSION)
 
@@ -45,14 +45,13 @@ class Spans:
         return self._ended.take()
 
 
-def _resource(worker: int) -> Resource:
+def _resource() -> Resource:
     """Who sends the spans. Users add to it by the variable OTEL_RESOURCE_ATTRIBUTES."""
-    host = socket.gethostname()
     return Resource.create(
         {
             "service.name": os.environ.get("OTEL_SERVICE_NAME") or _SERVICE,
             "service.version": VERSION,
-            "service.instance.id": f"{host}/{worker}" if worker else host,
+            "service.instance.id": socket.gethostname(),
         }
     )
 

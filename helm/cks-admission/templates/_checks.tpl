@@ -31,7 +31,6 @@
 {{/* Keys of the configuration that values of the chart say, since more than the configuration depends on them. */}}
 {{- define "cks-admission.checkConfig" -}}
 {{- $instead := dict
-  "listen.workers" "workers"
   "cluster.kubeconfig" "cluster.access"
   "cluster.inCluster" "cluster.access"
   "cluster.serviceAccount" "cluster.access"
@@ -62,9 +61,6 @@
 {{- if hasKey (dig (first $path) dict $.Values.config) (last $path) -}}
 {{- fail (printf "config.%s is set by the chart: set %s instead" $key $value) -}}
 {{- end -}}
-{{- end -}}
-{{- if and (eq "-" (dig "decisions" "log" "" $.Values.config)) (gt (int $.Values.workers) 1) -}}
-{{- fail "config.decisions.log is - and workers over 1: long lines of several processes would get mixed: set workers to 1, and replicas to more" -}}
 {{- end -}}
 {{- range list "listen" "health" -}}
 {{- if eq 0 (int (dig . "port" 1 $.Values.config)) -}}

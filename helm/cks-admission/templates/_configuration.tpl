@@ -4,7 +4,7 @@ from here, so that ports, rights and mounts are those of the configuration that 
 */}}
 {{- define "cks-admission.configuration" -}}
 {{- $own := dict
-  "listen" (dict "port" 9443 "workers" (int .Values.workers))
+  "listen" (dict "port" 9443)
   "health" (dict "port" 8081)
   "tls" (include "cks-admission.tls" . | fromYaml)
   "cluster" (include "cks-admission.cluster" . | fromYaml)

@@ -100,27 +100,22 @@ app.kubernetes.io/component: webhook
 {{- concat $names .Values.certificates.names | uniq | toYaml -}}
 {{- end -}}
 
-{{/* The memory limit of a worker in MiB: the process, bytes of bodies, connections at 320 KiB, and its child process. */}}
-{{- define "cks-admission.memory" -}}
+{{/* The limit in MiB: the process, bytes of bodies, connections at 320 KiB, its child process, and the inventory, of which
+     10,000 Nodes and 100,000 Pods take 110 MiB, numpy and the client 50. */}}
+{{- define "cks-admission.resources" -}}
 {{- $listen := default dict .Values.config.listen -}}
 {{- $bytes := dig "maxBytesInFlight" 67108864 $listen | int64 -}}
 {{- $connections := dig "maxConnections" 1024 $listen | int64 -}}
-{{- add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 -}}
-{{- end -}}
-
-{{/* A Pod has the inventory once: 10,000 Nodes and 100,000 Pods take 110 MiB, numpy and the client 50. */}}
-{{- define "cks-admission.resources" -}}
-{{- $workers := int .Values.workers -}}
-{{- $supervisor := gt $workers 1 | ternary 64 0 -}}
+{{- $memory := add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 -}}
 {{- $inventory := include "cks-admission.inventory" . -}}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
 {{- else -}}
 requests:
-  cpu: {{ mul 100 $workers }}m
-  memory: {{ add (mul 128 $workers) $supervisor (ternary 64 0 (ne $inventory "")) }}Mi
+  cpu: 100m
+  memory: {{ add 128 (ternary 64 0 (ne $inventory "")) }}Mi
 limits:
-  memory: {{ add (mul (include "cks-admission.memory" .) $workers) $supervisor (ternary 256 0 (ne $inventory "")) }}Mi
+  memory: {{ add $memory (ternary 256 0 (ne $inventory "")) }}Mi
 {{- end -}}
 {{- end -}}
 

@@ -78,7 +78,7 @@ class Service:
             self.process.kill()
         await self.process.wait()
         assert self.process.stdout is not None
-        await self.process.stdout.read()  # workers hold it too, and may end after their supervisor
+        await self.process.stdout.read()  # child processes hold it too, and may end after it
         await self._stack.aclose()
 
     async def _read(self) -> None:

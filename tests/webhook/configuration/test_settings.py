@@ -16,7 +16,6 @@ _DEFAULTS: Json = {
     "listen": {
         "host": "0.0.0.0",  # noqa: S104
         "port": 9443,
-        "workers": 1,
         "maxInFlight": 512,
         "maxBytesInFlight": 67108864,
         "bodySeconds": 3.0,
@@ -164,7 +163,7 @@ _DEFAULTS: Json = {
 # Every key there is, none with its default.
 _OTHER = """
 listen:
-  {host: 127.0.0.1, port: 8443, workers: 3, maxInFlight: 7, maxBytesInFlight: 33554432, bodySeconds: 1.5,
+  {host: 127.0.0.1, port: 8443, maxInFlight: 7, maxBytesInFlight: 33554432, bodySeconds: 1.5,
    maxConnections: 77, maxConnectionsPerAddress: 66, connectionSeconds: 5, drainSeconds: 1.5, graceSeconds: 3}
 health: {host: 127.0.0.2, port: 0}
 tls:
@@ -300,7 +299,6 @@ _OTHER_READ: Json = {
     "listen": {
         "host": "127.0.0.1",
         "port": 8443,
-        "workers": 3,
         "maxInFlight": 7,
         "maxBytesInFlight": 33554432,
         "bodySeconds": 1.5,

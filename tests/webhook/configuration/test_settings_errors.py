@@ -32,12 +32,6 @@ def _errors(text: str | bytes) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        pytest.param(
-            "listen:\n  workers: 2\ndecisions:\n  log: '-'\n",
-            "1: decisions.log is - and listen.workers over 1: long lines of several processes would get mixed; name a "
-            "file, which each worker has for itself",
-            id="two-keys",
-        ),
         pytest.param("listn: {}\n", "1: listn: unknown key; did you mean listen?", id="section"),
         pytest.param("listen:\n  prot: 3\n", "2: listen.prot: unknown key; did you mean port?", id="key"),
         pytest.param(

@@ -76,7 +76,7 @@ def test_no_deployment() -> None:
     ("lease", "pods", "expected"),
     [
         pytest.param(_lease(), [_pod("cks-a")], ("ok", "cks-a holds and renews it", ""), id="fine"),
-        pytest.param(_lease("cks-a_7"), [_pod("cks-a")], ("ok", "cks-a_7 holds and renews it", ""), id="a worker"),
+        pytest.param(_lease("cks-a_7"), [_pod("cks-a")], ("ok", "cks-a_7 holds and renews it", ""), id="its process"),
         pytest.param(_lease("host"), [], ("ok", "host holds and renews it", ""), id="outside"),
         pytest.param(
             _lease(),

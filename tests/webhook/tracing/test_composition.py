@@ -33,7 +33,7 @@ async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(composition, "find_spec", lambda _: None)
     service = Service(ServingState(served()), Metrics(), Listen())
     async with AsyncExitStack() as stack:
-        trace(stack, service, TracingSettings(), 0)
+        trace(stack, service, TracingSettings())
         assert service.tracing is None
         with pytest.raises(SettingsError, match=r"^tracing\.endpoint needs .*pip install 'cks-admission\[tracing\]'"):
-            trace(stack, service, TracingSettings(endpoint="http://collector:4318"), 0)
+            trace(stack, service, TracingSettings(endpoint="http://collector:4318"))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +11,13 @@ from webhook import logs
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
 from webhook.configuration import roles
-from webhook.configuration.settings import Settings, SettingsError
-from webhook.sink import Sink
+from webhook.configuration.settings import SettingsError
 
 
 @click.command("serve")
 @options.config
 @options.setting("--host", "listen.host", help="Address of the TLS port.")
 @options.setting("--port", "listen.port", type=int, help="TLS port; 0 chooses a free one.")
-@options.setting(
-    "--workers",
-    "listen.workers",
-    type=int,
-    help="Number of processes that share the TLS port; those that fail are restarted.",
-)
 @options.setting("--health-host", "health.host", help="Address of the port for probes and metrics.")
 @options.setting("--health-port", "health.port", type=int, help="Port of /livez, /readyz and /metrics.")
 @options.setting("--tls-cert", "tls.certFile", help="Certificate chain (PEM); reloaded when it changes.")
@@ -65,10 +55,7 @@ from webhook.sink import Sink
     help="Lowest level that is logged.",
 )
 @options.setting("--log-format", "log.format", type=click.Choice(["auto", "json", "text"]), help="Log format.")
-@click.option(
-    "--worker", type=(int, Path), hidden=True, help="Run as the worker with this number and this health socket."
-)
-def command(config: Path | None, worker: tuple[int, Path] | None, **changes: Any) -> None:
+def command(config: Path | None, **changes: Any) -> None:
     """Answer the API server's AdmissionReviews over TLS until SIGTERM.
 
     \b
@@ -77,55 +64,20 @@ def command(config: Path | None, worker: tuple[int, Path] | None, **changes: Any
       cks-admission serve --config cks.yaml --tls-cert tls.crt --tls-key tls.key
       cks-admission serve --policies policies/
       cks-admission serve --policies policies/ --shadow changed/ --decision-log decisions.jsonl
-      cks-admission serve --config cks.yaml --workers 4
       cks-admission serve --kubeconfig ~/.kube/config --register --webhook-url https://127.0.0.1:9443
     """
-    settings = options.settings(config, changes)
-    sink = logs.configure(settings.log.level, settings.log.format)
-    try:
-        if settings.listen.workers > 1 and worker is None:
-            _supervise(settings, sink)
-        else:
-            _serve(lambda: roles.of_replica(options.current(config, changes)), config, worker, sink)
-    except SettingsError as error:
-        raise InputError(str(error)) from None
-
-
-def _serve(read: Callable[[], Settings], config: Path | None, worker: tuple[int, Path] | None, sink: Sink) -> None:
-    """Serve in this process, with the settings that `read` gives now and when the file changes."""
-    import uvloop  # noqa: PLC0415 - the supervisor needs nothing of what answers reviews, and stays small
+    import uvloop  # noqa: PLC0415 - the help needs nothing of what follows
 
     from certs.errors import CertificateError  # noqa: PLC0415 - as above
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
     from webhook.http.ports import PortError  # noqa: PLC0415 - as above
-    from webhook.process import end_with_supervisor, mark_logs  # noqa: PLC0415 - as above
     from webhook.serve import serve  # noqa: PLC0415 - as above
 
-    async def work(number: int, socket: Path) -> None:
-        mark_logs(number)
-        end_with_supervisor()
-        await serve(read, config, str(socket), sink, number)
-
+    settings = options.settings(config, changes)
+    sink = logs.configure(settings.log.level, settings.log.format)
     try:
-        uvloop.run(work(*worker) if worker else serve(read, config, log_lines=sink))
+        uvloop.run(serve(lambda: roles.of_replica(options.current(config, changes)), config, sink))
+    except SettingsError as error:
+        raise InputError(str(error)) from None
     except (CertificateError, ClusterError, PortError) as error:
-        raise ToolError(str(error)) from None
-
-
-def _supervise(settings: Settings, sink: Sink) -> None:
-    """Serve in several processes, each of which has this one's command line and knows that it is a worker."""
-    from webhook.workers.supervisor import StartError, SupervisorError, supervise  # noqa: PLC0415 - for several workers only
-
-    form = "text" if settings.log.format == "auto" and sys.stderr.isatty() else settings.log.format
-
-    def worker(number: int, socket: Path, port: int) -> list[str]:
-        # What comes last on a command line holds. Workers write to a pipe, and see no terminal.
-        where = ["--worker", str(number), str(socket), "--host", settings.listen.host, "--port", str(port)]
-        return [sys.executable, *sys.orig_argv[1:], *where, "--log-format", form]
-
-    try:
-        asyncio.run(supervise(settings, worker, sink))
-    except StartError as error:
-        raise click.exceptions.Exit(error.code) from None
-    except SupervisorError as error:
         raise ToolError(str(error)) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from policies.engine.facts import Facts
@@ -16,7 +16,6 @@ from policies.topology.gang.demand import Cluster
 from policies.topology.gang.gang import Gang
 from policies.topology.gang.ledger import Ledger
 from policies.topology.gang.promise import Promise
-from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.inventory.inventory import ClusterInventory
 from webhook.cluster.inventory.keeper import Choose
 from webhook.configuration import inventory, rules
@@ -29,26 +28,22 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def following(
-    api: Connection, settings: Settings, measures: Placing, facts: Facts | None = None
+    api: Connection, settings: Settings, measures: Placing, facts: Facts
 ) -> AsyncIterator[ClusterInventory]:
     """The inventory of a cluster, followed during the block over a connection that the caller closes.
 
-    facts: the cluster's device claims and PriorityClasses; None to follow them, too.
+    facts: the cluster's device claims and PriorityClasses.
     """
-    async with AsyncExitStack() as stack:
-        if facts is None:
-            own = ClusterFacts(api, watch_nodes=False, watch_priorities=True)
-            await own.start()
-            stack.push_async_callback(own.stop)
-            facts = own.known
-        options = rules.topology_options(settings)
-        ledger = Ledger(options.workloads, Cluster(facts, options.accelerators))
-        kinds = [row.group_kind for row in inventory.workloads(settings)]
-        known = ClusterInventory(api, ledger, kinds, settings.topology.stale_seconds, chooser(), measures)
-        measures.inventory = known
-        await known.start()
-        stack.push_async_callback(known.stop)
+    options = rules.topology_options(settings)
+    ledger = Ledger(options.workloads, Cluster(facts, options.accelerators))
+    kinds = [row.group_kind for row in inventory.workloads(settings)]
+    known = ClusterInventory(api, ledger, kinds, settings.topology.stale_seconds, chooser(), measures)
+    measures.inventory = known
+    await known.start()
+    try:
         yield known
+    finally:
+        await known.stop()
 
 
 def chooser() -> Choose:

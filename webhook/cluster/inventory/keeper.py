@@ -60,7 +60,7 @@ class Keeper:
             promises = self.promises(now)
             key = self._whole(key, promises)
             choices = self._choose(key.gangs, self._stock, promises, key.kept)
-        except Exception as error:  # noqa: BLE001 - a defect must fail neither the review nor the process that answers all workers
+        except Exception as error:  # noqa: BLE001 - a defect must not fail the review
             self._log.exception("no domain could be chosen", namespace=key.gangs[0].key.namespace)
             return key.failure(f"the choice failed: {type(error).__name__}: {error}")
         self.answers.note(key, choices, now)

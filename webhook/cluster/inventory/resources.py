@@ -88,7 +88,7 @@ def _pod(raw: msgspec.Raw) -> Pod:
 # A Node lists up to 50 images and has at least 20 KB, as in webhook/cluster/api/objects.py.
 NODES = FollowedResource("nodes", _node, page=100)
 # A Pod that has failed takes no room, and is replaced. One that has succeeded takes none either, but needs no other.
-# A page of 100 takes some 10 ms, in which a process with one worker answers nobody.
+# A page of 100 takes some 10 ms, in which the process answers nobody.
 PODS = FollowedResource("pods", _pod, page=100, query=(("fieldSelector", "status.phase!=Failed"),))
 
 

@@ -44,7 +44,7 @@ class Durations(NamedTuple):
 class Leadership:
     """Whether this process holds the Lease, which it tries to get while `run` runs.
 
-    identity: unique among all processes that want the Lease, including workers of one Pod. changed: set when `leading`
+    identity: unique among all processes that want the Lease. changed: set when `leading`
     or `holder` changes. began: called before `leading` becomes true, so that the writer can refresh its knowledge.
     """
 

@@ -81,5 +81,5 @@ async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
 
 
 def _identity() -> str:
-    """The identity of this process: its Pod and a unique part, because several processes may run in one Pod."""
+    """The identity of this process: its Pod and a unique part, because one that restarts in its Pod is another."""
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"

@@ -1,1 +1,0 @@
-"""Several worker processes that share one port, and their supervisor."""

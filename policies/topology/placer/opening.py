@@ -33,6 +33,13 @@ _WISH = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT = 100
 
 
+def placement_of(template: Any) -> tuple[tuple[str, str], ...]:
+    """The annotations of the placement that a Pod or a template carries, in order; empty without any."""
+    written = mapping(mapping({"": template}, ""), "metadata")
+    annotations = mapping(written, "annotations")
+    return tuple((key, str(annotations[key])) for key in ANNOTATIONS if key in annotations)
+
+
 class Goal(Struct, frozen=True):
     """A whole placement. tiers: the topology's levels; required, preferred: positions in them.
 

@@ -22,11 +22,12 @@ from policies.topology.gang.address import called
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang as Demand
 from policies.topology.gang.gang import Member
+from policies.topology.gang.size import excess
 from policies.topology.gate import GATE
 from policies.topology.nodes.table import Integers, Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
-from policies.topology.placer.opening import Goal, Seat, patch
+from policies.topology.placer.opening import Goal, Seat, patch, placement_of
 from policies.topology.placer.root import Need, needs
 from policies.topology.placer.state import Gang, Options, Pod, State
 from policies.topology.topology import natural
@@ -202,6 +203,11 @@ class _Round:
                 self._wait(gang, goal, f"{own}{made}")
                 return
             attempts.append(made)
+        if absent := self._absent(gang, goal):
+            self._wait(
+                gang, goal, f"it starts together with others of its workload: 0 of {_counted(absent, 'Pod')} exist."
+            )
+            return
         self._attempt(attempts)
 
     def _chain(self, gang: Gang, goal: Goal) -> list[Gang]:
@@ -212,16 +218,24 @@ class _Round:
         for other in self._state.family(gang.group.root):
             own = self._state.goal(other.group)
             is_kin = other.group.root == gang.group.root and other.group.revision == gang.group.revision
-            if (
-                not isinstance(own, str)
-                and is_kin
-                and own.tiers == goal.tiers
-                and own.required is not None
-                and other.gated
-            ):
-                if not other.anchors:
-                    chain.append((own.required, other))
+            if is_kin and not isinstance(own, str) and own.tiers == goal.tiers and other.gated and not other.anchors:
+                chain += [(own.required, other)] if own.required is not None else []
         return [other for _, other in sorted(chain, key=lambda pair: (pair[0], pair[1].group.annotations))]
+
+    def _absent(self, gang: Gang, goal: Goal) -> int:
+        """How many Pods are due of gangs that belong inside the domain or around it, and of which there is none yet."""
+        key = gang.group.root
+        obj, row = self._state.root(key), self._state.options.workloads.get((key.group, key.kind))
+        if goal.required is None or obj is None or row is None:
+            return 0
+        absent = 0
+        for annotations in {placement_of(template) for _, template in row.pods(obj)} - {gang.group.annotations}:
+            group = replace(gang.group, annotations=annotations)
+            other = self._state.goal(group) if annotations and group not in self._state.gangs else ""
+            if not isinstance(other, str) and other.tiers == goal.tiers and other.required is not None:
+                given = needs(obj, row, dict(annotations)) or ()
+                absent += sum(need.count for need in given if not (need.stage or need.phase))
+        return absent
 
     def _ready(self, gang: Gang) -> _Attempt | str:
         """The gang as it may start, or why it waits for Pods, gates or its root."""
@@ -231,6 +245,8 @@ class _Round:
         broken = next((pod for pod in gated if pod.problem), None)
         if broken is not None:
             return f"Pod {broken.key[1]} cannot be placed: {broken.problem}."
+        if too_much := excess({pod.demand: pod.demand for pod in gated}):
+            return f"it has {too_much}."
         given = self._needs(gang)
         last = max(pod.created for pod in gang.pods.values())
         if given is None:

@@ -27,7 +27,7 @@ from policies.topology.nodes import requests
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.usage import PodKey
-from policies.topology.placer.opening import ANNOTATIONS, Goal, goal, is_fixed, packed
+from policies.topology.placer.opening import Goal, goal, is_fixed, packed, placement_of
 from policies.topology.placer.root import STAGED
 from policies.vocabulary.keys import CLIQUE, HOSTNAME
 from policies.vocabulary.nvlink import domain
@@ -242,9 +242,7 @@ class State:
     def _read(self, key: PodKey, content: JsonObject) -> Pod | None:
         """A Pod with a placement; None for one without, or one that stands alone on its Node."""
         metadata, spec = mapping(content, "metadata"), mapping(content, "spec")
-        written = mapping(metadata, "annotations")
-        annotations = tuple((name, str(written[name])) for name in ANNOTATIONS if name in written)
-        belongs = membership(content)
+        annotations, belongs = placement_of(content), membership(content)
         if belongs is None or not annotations:
             return None
         gates = tuple(str(gate.get("name")) for gate in spec.get("schedulingGates") or () if isinstance(gate, dict))
@@ -252,7 +250,7 @@ class State:
             content, belongs.role, 1, Cluster(self.options.facts, self.options.accelerators), namespace=key[0]
         )
         ready = next((c for c in mapping(content, "status").get("conditions") or () if c.get("type") == "Ready"), {})
-        is_opened = PLACEMENT in written and GATE not in gates
+        is_opened = PLACEMENT in mapping(metadata, "annotations") and GATE not in gates
         return Pod(
             key,
             Group(belongs.key, belongs.revision, annotations),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from support.gangs.arraystock import Machine
+from support.gangs.machines import Machine
 
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Member

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
-from support.gangs.arraystock import Bound, Machine
+from support.gangs.machines import Bound, Machine
 
 from policies.topology.gang.gang import PODS, Gang, GangKey, Member, Tier
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
-from support.gangs.arraystock import ArrayStock, Machine
+from support.gangs.machines import Machine, ground
 from support.gangs.smallclusters import GPU, PRIORITY, Case, case
 
-from policies.topology.choice.survey import choose
-from policies.topology.gang.address import Address
+from policies.topology.choice.choice import Search, Terms
 from policies.topology.gang.gang import Member, Tier
-from policies.topology.nodes.tree import natural
+from policies.topology.topology import natural
 
 CLUSTERS = int(os.environ.get("CLUSTERS", "200"))
 
@@ -22,12 +21,14 @@ Path = tuple[str, ...]
 
 
 class Expected(NamedTuple):
-    """What the choice must be. level: -1 for the whole cluster. path: of the domain; empty if none is chosen."""
+    """What the choice must be. level: -1 for the whole cluster. path: of the domain; empty if none is chosen.
+
+    outcome: whether the gang fits now, if Pods make room, or once nothing else runs.
+    """
 
     outcome: str
-    level: int
-    path: Path
-    missing: tuple[int, int] = (0, 0)
+    level: int = -1
+    path: Path = ()
 
 
 class Solution(NamedTuple):
@@ -151,37 +152,29 @@ def expected(case_: Case) -> Expected:
     nearest = required if gang.preferred is None else gang.preferred
     known = all(member.priority is not None and member.preempts for member in gang.members)
     levels = range(nearest, required - 1, -1)
-    if not any(_present(case_, level) or level < 0 for level in levels):
-        return Expected("unknown", -1, ())
     for outcome, priority in (("fits", None), *([("preempts", PRIORITY)] if known else [])):
         for level in levels:
             solution = solve(case_, level, view(case_, priority), domains(case_, level), all_pods=True)
             if solution:
                 return Expected(outcome, level, solution.path)
-    among = domains(case_, required)
     healed = view(case_, None, healed=True)
-    possible = [path for path in among if solve(case_, required, healed, [path], all_pods=True)]
-    best = solve(case_, required, view(case_, None), possible, all_pods=False)
-    if best:
-        return Expected("full", required, best.path, (best.pods, best.accelerators))
-    best = solve(case_, required, healed, among, all_pods=False)
-    missing = (best.pods, best.accelerators) if best else (gang.pods, gang.accelerators)
-    return Expected("never", required, (), missing)
+    among = domains(case_, required)
+    return Expected("full" if solve(case_, required, healed, among, all_pods=True) else "never")
 
 
 def chosen(case_: Case) -> Expected:
     """The choice of the product in the same terms."""
-    choice = choose([case_.gang], ArrayStock(case_.machines), ())[0]
-    names = [tier.name for tier in case_.gang.tiers]
-    level = names.index(choice.level) if choice.level else -1
-    if choice.outcome == "never":
-        level = -1 if case_.gang.required is None else case_.gang.required
-    holder: Address = choice.required
-    if choice.outcome in {"fits", "preempts"} and level > (-1 if case_.gang.required is None else case_.gang.required):
-        holder = next(one for one in choice.preferred if one[-1].tier == level)
-    steps = {step.tier: step.values[0] for step in holder}
-    path = tuple(steps.get(tier, "") for tier in range(level + 1)) if holder else ()
-    return Expected(choice.outcome, level, path, (choice.pods_missing, choice.accelerators_missing))
+    gang, nodes = case_.gang, ground(case_.machines)
+    known = all(member.priority is not None and member.preempts for member in gang.members)
+    for outcome, priority in (("fits", None), *([("preempts", PRIORITY)] if known else [])):
+        search = Search(nodes, gang, Terms(priority=priority))
+        made = next(search.placing(), None)
+        if made is not None:
+            address = search.layout.address(made.level, made.group)
+            steps = {step.tier: step.values[0] for step in address}
+            return Expected(outcome, made.level, tuple(steps.get(tier, "") for tier in range(made.level + 1)))
+    empty = Search(nodes, gang, Terms(empty=True))
+    return Expected("full" if next(empty.placing(), None) else "never")
 
 
 def test_the_choice_is_optimal() -> None:

@@ -1,0 +1,563 @@
+"""Gangs start whole in one domain, or wait and hold nothing."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+import jsonpatch
+from support.gangs.world import BACKEND, HOST, NOW, RACK, World, required
+
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.topology.catalog import BUILT_IN
+from policies.topology.gate import GATE, PLACEMENT
+from policies.topology.placer.placer import Notice, Placed, Subject
+from policies.topology.topology import Topology, level
+
+Json = dict[str, Any]
+
+
+def reasons(world: World) -> dict[str, str]:
+    """Who waits, and why."""
+    return {one.about.name: one.reason for one in world.look().queue}
+
+
+def racks_of(world: World, gang: str) -> list[str]:
+    """The racks of a gang's Pods, by index."""
+    return [world.nodes[node]["metadata"]["labels"][RACK] if node else "" for node in world.nodes_of(gang)]
+
+
+def test_a_gang_starts_whole_in_the_tightest_domain() -> None:
+    """All Pods are opened at once, into the rack with the least room that holds them."""
+    world = World()
+    world.racks("f/1/1", "f/1/2")
+    world.node("f-1-2-4", {f"{BACKEND}fabric": "f", f"{BACKEND}superpod": "1", RACK: "2"})
+    world.job("train", 3, required("rack"))
+    world.now += 5
+    look = world.look()
+    about = Subject("batch/v1", "Job", "team", "train", "Job-train")
+    assert look.placed == (Placed(about, "3 Pods with 24 GPUs in fabric=f,superpod=1,rack=1.", 5.0, "rack", 3),)
+    assert racks_of(world, "train") == ["1"] * 3
+    assert (look.queue, look.notices, look.wake) == ((), (), world.now + 60)
+    again = world.look()
+    assert (again.openings, again.wake) == ((), inf)
+
+
+def test_what_is_written_into_a_pod() -> None:
+    """The gate goes, the domain with its ancestors is required, the packed Node is preferred, one sentence is added."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    world.job("train", 1, required("superpod"))
+    before = world.pods["train-0"]
+    (opening,) = world.look(bind=False).openings
+    assert opening.patch == (
+        {"op": "test", "path": "/metadata/uid", "value": before["metadata"]["uid"]},
+        {"op": "test", "path": "/spec/schedulingGates/0/name", "value": GATE},
+        {"op": "remove", "path": "/spec/schedulingGates/0"},
+        {
+            "op": "add",
+            "path": "/spec/affinity",
+            "value": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {
+                                "matchExpressions": [
+                                    {"key": f"{BACKEND}fabric", "operator": "In", "values": ["f"]},
+                                    {"key": f"{BACKEND}superpod", "operator": "In", "values": ["1"]},
+                                ]
+                            }
+                        ]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 100,
+                            "preference": {
+                                "matchExpressions": [
+                                    {"key": f"{BACKEND}fabric", "operator": "In", "values": ["f"]},
+                                    {"key": f"{BACKEND}superpod", "operator": "In", "values": ["1"]},
+                                    {"key": RACK, "operator": "In", "values": ["1"]},
+                                ]
+                            },
+                        },
+                        {
+                            "weight": 100,
+                            "preference": {
+                                "matchExpressions": [{"key": HOST, "operator": "In", "values": ["f-1-1-0"]}]
+                            },
+                        },
+                    ],
+                }
+            },
+        },
+        {
+            "op": "add",
+            "path": "/metadata/annotations/cks-admission.dev~1placement",
+            "value": "1 Pod with 8 GPUs in fabric=f,superpod=1; packed on f-1-1-0, next to its neighbours in "
+            "fabric=f,superpod=1,rack=1",
+        },
+    )
+    assert world.pods["train-0"]["metadata"]["annotations"][PLACEMENT].startswith("1 Pod with 8 GPUs")
+
+
+def test_each_of_the_users_terms_is_narrowed() -> None:
+    """The number of required terms stays, each gets the domain by the keys that the packed Node carries."""
+    world = World()
+    world.node("old", {"ib.coreweave.cloud/fabric": "f", "ib.coreweave.cloud/superpod": "1", "pool": "x"})
+    own = [{"key": "pool", "operator": "In", "values": ["x"]}], [{"key": "pool2", "operator": "Exists"}]
+    terms = [{"matchExpressions": one} for one in own]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    world.job("train", 1, required("superpod"), affinity=affinity)
+    world.look(bind=False)
+    domain = {"ib.coreweave.cloud/fabric": ["f"], "ib.coreweave.cloud/superpod": ["1"]}
+    assert world.needs("train-0") == [{"pool": ["x"], **domain}, {"pool2": ["Exists"], **domain}]
+
+
+def test_a_gang_that_does_not_fit_holds_nothing() -> None:
+    """It waits with the reason, others pass it, and it starts in whichever domain gets free first."""
+    world = World()
+    world.racks("f/1/1", "f/1/2")
+    world.job("a", 3, required("rack"))
+    world.look()
+    world.job("b", 3, required("rack"))
+    world.look()
+    world.job("large", 4, required("rack"))
+    world.now += 1
+    world.job("small", 1, required("rack"))
+    assert reasons(world) == {
+        "large": "No rack has room for 4 Pods with 32 GPUs now: the best, fabric=f,superpod=1,rack=1, has room for 1 Pod "
+        "and 8 of 32 GPUs free."
+    }
+    assert racks_of(world, "small") == ["1"]
+    world.finish("b-0", "b-1", "b-2")
+    assert reasons(world) == {}
+    assert racks_of(world, "large") == ["2"] * 4
+
+
+def test_incomplete_gangs_wait() -> None:
+    """A gang is opened when all of its Pods exist and no other gate is left on any of them."""
+    world = World()
+    world.racks("f/1/1")
+    world.job("train", 4, required("rack"), exist=3)
+    assert reasons(world) == {"train": "3 of 4 Pods exist."}
+    template = world.roots["Job", "train"]["spec"]["template"]
+    gates = {"schedulingGates": [{"name": "example.org/quota"}, {"name": GATE}]}
+    world.pod("train-3", ("batch/v1", "Job", "train"), template, **gates)
+    assert reasons(world) == {"train": "1 of its Pods wait behind other gates, too: example.org/quota."}
+    world.put({**world.pods["train-3"], "spec": {**template["spec"], "schedulingGates": [{"name": GATE}]}})
+    world.look()
+    assert racks_of(world, "train") == ["1"] * 4
+
+
+def test_ranks_share_racks() -> None:
+    """Neighbours in rank are in the same sub-domain: of 16 Pods over two racks 0 to 7 are in one, 8 to 15 in the other."""
+    world = World()
+    world.racks("f/1/2", "f/1/10", "f/1/3", nodes=8)
+    world.job("other", 1, required("rack", preferred="hostname"))
+    world.look()
+    world.job("train", 16, required("superpod"))
+    look = world.look()
+    assert racks_of(world, "train") == ["3"] * 8 + ["10"] * 8
+    assert look.placed[0].message == (
+        "16 Pods with 128 GPUs in fabric=f,superpod=1: 8 in fabric=f,superpod=1,rack=3, 8 in fabric=f,superpod=1,rack=10."
+    )
+
+
+def test_half_opened_gangs_are_finished_in_their_domain() -> None:
+    """Another placer that lists the same objects opens the rest into the domain of those that are open or bound."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=8)
+    world.job("train", 6, required("rack"))
+    look = world.placer.look(world.now)
+    for opening in look.openings[:3]:
+        world.put(jsonpatch.apply_patch(world.pods[opening.name], list(opening.patch)))
+    world.bind("train-0", "f-1-1-0")
+    world.restarted()
+    world.look()
+    assert racks_of(world, "train")[3:] == ["1"] * 3
+    assert world.wishes("train-1")[-1] != world.wishes("train-2")[-1]
+
+
+def test_a_failed_opening_is_tried_again() -> None:
+    """What was not carried out counts as gated, and takes no room."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    world.job("train", 2, required("rack"))
+    look = world.placer.look(world.now)
+    assert world.placer.look(world.now).openings == ()
+    for opening in look.openings:
+        world.placer.failed(opening)
+    assert len(world.look().openings) == 2
+
+
+def test_a_late_event_closes_no_gate() -> None:
+    """An event from before the opening changes nothing: the Pod is not opened twice."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    world.job("train", 2, required("rack"))
+    before = dict(world.pods)
+    world.placer.look(world.now)
+    for pod in before.values():
+        world.put(pod)
+    assert world.placer.look(world.now).openings == ()
+
+
+def test_further_pods_follow_their_gang() -> None:
+    """A Pod that replaces another one goes to the domain of those that run, or waits for room there."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=3)
+    world.job("train", 3, required("rack"))
+    world.look()
+    world.job("other", 1, required("rack"))
+    world.look()
+    world.delete("train-2")
+    template = world.roots["Job", "train"]["spec"]["template"]
+    world.node("f-1-1-2", world.nodes["f-1-1-2"]["metadata"]["labels"], gpus=4)
+    world.pod("train-2", ("batch/v1", "Job", "train"), template)
+    look = world.look()
+    about = Subject("batch/v1", "Job", "team", "train", "Job-train")
+    assert [one.reason for one in look.queue] == ["Fabric=f,superpod=1,rack=1 cannot hold its Pods any more."]
+    assert look.notices == (
+        Notice(
+            about,
+            "DomainLost",
+            "1 Pod cannot start: fabric=f,superpod=1,rack=1, where its other Pods run, has no Nodes any more that hold all "
+            "of them. Bring its Nodes back, or delete the workload and create it again.",
+        ),
+    )
+    world.delete("train-0", "train-1")
+    world.pod("train-0", ("batch/v1", "Job", "train"), template)
+    world.pod("train-1", ("batch/v1", "Job", "train"), template)
+    world.finish("other-0")
+    world.look()
+    assert racks_of(world, "train") == ["2"] * 3
+
+
+def test_a_large_gang_gets_its_turn() -> None:
+    """A gang that has waited for longer than the patience starts, although small ones keep coming."""
+    world = World(patience=100)
+    world.racks("f/1/1", "f/1/2")
+    for name in "abcdefgh":
+        world.job(name, 1, required("rack", preferred="hostname"))
+    world.look()
+    world.job("large", 4, required("rack"))
+    world.look()
+    world.now += 101
+    for old, new in zip("abcdefgh", "ijklmnop", strict=True):
+        world.finish(f"{old}-0")
+        world.job(new, 1, required("rack", preferred="hostname"))
+        look = world.look()
+        if look.placed and look.placed[0].about.name == "large":
+            break
+        (large,) = [one for one in look.queue if one.about.name == "large"]
+        assert large.kept == "fabric=f,superpod=1,rack=1"
+    assert racks_of(world, "large") == ["1"] * 4
+
+
+def test_priority_comes_before_age() -> None:
+    """Of two gangs that wait the one of higher priority starts first; Pods of lower priority make room for it."""
+    world = World()
+    world.racks("f/1/1")
+    world.job("low", 4, required("rack"), priorityClassName="low", priority=-100)
+    world.look()
+    world.job("middle", 4, required("rack"), priority=-100)
+    world.now += 1
+    world.job("high", 4, required("rack"), priorityClassName="high", priority=100)
+    look = world.look(bind=False)
+    assert [one.about.name for one in look.placed] == ["high"]
+    assert [one.about.name for one in look.queue] == ["middle"]
+
+
+def test_preferred_alone_never_waits() -> None:
+    """It goes to the nearest level that has room, and is opened without a domain where none has."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", "f/2/1", nodes=2)
+    world.job("near", 3, required("", preferred="rack"))
+    world.look()
+    assert {node[:3] for node in world.nodes_of("near")} == {"f-1"}
+    assert world.needs("near-0") == []
+    world.job("apart", 4, required("", preferred="rack"))
+    (placed,) = world.look().placed
+    assert placed.message == "4 Pods with 32 GPUs wherever there is room: no rack holds them together now."
+
+
+def test_the_packed_node_is_required_where_the_order_matters() -> None:
+    """Small Pods and a large one that only fit by their packing get their Nodes; Pods that are alike need not."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    template = world.template(required("rack"))
+    small = world.template(required("rack"), gpus=1)
+    jobs = [("large", 1, template), ("small", 8, small)]
+    replicated = [
+        {"name": name, "template": {"spec": {"parallelism": n, "completions": n, "template": own}}}
+        for name, n, own in jobs
+    ]
+    world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "mixed", {"replicatedJobs": replicated})
+    for name, number, own in jobs:
+        for index in range(number):
+            labels = {"jobset.sigs.k8s.io/jobset-name": "mixed", "jobset.sigs.k8s.io/replicatedjob-name": name}
+            world.pod(f"{name}-{index}", ("batch/v1", "Job", f"mixed-{name}-0"), own, labels)
+    world.look()
+    fabric = {f"{BACKEND}fabric": ["f"], f"{BACKEND}superpod": ["1"], RACK: ["1"]}
+    assert world.needs("large-0") == [{**fabric, HOST: ["f-1-1-0"]}]
+    assert {tuple(world.needs(f"small-{n}")[0][HOST]) for n in range(8)} == {("f-1-1-1",)}
+
+
+def test_pods_that_are_not_bound_yet_are_waited_for() -> None:
+    """A gang that fits only if others are bound where they were packed waits the moment until they are."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    world.job("small", 4, required("rack"), gpus=2)
+    world.look(bind=False)
+    world.job("large", 1, required("rack"))
+    look = world.look(bind=False)
+    assert [one.reason for one in look.queue] == [
+        "1 Pod with 8 GPUs wait until Pods that start in the same rack are bound."
+    ]
+    assert look.wake == world.now + 1
+    for index in range(4):
+        world.bind(f"small-{index}", "f-1-1-0")
+    world.look()
+    assert world.nodes_of("large") == ["f-1-1-1"]
+
+
+def test_levels_inside_each_other() -> None:
+    """A narrower gang of a workload is inside the domain of the wider one, and they start together."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", "f/2/1", nodes=2)
+    jobs = [("wide", 2, required("superpod")), ("narrow", 2, required("rack"))]
+    replicated = [
+        {
+            "name": name,
+            "template": {"spec": {"parallelism": n, "completions": n, "template": world.template(annotations)}},
+        }
+        for name, n, annotations in jobs
+    ]
+    world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "both", {"replicatedJobs": replicated})
+    for name, number, annotations in jobs:
+        for index in range(number):
+            labels = {"jobset.sigs.k8s.io/jobset-name": "both", "jobset.sigs.k8s.io/replicatedjob-name": name}
+            owner = ("batch/v1", "Job", f"both-{name}-0")
+            world.pod(f"{name}-{index}", owner, world.template(annotations), labels)
+        if name == "wide":
+            assert reasons(world) == {"both": "It starts together with others of its workload: 0 of 2 Pods exist."}
+    world.look()
+    assert {node[:3] for node in (*world.nodes_of("wide"), *world.nodes_of("narrow"))} == {"f-1"}
+    assert len(set(racks_of(world, "narrow"))) == 1
+
+
+def leader_worker_set(world: World, policy: str) -> Json:
+    """A LeaderWorkerSet of one group of four Pods; returns the template of its Pods."""
+    template = world.template(required("rack"))
+    spec = {"replicas": 1, "startupPolicy": policy, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template}}
+    world.root("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "serve", spec)
+    return template
+
+
+def group_pod(world: World, template: Json, index: int) -> None:
+    """A Pod of the LeaderWorkerSet's group 0."""
+    labels = {
+        "leaderworkerset.sigs.k8s.io/name": "serve",
+        "leaderworkerset.sigs.k8s.io/group-index": "0",
+        "leaderworkerset.sigs.k8s.io/worker-index": str(index),
+    }
+    name = f"serve-0-{index}" if index else "serve-0"
+    world.pod(name, ("apps/v1", "StatefulSet", "serve-0" if index else "serve"), template, labels)
+
+
+def test_stages_keep_room_for_those_to_come() -> None:
+    """A leader starts where its workers have room, which is kept until ten minutes after it is Ready."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=4)
+    world.job("other", 1, required("rack"))
+    world.look()
+    template = leader_worker_set(world, "LeaderReady")
+    group_pod(world, template, 0)
+    world.look()
+    assert world.pods["serve-0"]["spec"]["nodeName"].startswith("f-1-2")
+    world.job("greedy", 3, required("rack"))
+    world.job("late", 1, required("rack"))
+    assert set(reasons(world)) == {"late"}
+    assert racks_of(world, "greedy") == ["1"] * 3
+    world.now += 100
+    leader = world.pods["serve-0"]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-15T08:01:40Z"}
+    world.put({**leader, "status": {"phase": "Running", "conditions": [ready]}})
+    assert world.look().wake == NOW + 100 + 600
+    for index in (1, 2, 3):
+        group_pod(world, template, index)
+    world.look()
+    assert {world.pods[f"serve-0-{index}"]["spec"]["nodeName"][:5] for index in (1, 2, 3)} == {"f-1-2"}
+
+
+def test_all_of_a_group_at_once() -> None:
+    """Without a startup policy a group is opened when leader and workers exist."""
+    world = World()
+    world.racks("f/1/1")
+    template = leader_worker_set(world, "LeaderCreated")
+    group_pod(world, template, 0)
+    assert reasons(world) == {"serve": "1 of 4 Pods exist."}
+    for index in (1, 2, 3):
+        group_pod(world, template, index)
+    assert len(world.look().openings) == 4
+
+
+def test_an_ordered_stateful_set_opens_one_by_one() -> None:
+    """The first Pod goes where all replicas have room; the next ones are opened as they come."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=3)
+    world.job("other", 1, required("rack"))
+    world.look()
+    template = world.template(required("rack"))
+    world.root("apps/v1", "StatefulSet", "db", {"replicas": 3, "template": template})
+    for index in range(3):
+        world.pod(f"db-{index}", ("apps/v1", "StatefulSet", "db"), template)
+        world.look()
+    assert racks_of(world, "db") == ["2"] * 3
+
+
+def test_a_roll_out_moves_to_a_domain_with_room_for_all() -> None:
+    """A new ReplicaSet starts at its own size, in a domain that holds the Deployment's replicas once the old ones left."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=4)
+    template = world.template(required("rack"))
+    world.root("apps/v1", "Deployment", "web", {"replicas": 4, "template": template})
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    world.root("apps/v1", "ReplicaSet", "web-1", {"replicas": 4, "template": template}, ownerReferences=[scaled])
+    for index in range(4):
+        world.pod(f"old-{index}", ("apps/v1", "ReplicaSet", "web-1"), template, {"pod-template-hash": "1"})
+    world.look()
+    world.job("other", 3, required("rack"))
+    world.look()
+    assert (racks_of(world, "old"), racks_of(world, "other")) == (["1"] * 4, ["2"] * 3)
+    # One place is free in rack 2, but all four replicas will only fit into rack 1.
+    world.root("apps/v1", "ReplicaSet", "web-2", {"replicas": 1, "template": template}, ownerReferences=[scaled])
+    world.pod("new-0", ("apps/v1", "ReplicaSet", "web-2"), template, {"pod-template-hash": "2"})
+    assert list(reasons(world)) == ["web-2"]
+    world.delete("old-3")
+    world.look()
+    assert racks_of(world, "new") == ["1"]
+
+
+def test_a_stuck_pod_is_told_of() -> None:
+    """A Pod that was opened and is not bound after a minute keeps its room, and its Event names cause and remedy."""
+    world = World()
+    world.racks("f/1/1", nodes=1)
+    world.job("train", 1, required("rack"))
+    world.look(bind=False)
+    pod = world.pods["train-0"]
+    why = {
+        "type": "PodScheduled",
+        "status": "False",
+        "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    }
+    world.put({**pod, "status": {"phase": "Pending", "conditions": [why]}})
+    world.now += 61
+    world.job("next", 1, required("rack"))
+    look = world.look()
+    about = Subject("v1", "Pod", "team", "train-0", pod["metadata"]["uid"])
+    assert look.notices == (
+        Notice(
+            about,
+            "Stuck",
+            "Pod train-0 was opened 60 s ago or more and is not bound: 0/1 nodes are available: 1 Insufficient "
+            "nvidia.com/gpu. Delete the Pod: its controller makes another one, for which a place is chosen anew.",
+        ),
+    )
+    assert [one.about.name for one in look.queue] == ["next"]
+
+
+def test_a_pod_outside_of_its_domain_is_told_of() -> None:
+    """Where somebody else binds a Pod past the placer, an Event says so."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=3)
+    world.job("train", 3, required("rack"))
+    world.look(bind=False)
+    for index, node in enumerate(("f-1-1-0", "f-1-1-1", "f-1-2-0")):
+        world.bind(f"train-{index}", node)
+    (notice,) = world.look().notices
+    assert (notice.reason, notice.message) == (
+        "OutsideDomain",
+        "Pod train-2 was bound to Node f-1-2-0, outside of the domain of the others. Something else than the placer "
+        "opened or bound it; delete it to have it placed with them.",
+    )
+
+
+def test_kinds_that_nobody_knows() -> None:
+    """Of an unknown controller the Pods that exist are the gang once none came for the settle time."""
+    world = World()
+    world.racks("f/1/1")
+    template = world.template(required("rack"))
+    for index in range(2):
+        world.pod(f"odd-{index}", ("example.org/v1", "Thing", "odd"), template)
+    look = world.look()
+    assert (look.queue[0].reason, look.wake) == (
+        "2 Pods exist, and it is not known yet whether more come.",
+        world.now + 2,
+    )
+    world.now += 2
+    world.look()
+    assert racks_of(world, "odd") == ["1"] * 2
+
+
+def test_pools_keep_gangs_apart() -> None:
+    """A topology that is for some Nodes places nothing on others."""
+    pool = LabelSelector((SelectorRequirement("gpu", "In", ("h100",)),))
+    world = World([Topology("h100", (level(RACK), level(HOST)), pool=pool)])
+    world.node("a", {RACK: "1", "gpu": "a100"})
+    world.node("b", {RACK: "2", "gpu": "h100"})
+    world.job("train", 1, required("rack", "h100"))
+    world.look()
+    assert world.nodes_of("train") == ["b"]
+    assert world.needs("train-0") == [{RACK: ["2"], "gpu": ["h100"]}]
+
+
+def test_nvlink_spans_leaves() -> None:
+    """An NVLink domain over two leaves holds a gang; the level is contained in none of the network's."""
+    assert "topograph-nvlink" in {one.name for one in BUILT_IN}
+    world = World()
+    for number in range(4):
+        labels = {
+            "network.topology.nvidia.com/spine": "s",
+            "network.topology.nvidia.com/leaf": f"l{number // 2}",
+            "nvidia.com/gpu.clique": "12345678-1234-1234-1234-123456789012.7",
+        }
+        world.node(f"n{number}", labels, gpus=4)
+    world.job("train", 4, required("gpu.clique", "topograph-nvlink"), gpus=4)
+    world.look()
+    assert sorted(world.nodes_of("train")) == ["n0", "n1", "n2", "n3"]
+    assert world.needs("train-0") == [{"nvidia.com/gpu.clique": ["12345678-1234-1234-1234-123456789012.7"]}]
+
+
+def test_one_pod_a_node() -> None:
+    """Pods that take a port of the Node are placed one on each Node."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    template = world.template(required("rack"), gpus=1)
+    template["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    world.root("batch/v1", "Job", "train", {"parallelism": 3, "completions": 3, "template": template})
+    for index in range(3):
+        world.pod(f"train-{index}", ("batch/v1", "Job", "train"), template)
+    assert reasons(world) == {
+        "train": "No rack can hold 3 Pods with 3 GPUs, even if nothing else ran: the largest, "
+        "fabric=f,superpod=1,rack=1, holds 2 Pods. Require a level above rack, or ask for less."
+    }
+
+
+def test_named_domains_limit_the_choice() -> None:
+    """A named domain is the one that the gang gets, even if others have more room."""
+    world = World()
+    world.racks("f/1/1", "f/2/1", "g/2/1")
+    world.job("train", 2, required("fabric=g,superpod=2"))
+    world.look()
+    assert {node[0] for node in world.nodes_of("train")} == {"g"}
+
+
+def test_nodes_in_repair_are_no_room() -> None:
+    """A Node in triage counts neither now nor as room that comes back."""
+    world = World()
+    world.racks("f/1/1", nodes=1)
+    labels = {f"{BACKEND}fabric": "f", f"{BACKEND}superpod": "1", RACK: "1", "node.coreweave.cloud/state": "triage"}
+    world.node("sick", labels)
+    world.job("train", 2, required("rack"))
+    assert reasons(world)["train"].startswith("No rack can hold 2 Pods with 16 GPUs, even if nothing else ran")

@@ -1,4 +1,4 @@
-"""A workload's pod templates, each with the annotations that apply to it: its own, its job's or the workload's.
+"""A workload's pod templates, each with the annotations that apply to it, and which of them it carries to its Pods.
 
 Sources: KAI Scheduler's "Topology Aware Scheduling", whose pod grouper reads the annotations nearest to the Pods first;
 Run:ai's documentation of topology-aware scheduling; CoreWeave's "Schedule Kubernetes Pods with the SUNK Pod Scheduler",
@@ -7,9 +7,9 @@ in which Slurm chooses the Node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -18,14 +18,14 @@ from policies.glob import matches
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.shape import STANDARD, Shape
 from policies.objects.workload import Workload
-from policies.topology.affinity import NOTHING, RECORD, Record, RecordEntry, read_record
 
-TOPOLOGY = "kai.scheduler/topology"
-REQUIRED = "kai.scheduler/topology-required-placement"
-PREFERRED = "kai.scheduler/topology-preferred-placement"
-ANNOTATIONS = (TOPOLOGY, REQUIRED, PREFERRED)
-MENTIONED = frozenset((*ANNOTATIONS, RECORD))
-"""The annotations that the rule looks for. It ignores objects without any of them, except for defaults."""
+TOPOLOGY: Final = "kai.scheduler/topology"
+REQUIRED: Final = "kai.scheduler/topology-required-placement"
+PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
+ANNOTATIONS: Final = (TOPOLOGY, REQUIRED, PREFERRED)
+PREFIXES: Final = ("kai.scheduler/", "kai-scheduler/")
+WORDS: Final = ("topology", "placement")
+"""A key with one of these prefixes and words is one of the annotations, or a misspelt one."""
 
 
 class Annotation(Struct, frozen=True):
@@ -52,7 +52,7 @@ class Annotation(Struct, frozen=True):
 
 
 class Annotations(Struct, frozen=True):
-    """The annotations that apply to a template, or None for each."""
+    """Annotations, or None for each."""
 
     topology: Annotation | None = None
     required: Annotation | None = None
@@ -65,7 +65,7 @@ class Annotations(Struct, frozen=True):
 
     @property
     def anything(self) -> bool:
-        """Whether any annotation applies."""
+        """Whether there is any."""
         return any(annotation is not None for annotation in self.all)
 
     @property
@@ -73,27 +73,25 @@ class Annotations(Struct, frozen=True):
         """The values of the annotations, regardless of their locations."""
         return tuple(None if annotation is None else annotation.value for annotation in self.all)
 
-    @property
-    def places(self) -> tuple[Location | None, ...]:
-        """The locations of the annotations."""
-        return tuple(None if annotation is None else annotation.location for annotation in self.all)
+
+NONE: Final = Annotations()
 
 
 class Template(Struct, frozen=True):
-    """A pod template with its location and annotations.
+    """A pod template.
 
-    annotations: those that apply to it. is_meant: whether one of them is on the template itself or on the nearest job
-    template around it, and so is meant for this template. reader: why its scheduler reads the annotations itself, else
-    empty. entry: the recorded terms in its affinity. value: the template as Kubernetes writes one. shape: how it is
+    own: its annotations. above: for each key, the annotation on the nearest holder around it. is_meant: whether one is
+    on the template itself or on the nearest job template around it, and so is meant for this template. reader: why its
+    scheduler reads the annotations itself, else empty. value: the template as Kubernetes writes one. shape: how it is
     written.
     """
 
     location: Location
     value: JsonObject
-    annotations: Annotations = Annotations()
+    own: Annotations = NONE
+    above: Annotations = NONE
     is_meant: bool = False
     reader: str = ""
-    entry: RecordEntry = NOTHING
     shape: Shape = STANDARD
 
     @property
@@ -111,14 +109,30 @@ class Template(Struct, frozen=True):
         return mapping(self.value, "spec")
 
     @property
-    def affinity(self) -> Any:
-        """The affinity of its Pods, or None."""
-        return self.spec.get("affinity")
+    def metadata(self) -> JsonObject:
+        """The metadata of its Pods."""
+        return mapping(self.value, "metadata")
 
     @property
     def scheduler(self) -> str:
         """The name of its scheduler; empty for the default one."""
         return str(self.spec.get("schedulerName") or "")
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        """The names of its scheduling gates."""
+        gates = self.spec.get("schedulingGates")
+        listed = gates if isinstance(gates, list) else ()
+        return tuple(str(gate.get("name")) for gate in listed if isinstance(gate, dict))
+
+    def annotation(self, key: str) -> Any:
+        """The value of one of its own annotations, whichever it is; None without it."""
+        return mapping(self.metadata, "annotations").get(key)
+
+    @property
+    def said(self) -> Annotations:
+        """The annotations that apply to it: for each key the nearest to its Pods."""
+        return Annotations(*(own or above for own, above in zip(self.own.all, self.above.all, strict=True)))
 
 
 class Schedulers(Struct, frozen=True):
@@ -148,31 +162,59 @@ class Schedulers(Struct, frozen=True):
         return matches(name, self.ignoring)
 
 
-class Annotated(Struct, frozen=True):
-    """An object's templates, and its record as text and decoded; None if it cannot be decoded."""
-
-    templates: tuple[Template, ...] = ()
-    text: Any = None
-    record: Record | None = None
+def templates(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> tuple[Template, ...]:
+    """The templates that are maps, with a map as spec or without one. The API server refuses others."""
+    return () if obj is None else tuple(_templates(obj, row, schedulers))
 
 
-def annotated(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> Annotated:
-    """The templates of an object with their annotations."""
-    if obj is None:
-        return Annotated()
-    text = mapping(mapping(obj, "metadata"), "annotations").get(RECORD)
-    record = read_record(text)
-    return Annotated(tuple(_templates(obj, row, schedulers, record or {})), text, record)
+class Values(Struct, frozen=True):
+    """The values of one annotation in a template and on what is around it; None where it is not."""
+
+    own: Any = None
+    above: Any = None
+
+
+def carried(now: Values, before: Values | None, *, copies: bool = True) -> Any:
+    """The value that a template has after a write, so that its Pods carry it; None for none.
+
+    What changed counts. before: None for a template that was not there. copies: whether a template that has none gets
+    what is said around it.
+    """
+    if now.own is None:
+        # A template that never had it stays as it is: an unrelated update must not roll its Pods.
+        is_due = before is None or now.above != before.above or before.own is not None
+        return now.above if copies and is_due else None
+    follows = before is not None and before.above is not None and now.own == before.own == before.above
+    return now.above if follows else now.own
 
 
 def mentions(row: Workload, *objects: JsonObject | None) -> bool:
-    """Whether objects of a kind have any of the annotations, or the record of an earlier translation."""
+    """Whether objects of a kind have any of the annotations."""
     return any(
-        not MENTIONED.isdisjoint(mapping({"": found}, ""))
+        not _KEYS.isdisjoint(mapping({"": found}, ""))
         for obj in objects
         for pattern in _places(row, "annotations")
         for _, found in locate(obj, pattern)
     )
+
+
+def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
+    """The locations of keys in an object that look like the annotations and are none: misspelt ones, and labels."""
+    fields: tuple[tuple[Literal["annotations", "labels"], tuple[str, ...]], ...]
+    fields = (("annotations", ANNOTATIONS), ("labels", ()))
+    for field, known in fields:
+        for pattern in _places(row, field):
+            for place, found in locate(obj, pattern):
+                if isinstance(found, dict):
+                    yield from ((*place, key) for key in found if looks_meant(key) and key not in known)
+
+
+def looks_meant(key: str) -> bool:
+    """Whether a key is one of the annotations or looks like one."""
+    return key.startswith(PREFIXES) and any(word in key for word in WORDS)
+
+
+_KEYS = frozenset(ANNOTATIONS)
 
 
 @lru_cache(maxsize=256)
@@ -183,49 +225,28 @@ def _places(row: Workload, field: Literal["annotations", "labels"]) -> tuple[Pat
     return tuple(dict.fromkeys((*above, *((*template, *own) for template in row.templates))))
 
 
-def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
-    """The locations of keys in an object that begin like the annotations and are none: misspelt ones, and labels."""
-    fields: tuple[tuple[Literal["annotations", "labels"], tuple[str, ...]], ...]
-    fields = (("annotations", ANNOTATIONS), ("labels", ()))
-    for field, known in fields:
-        for pattern in _places(row, field):
-            for place, found in locate(obj, pattern):
-                if isinstance(found, dict):
-                    yield from ((*place, key) for key in found if key.startswith(TOPOLOGY) and key not in known)
-
-
-def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers, record: Record) -> Iterator[Template]:
-    """The templates that are maps, with a map as spec or without one. The API server refuses others."""
+def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers) -> Iterator[Template]:
     for pattern in row.templates:
         depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
         for location, written in locate(obj, pattern):
             value = row.view(obj, written)
             if not isinstance(value, dict) or not isinstance(value.get("spec"), dict | None):
                 continue
-            jobs = ((location[:depth], lookup(obj, location[:depth])) for depth in depths)
-            holders = [(location, value), *((place, job) for place, job in jobs if isinstance(job, dict))]
-            if location:
-                holders.append(((), obj))
-            entry = record.get(render(location), NOTHING)
-            annotations = _annotations(holders, entry, row.shape)
-            own = [place for place, _ in holders[:2] if place or not location]
-            yield Template(
-                location, value, annotations,
-                any(annotation is not None and annotation.holder in own for annotation in annotations.all),
-                schedulers.reader(obj, value), entry, row.shape,
-            )  # fmt: skip
+            around = [(location[:depth], lookup(obj, location[:depth])) for depth in depths]
+            holders = [(place, job) for place, job in around if isinstance(job, dict)]
+            own = _annotations(value, location, row.shape)
+            nearest = _annotations(holders[0][1], holders[0][0], STANDARD) if holders else NONE
+            holders += [((), obj)] if location else []
+            above = NONE
+            for place, holder in holders:
+                farther = _annotations(holder, place, STANDARD)
+                above = Annotations(*(a or b for a, b in zip(above.all, farther.all, strict=True)))
+            is_meant = own.anything or nearest.anything
+            yield Template(location, value, own, above, is_meant, schedulers.reader(obj, value), row.shape)
 
 
-def _annotations(holders: Sequence[tuple[Location, JsonObject]], entry: RecordEntry, shape: Shape) -> Annotations:
-    """For each key, the annotation on the nearest holder, but for those that were written into the template.
-
-    shape: of the first holder, which is the template.
-    """
-    template = holders[0][0]
-    nearest = {
-        key: Annotation(value, place, key, (shape if place == template else STANDARD).annotations)
-        for place, holder in reversed(holders)
-        for key, value in mapping(mapping(holder, "metadata"), "annotations").items()
-        if key in ANNOTATIONS and not (place == template and (key, value) in entry.annotations)
-    }
-    return Annotations(*map(nearest.get, ANNOTATIONS))
+def _annotations(holder: JsonObject, place: Location, shape: Shape) -> Annotations:
+    found = mapping(mapping(holder, "metadata"), "annotations")
+    return Annotations(
+        *(Annotation(found[key], place, key, shape.annotations) if key in found else None for key in ANNOTATIONS)
+    )

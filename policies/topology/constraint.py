@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector
-from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
-from policies.engine.violation import Violation
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping
+from policies.engine.violation import Violation, quote
+from policies.glob import matches
 from policies.objects.accelerator import Accelerators
-from policies.objects.workload import REVISED, Workload
+from policies.objects.workload import Workload
 from policies.topology import refusal
-from policies.topology.affinity import NOTHING, are_alike, selector_terms, with_terms, without_terms
-from policies.topology.annotation import Annotated, Annotation, Annotations, Schedulers, Template, annotated, mentions
+from policies.topology.annotation import (
+    NONE,
+    Annotation,
+    Annotations,
+    Schedulers,
+    Template,
+    Values,
+    carried,
+    mentions,
+    templates,
+)
 from policies.topology.catalog import Catalog
 from policies.topology.gang.membership import owner
+from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError, parse
-from policies.topology.term import Term, preferred_terms, required_terms
-from policies.topology.topology import Topology
-from policies.topology.way.permission import Permission
-from policies.vocabulary.nvlink import NVL_DOMAIN, Cliques, cliques, written
+from policies.topology.term import Term, required_terms
+from policies.topology.topology import Topology, no_level
+from policies.vocabulary.nvlink import NVL_DOMAIN
 
-LOWEST = "lowest"
-REPIN = "cks-admission.dev/repin"
-"""The annotation with which people ask for another choice: any value that it did not have before."""
+LOWEST: Final = "lowest"
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+"""The label of a workload that Kueue manages."""
 
-# What one request may add to node affinity: requirements and values in them. They may double the user's own terms. At
-# some 70 bytes each, all of it together stays below the 1.5 MiB that the API server stores.
-MOST_WRITTEN = 8 * 1024
-TOO_LARGE = "it would get too large"
-NO_ACCELERATOR = "it requests no accelerator, as other templates of the workload do"
+NO_ACCELERATOR: Final = "it requests no accelerator, as other templates of the workload do"
+
+Way = Literal["kueue", "workload", "gate", "affinity"]
+"""Who keeps the Pods of a gang together: Kueue; Kubernetes' own workload scheduling; the placer, which opens their
+gates; Pod affinity of the gang to itself."""
+
+USUAL: Final[tuple[Way, ...]] = ("kueue", "workload", "gate", "affinity")
+
 # Kinds whose Pods work together. A Job belongs to them if it has several Pods.
 _DISTRIBUTED = frozenset(
     {
@@ -47,6 +61,16 @@ _DISTRIBUTED = frozenset(
         *(("trainer.kubeflow.org", f"{name}TrainingRuntime") for name in ("", "Cluster")),
     }
 )
+_SHOWN = 60
+_NOT_TOGETHER: Final = frozenset({("apps", "DaemonSet")})
+
+
+class Permission(Struct, frozen=True):
+    """The ways for placements in some topologies (globs of names) and Namespaces."""
+
+    topologies: tuple[str, ...] = ("*",)
+    namespaces: LabelSelector = EVERYTHING
+    ways: tuple[Way, ...] = USUAL
 
 
 class Default(Struct, frozen=True):
@@ -64,10 +88,10 @@ class Default(Struct, frozen=True):
 class Options(Struct, frozen=True):
     """The options that an operator can set.
 
-    placement: the ways that are permitted; the first permission for a topology and Namespace counts. full: what happens
-    to a gang for which there is no room now. autoscaling: whether Nodes may come that are not there yet. refuses:
-    whether the rule refuses at all. schedules: whether Kubernetes' own scheduling of workloads may be made use of.
-    topograph: prefixes of the keys that Topograph was told to write.
+    unapplied: what becomes of a Pod or template that lacks what the mutation adds. placement: the ways that are
+    permitted; the first permission for a topology and Namespace counts. autoscaling: whether Nodes may come that are
+    not there yet. schedules: whether Kubernetes' own scheduling of workloads may be made use of. topograph: prefixes of
+    the keys that Topograph was told to write. clustered: whether there is a cluster, and so a placer.
     """
 
     workloads: Mapping[tuple[str, str], Workload]
@@ -78,35 +102,36 @@ class Options(Struct, frozen=True):
     unapplied: Literal["deny", "warn"] = "warn"
     pool_keys: tuple[str, ...] = ("compute.coreweave.com/node-pool", "kai.scheduler/node-pool", "runai/node-pool")
     placement: tuple[Permission, ...] = ()
-    full: Literal["pin", "wait", "refuse"] = "pin"
-    autoscaling: Literal["unknown", "off"] = "unknown"
-    refuses: bool = True
+    autoscaling: Literal["on", "off"] = "on"
     schedules: bool = False
     topograph: tuple[str, ...] = ()
+    clustered: bool = True
 
 
 class Constraint(Struct, frozen=True):
-    """A template with its placements.
+    """A template with its placement after the request.
 
-    annotations: those that apply to it, or the default. earlier: the template at its place before an update. reader:
-    why its scheduler reads the annotations itself, else empty. obstacle: why it gets no affinity, else empty. terms,
-    preferences: the terms for the placements, of which a Node must meet one, and should meet as many as possible.
-    is_same: whether the annotations before an update meant the same placements. cliques: see `nvlink`.
+    annotations: those that apply to it, with the default. before: the same before an update. carries: the values of the
+    three annotations that it is to have itself. earlier: the template before an update. obstacle: why nothing is
+    written for it, else empty. terms: of which a Node must meet one: named domains, and what the topology requires.
     """
 
     template: Template
-    annotations: Annotations
+    annotations: Annotations = NONE
+    before: Annotations = NONE
+    carries: tuple[Any, ...] = (None, None, None)
     earlier: Template | None = None
     topology: Topology | None = None
     required: Placement | None = None
     preferred: Placement | None = None
-    reader: str = ""
     obstacle: str = ""
     violations: tuple[Violation, ...] = ()
     terms: Sequence[Term] = ()
-    preferences: Sequence[JsonObject] = ()
-    is_same: bool = False
-    cliques: Cliques = {}
+
+    @property
+    def reader(self) -> str:
+        """Why its scheduler reads the annotations itself, else empty."""
+        return self.template.reader if self.annotations.anything else ""
 
     @property
     def placements(self) -> Iterator[tuple[Annotation, Placement]]:
@@ -117,31 +142,22 @@ class Constraint(Struct, frozen=True):
                 yield annotation, placement
 
     @property
+    def placement(self) -> Placement | None:
+        """The placement that decides where the gang starts: the required one, else the preferred one."""
+        return self.required or self.preferred
+
+    @property
+    def asked(self) -> str:
+        """What is asked for: `required "rack"`."""
+        kind = "required" if self.required is not None else "preferred"
+        called = self.placement.called(self.topology) if self.topology and self.placement else ""
+        # The end of a domain tells it from others.
+        return f"{kind} {quote(called if len(called) <= _SHOWN else f'…{called[-_SHOWN:]}')}"
+
+    @property
     def is_default(self) -> bool:
         """Whether the placements are the default of the configuration."""
         return not any(annotation is not None and annotation.key for annotation in self.annotations.all)
-
-    @property
-    def requires_level(self) -> bool:
-        """Whether one domain of a level is required, whichever it is."""
-        return self.required is not None and self.required.is_open
-
-    @property
-    def prefers_level(self) -> bool:
-        """Whether one domain of a level is preferred, whichever it is."""
-        return self.preferred is not None and self.preferred.is_open
-
-    @property
-    def own_preferences(self) -> Sequence[JsonObject]:
-        """The preferred terms for domains that the user names. Those for a bare level draw no two Pods together."""
-        if not self.prefers_level or self.preferred is None or self.topology is None:
-            return self.preferences
-        return preferred_terms(self.topology, self.required, Placement(self.preferred.domains[:-1]))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a domain is to be chosen."""
-        return not self.obstacle and self.is_usable and (self.requires_level or self.prefers_level)
 
     @property
     def is_usable(self) -> bool:
@@ -149,38 +165,32 @@ class Constraint(Struct, frozen=True):
         return all(violation.verdict == "warn" for violation in self.violations)
 
     @property
-    def is_new(self) -> bool:
-        """Whether the annotations or the scheduler have changed."""
-        template, earlier = self.template, self.earlier
-        if earlier is None or earlier.annotations.values != template.annotations.values:
-            return True
-        has_other_reader = self.annotations.anything and earlier.reader != template.reader
-        return earlier.scheduler != template.scheduler or has_other_reader
+    def is_placed(self) -> bool:
+        """Whether its Pods are to be kept together by one of the ways."""
+        return self.topology is not None and self.placement is not None and self.is_usable and not self.obstacle
 
     @property
-    def differs(self) -> bool:
-        """Whether the affinity, or anything that it depends on, has changed."""
-        earlier = self.earlier
-        return earlier is None or self.is_new or not are_alike(earlier.affinity, self.template.affinity)
+    def is_new(self) -> bool:
+        """Whether the placement or the scheduler has changed."""
+        template, earlier = self.template, self.earlier
+        if earlier is None or self.annotations.values != self.before.values:
+            return True
+        return self.annotations.anything and (earlier.scheduler, earlier.reader) != (
+            template.scheduler,
+            template.reader,
+        )
 
 
 class Submission(Struct, frozen=True):
-    """The templates of a request, with their constraints.
+    """The constraints of a request. may_change: whether this request may change the metadata of templates.
 
-    now: the object's templates. earlier: those before an update. may_change: whether this request may change their
-    affinity. is_revised: whether a controller may restore earlier templates. is_suspended: whether it has no
-    Pods now, and may be placed when it is resumed. is_resumed: whether this update resumes it. repins: whether it asks
-    for another choice, by another value of the annotation REPIN.
+    is_created: whether it creates the object. queued: whether Kueue manages the object.
     """
 
     constraints: tuple[Constraint, ...]
-    now: Annotated
-    earlier: tuple[Template, ...]
     may_change: bool
-    is_revised: bool
-    is_suspended: bool = False
-    is_resumed: bool = False
-    repins: bool = False
+    is_created: bool
+    queued: bool = False
 
 
 def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Submission | None:
@@ -190,112 +200,81 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
         return None
     default = options.default
     prefers = bool(default.topology and default.preferred) and _is_distributed(obj, row)
-    if not (prefers or mentions(row, obj, request.old_object)):
+    if not (prefers or mentions(row, obj, request.old_object) or _is_gated(obj, row)):
         return None
-    if is_being_deleted(obj) or is_mirror_pod(obj) or (row.kind != "Pod" and is_owned(obj) and not _is_whole(obj)):
+    if is_being_deleted(obj) or is_mirror_pod(obj) or _is_left(request, obj, row, options):
         return None
-    return _submission(request, obj, row, catalog, options, facts)
+    old = request.old_object if request.operation == "UPDATE" else None
+    may_change = old is None or row.affinity == "always"
+    if row.affinity == "suspended":
+        may_change = may_change or mapping(old, "spec").get("suspend") is True
+    queued = bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
+    chosen = _default(request, obj, row, catalog, options, facts)
+    now, earlier = (_defaulted(templates(one, row, options.schedulers), chosen) for one in (obj, old))
+    at = {template.location: template for template in earlier}
+    shared: dict[Any, Constraint] = {}  # most templates share the annotations of the workload
+    constraints = []
+    for template, obstacle in zip(now, _obstacles(request.namespace, row, now, options, facts), strict=True):
+        bare = _bare(template, at.get(template.location), obstacle, queued=queued)
+        # Where they stand is in the words about them, and a scheduler that reads them itself takes fewer forms.
+        key = (*((a and (a.location, a.value)) for a in bare.annotations.all), bare.reader)
+        if key not in shared:
+            shared[key] = _judged(bare, catalog, options)
+        constraints.append(
+            replace(
+                shared[key], template=template, earlier=bare.earlier, before=bare.before, carries=bare.carries,
+                obstacle=bare.obstacle,
+            )
+        )  # fmt: skip
+    return Submission(tuple(constraints), may_change, old is None, queued)
 
 
-def _is_whole(obj: JsonObject) -> bool:
-    """Whether a gang is known from this object only, and not from its controller, which leaves it as it is.
+def permitted(constraint: Constraint, request: AdmissionRequest, options: Options, facts: Facts) -> tuple[Way, ...]:
+    """The ways of the first permission for a constraint's topology and Namespace; the usual ones if there is none."""
+    name = "" if constraint.topology is None else constraint.topology.name
+    namespace = request.scope_namespace
+    labels: Callable[[], Mapping[str, str]] = partial(facts.namespace_labels, namespace) if namespace else dict
+    for permission in options.placement:
+        selector = permission.namespaces
+        if matches(name, permission.topologies) and (not selector.requirements or selector.matches(labels())):
+            return permission.ways
+    return USUAL
 
-    A TrainJob has no template. Source: Kubeflow Trainer, which applies a JobSet and does not touch one that runs.
+
+def previous(constraint: Constraint, catalog: Catalog, options: Options) -> Constraint | None:
+    """What the placement of a template was before an update; None for a new one."""
+    earlier = constraint.earlier
+    return None if earlier is None else _judged(Constraint(earlier, constraint.before), catalog, options)
+
+
+def is_same(constraint: Constraint, before: Constraint) -> bool:
+    """Whether two constraints mean the same placements for the same scheduler."""
+    asked, was_asked = (
+        (one.topology, one.required, one.preferred, one.template.scheduler, one.template.reader)
+        for one in (constraint, before)
+    )
+    return constraint.is_usable and before.is_usable and asked == was_asked and constraint.topology is not None
+
+
+def _is_gated(obj: JsonObject, row: Workload) -> bool:
+    """Whether a template has our gate, which is no business of people's."""
+    for _, template in row.pods(obj):
+        gates = mapping(template, "spec").get("schedulingGates")
+        if isinstance(gates, list) and any(isinstance(gate, dict) and gate.get("name") == GATE for gate in gates):
+            return True
+    return False
+
+
+def _is_left(request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options) -> bool:
+    """Whether an object is left to its controller, which would put back what it wants.
+
+    A controller that is not in the table of kinds may know nothing of the annotations, as that of a TrainJob; then the
+    object counts when it is created.
     """
     controller = owner(obj)
-    return controller is not None and (controller.group, controller.kind) == ("trainer.kubeflow.org", "TrainJob")
-
-
-def _submission(
-    request: AdmissionRequest, obj: JsonObject, row: Workload, catalog: Catalog, options: Options, facts: Facts
-) -> Submission:
-    old = request.old_object if request.operation == "UPDATE" else None
-    now, before = annotated(obj, row, options.schedulers), annotated(old, row, options.schedulers)
-    is_suspended, was_suspended = (
-        row.affinity == "suspended" and mapping(version, "spec").get("suspend") is True for version in (obj, old)
-    )
-    may_change = old is None or row.affinity == "always" or was_suspended
-    default = _default(request, obj, row, options, facts)
-    annotations = [template.annotations for template in now.templates]
-    if default is not None and default.preferred and not any(own.anything for own in annotations):
-        by_default = Annotations(Annotation(default.topology, (), ""), None, Annotation(default.preferred, (), ""))
-        annotations = [by_default] * len(annotations)
-    obstacles = _obstacles(request.namespace, row, now.templates, options, facts)
-    shared: dict[Any, Constraint] = {}  # most templates share the annotations of the workload
-    earlier = {template.location: template for template in before.templates}
-    constraints = []
-    for template, own, obstacle in zip(now.templates, annotations, obstacles, strict=True):
-        if own.places not in shared:
-            made = _constraint(template, own, catalog, default, options)
-            shared[own.places] = _with_cliques(made, facts)
-        constraint = _applied(shared[own.places], template, earlier.get(template.location), obstacle)
-        if constraint.earlier is not None and constraint.is_new:
-            constraint = replace(constraint, is_same=_is_same(constraint, catalog, default, options))
-        if not constraint.obstacle and _is_too_large(constraint, MOST_WRITTEN // len(now.templates)):
-            constraint = replace(constraint, obstacle=TOO_LARGE)
-        constraints.append(constraint)
-    is_revised, is_resumed = row.group_kind in REVISED, was_suspended and not is_suspended
-    repins = old is not None and _repin(obj) is not None and _repin(obj) != _repin(old)
-    return Submission(
-        tuple(constraints), now, before.templates, may_change, is_revised, is_suspended, is_resumed, repins
-    )
-
-
-def _repin(obj: JsonObject) -> Any:
-    return mapping(mapping(obj, "metadata"), "annotations").get(REPIN)
-
-
-def _with_cliques(constraint: Constraint, facts: Facts) -> Constraint:
-    """The constraint with the cliques that stand for the NVL Domains of its topology, if this has that level."""
-    topology = constraint.topology
-    if topology is None or not any(NVL_DOMAIN in level.keys for level in topology.levels):
-        return constraint
-    known = cliques(node.labels for node in facts.nodes())
-    terms = tuple(tuple(written(requirement, known) for requirement in term) for term in constraint.terms)
-    return replace(constraint, terms=terms, cliques=known)
-
-
-def _applied(shared: Constraint, template: Template, earlier: Template | None, obstacle: str) -> Constraint:
-    """The constraint of one template, made from the one that it shares with others."""
-    annotations = shared.annotations
-    reader = template.reader if annotations.anything else ""
-    if reader:
-        obstacle = f"its scheduler reads the annotations itself ({reader})"
-    violations = (*shared.violations, *_for_reader(shared, reader))
-    if annotations.topology is not None and not annotations.topology.key:
-        # The author of a workload is not responsible for the configuration.
-        violations = tuple(refusal.as_warning(violation.line) for violation in violations)
-    return replace(shared, template=template, earlier=earlier, reader=reader, obstacle=obstacle, violations=violations)
-
-
-def _is_same(now: Constraint, catalog: Catalog, default: Default | None, options: Options) -> bool:
-    """Whether the annotations before an update meant the same placements, and the same scheduler read them."""
-    earlier = now.earlier
-    if earlier is None or earlier.scheduler != now.template.scheduler or earlier.reader != now.template.reader:
+    if row.kind == "Pod" or controller is None:
         return False
-    before = _constraint(earlier, earlier.annotations, catalog, default, options)
-    asked = [(constraint.topology, constraint.required, constraint.preferred) for constraint in (now, before)]
-    return now.is_usable and before.is_usable and asked[0] == asked[1] and now.topology is not None
-
-
-def _is_too_large(constraint: Constraint, most: int) -> bool:
-    """Whether more than `most` requirements and values would be added to a template, or looked at to find that out.
-
-    The answer is the same after they were added, even if they were not recorded. Each of the user's terms can become
-    two, for the two ways in which Nodes are labelled, so twice as many are looked at.
-    """
-    template = constraint.template
-    own = without_terms(template.affinity, template.entry)
-    expressions = [requirement.to_json() for term in constraint.terms for requirement in term]
-    preferred = [preference["preference"]["matchExpressions"] for preference in constraint.preferences]
-    size = max(1, len(selector_terms(own))) * _size(expressions) + sum(map(_size, preferred))
-    if size <= most:
-        return False
-    return size > 2 * most or with_terms(own, constraint.terms, constraint.preferences)[1] != NOTHING
-
-
-def _size(expressions: Iterable[JsonObject]) -> int:
-    return sum(1 + len(expression.get("values", ())) for expression in expressions)
+    return (controller.group, controller.kind) in options.workloads or request.operation != "CREATE"
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:
@@ -307,81 +286,144 @@ def _is_distributed(obj: JsonObject, row: Workload) -> bool:
 
 
 def _default(
-    request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options, facts: Facts
-) -> Default | None:
-    """The default for an object; without a preferred level if the object is not a distributed workload."""
+    request: AdmissionRequest, obj: JsonObject, row: Workload, catalog: Catalog, options: Options, facts: Facts
+) -> Annotations:
+    """The annotations that hold where there are none; only the topology for an object that is not distributed."""
     default = options.default
     if not default.topology:
-        return None
+        return NONE
     if default.namespaces.requirements:
         namespace = request.scope_namespace
         if not namespace or not default.namespaces.matches(facts.namespace_labels(namespace)):
-            return None
-    return default if _is_distributed(obj, row) else Default(default.topology, "")
+            return NONE
+    topology = catalog.find(default.topology)
+    level = default.preferred
+    if level == LOWEST and topology is not None:
+        level = topology.called(topology.lowest)
+    preferred = Annotation(level, (), "") if level and _is_distributed(obj, row) else None
+    return Annotations(Annotation(default.topology, (), ""), None, preferred)
+
+
+def _defaulted(found: tuple[Template, ...], default: Annotations) -> tuple[Template, ...]:
+    """The templates with the default as what is said around them, where nothing else is."""
+    if default.topology is None:
+        return found
+    asks = any(
+        template.above.anything or (template.own.anything and template.own.values != default.values)
+        for template in found
+    )
+    made = []
+    for template in found:
+        above, said = template.above, template.said
+        if not asks and default.preferred is not None:
+            above = default
+        elif said.topology is None and said.anything:
+            above = replace(above, topology=default.topology)
+        elif above.topology is None and said.topology is not None and said.topology.value == default.topology.value:
+            # It was written for a placement that names none.
+            above = replace(above, topology=default.topology) if above.anything else above
+        made.append(replace(template, above=above))
+    return tuple(made)
 
 
 def _obstacles(
-    namespace: str, row: Workload, templates: Sequence[Template], options: Options, facts: Facts
-) -> list[str]:
-    """For each template, why it gets no affinity; empty if it gets one."""
-    if row.affinity == "never":
-        return [f"a {row.kind} is never translated; write it yourself"] * len(templates)
-    if len(templates) < 2:
-        return [""] * len(templates)
-    accelerated = [options.accelerators.requested(template.value, namespace, facts) for template in templates]
-    if not any(accelerated):
-        return [""] * len(templates)
-    return [
-        NO_ACCELERATOR if not (is_accelerated or template.is_meant) else ""
-        for template, is_accelerated in zip(templates, accelerated, strict=True)
-    ]
+    namespace: str, row: Workload, found: Sequence[Template], options: Options, facts: Facts
+) -> Iterator[str]:
+    """For each template, why nothing is written for it; empty if something is."""
+    accelerated = [True] * len(found)
+    if len(found) > 1:
+        asking = [options.accelerators.requested(template.value, namespace, facts) for template in found]
+        accelerated = asking if any(asking) else accelerated
+    for template, is_accelerated in zip(found, accelerated, strict=True):
+        if row.affinity == "never":
+            yield f"nothing is written into a {row.kind}; write the annotations into its template"
+        elif row.group_kind in _NOT_TOGETHER:
+            yield f"a {row.kind} has a Pod on each Node, which belong to no gang"
+        elif template.reader:
+            yield f"its scheduler reads the annotations itself ({template.reader})"
+        elif options.schedulers.ignores_affinity(template.scheduler):
+            yield f"the scheduler {template.scheduler} ignores node affinity"
+        else:
+            yield "" if is_accelerated or template.is_meant else NO_ACCELERATOR
 
 
-def _constraint(
-    template: Template, annotations: Annotations, catalog: Catalog, default: Default | None, options: Options
-) -> Constraint:
+def _bare(template: Template, earlier: Template | None, obstacle: str, *, queued: bool) -> Constraint:
+    """The constraint of a template without what its annotations mean."""
+    made: list[Annotation | None] = []
+    carries = []
+    copies = not obstacle and not queued
+    for number, (own, above) in enumerate(zip(template.own.all, template.above.all, strict=True)):
+        now = Values(own and own.value, above and above.value)
+        before = None
+        if earlier is not None:
+            was_own, was_above = earlier.own.all[number], earlier.above.all[number]
+            before = Values(was_own and was_own.value, was_above and was_above.value)
+        value = carried(now, before, copies=copies)
+        carries.append(value)
+        if above is not None and value in (None, above.value):
+            made.append(above)
+        else:
+            made.append(own if value is not None else None)
+    annotations = Annotations(*made)
+    return Constraint(
+        template, annotations, earlier.said if earlier else NONE, tuple(carries), earlier, obstacle=obstacle
+    )
+
+
+def _judged(bare: Constraint, catalog: Catalog, options: Options) -> Constraint:
     """The constraint with the topology and placements that the annotations name, or with violations."""
-    bare = Constraint(template, annotations)
+    annotations = bare.annotations
     given = [annotation for annotation in annotations.all if annotation is not None]
     if not given:
         return bare
     malformed = tuple(refusal.malformed(annotation) for annotation in given if not isinstance(annotation.value, str))
     if malformed:
         return replace(bare, violations=malformed)
-    named = annotations.topology or (Annotation(default.topology, (), "") if default else None)
+    named = annotations.topology
     if named is None:
         return replace(bare, violations=tuple(refusal.without_topology(annotation, catalog) for annotation in given))
+    # The author of a workload is not responsible for the configuration.
+    by_author = bool(named.key)
     topology = catalog.find(named.value.strip())
     if topology is None:
-        return replace(bare, violations=(refusal.unknown_topology(named, catalog),))
+        return replace(bare, violations=_as_told([refusal.unknown_topology(named, catalog)], by_author=by_author))
     violations: list[Violation] = []
     required = _placement(annotations.required, topology, violations)
     preferred = _placement(annotations.preferred, topology, violations)
     if required and preferred and topology.position(preferred.level) <= topology.position(required.level):
         refused = refusal.not_more_specific(annotations.preferred, preferred.level, required.level, topology)
         violations.append(refusal.as_warning(refused.line) if options.not_more_specific == "warn" else refused)
-    return replace(
-        bare, topology=topology, required=required, preferred=preferred, violations=tuple(violations),
-        terms=required_terms(topology, required, preferred),
-        preferences=preferred_terms(topology, required, preferred),
-    )  # fmt: skip
+    made = replace(
+        bare, topology=topology, required=required, preferred=preferred, terms=required_terms(topology, required)
+    )
+    violations += _for_reader(made)
+    return replace(made, violations=_as_told(violations, by_author=by_author))
+
+
+def _as_told(violations: Sequence[Violation], *, by_author: bool) -> tuple[Violation, ...]:
+    return tuple(violations if by_author else (refusal.as_warning(violation.line) for violation in violations))
 
 
 def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:
     """The placement in an annotation. If it is invalid, adds a violation and returns None."""
     if annotation is None:
         return None
-    is_lowest = not annotation.key and annotation.value == LOWEST
     try:
-        return parse(topology.lowest.name if is_lowest else annotation.value, topology)
+        placement = parse(annotation.value, topology)
     except PlacementError as error:
         violations.append(refusal.unreadable(annotation, error))
         return None
+    for key in placement.level.keys:
+        if why := no_level(key):
+            # A topology of somebody's own may list anything.
+            violations.append(refusal.no_place(annotation, key, why, topology))
+            return None
+    return placement
 
 
-def _for_reader(constraint: Constraint, reader: str) -> Iterator[Violation]:
+def _for_reader(constraint: Constraint) -> Iterator[Violation]:
     """Violations that apply only if the scheduler reads the annotations itself."""
-    topology = constraint.topology
+    topology, reader = constraint.topology, constraint.reader
     if not reader or topology is None:
         return
     for annotation, placement in constraint.placements:

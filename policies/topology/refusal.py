@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from policies.engine.violation import Violation, quote
 from policies.kubernetes.spelling import closest, closest_first
 from policies.objects.fieldpath import render
-from policies.topology.annotation import TOPOLOGY, Annotation, Annotations, Template
+from policies.topology.annotation import REQUIRED, TOPOLOGY, Annotation, Annotations, Template
 from policies.topology.catalog import Catalog
+from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError
-from policies.topology.topology import Level, Topology
+from policies.topology.topology import Level, Topology, no_level
 from policies.vocabulary.keys import CLIQUE
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
 RULE = "topology"
 _SHOWN = 12
 _PLACEMENT = "The placement cannot be used."
+_GATE = "The scheduling gate belongs to cks-admission."
 _LEVELS_ONLY = "A scheduler that reads the annotations itself knows levels only."
 
 
@@ -81,11 +83,11 @@ def outside(annotation: Annotation | None, preferred: str, required: str) -> Vio
     )  # fmt: skip
 
 
-def contradiction(template: Template, placement: str) -> Violation:
-    """A node selector or node affinity that excludes every Node of the required placement."""
+def contradiction(template: Template, asked: str) -> Violation:
+    """A node selector or node affinity that excludes every Node of a placement. asked: such as `required "rack"`."""
     path = render(template.at("spec"))
     return Violation(
-        RULE, path, "nodeSelector and affinity", f"exclude every Node of the required {quote(placement)}.",
+        RULE, path, "nodeSelector and affinity", f"exclude every Node of the {asked}.",
         "No Node can take the Pods.", "Change the placement, or the node selector and node affinity.",
     )  # fmt: skip
 
@@ -98,26 +100,52 @@ def union_for_reader(annotation: Annotation, reader: str, topology: Topology, le
     return _refusal(annotation, problem, _LEVELS_ONLY, f"Write {levels}.")
 
 
+def no_place(annotation: Annotation, key: str, why: str, topology: Topology) -> Violation:
+    """A level whose label says nothing about where a Node is."""
+    places = [level for level in topology.levels if not any(map(no_level, level.keys))]
+    remedy = f"Name {_either(topology, places)}." if places else "Name another topology."
+    return _refusal(annotation, f"is the label {key}, which {why}.", _PLACEMENT, remedy)
+
+
 def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
     """A placement that was changed too late to have an effect. Shows the first annotation that differs."""
     pairs = ((now.required, before.required), (now.preferred, before.preferred), (now.topology, before.topology))
     new, old = next((new, old) for new, old in pairs if (new and new.value) != (old and old.value))
     there, gone = new or old, "" if new else ", and is gone"
-    problem = f"was {quote(old.value)} before{gone}." if old else f"was not there before{gone}."
+    problem = f"was {quote(old.value)} before{gone}." if old else "was not there before."
     summary = f"The placement of a {kind} is fixed when it is created."
     remedy = f"Delete the {kind} and create it again."
     return Violation(RULE, there.path if there else "", quote(new.value) if new else "", problem, summary, remedy)
 
 
-def unapplied(template: Template, placement: str, obstacle: str) -> Violation:
-    """A required placement that is missing in the node affinity."""
-    path = render(template.at("spec", "affinity"))
-    why, remedy = f"since {obstacle}", "Add the node affinity yourself."
-    if not obstacle:
-        why = "so its Pods may run anywhere"
-        remedy = "Create the object again, or add the node affinity yourself."
-    problem = f"for the required {quote(placement)}, {why}."
-    return Violation(RULE, path, "nothing", problem, "A required placement is not in the node affinity.", remedy)
+def gated(template: Template, kind: str) -> Violation:
+    """Our scheduling gate in a template, or in a Pod that nobody will place."""
+    path = render(template.at("spec", "schedulingGates"))
+    if template.location:
+        problem = f"is added to the Pods of a {kind} when they are created."
+        return Violation(RULE, path, quote(GATE), problem, _GATE, "Remove the gate, and write the annotations.")
+    remedy = f"Remove the gate, or add the annotation {REQUIRED}."
+    return Violation(RULE, path, quote(GATE), "is never opened for a Pod without a placement.", _GATE, remedy)
+
+
+def unapplied(template: Template, asked: str) -> Violation:
+    """A placement that the Pods do not carry, or that nobody keeps: the mutation was skipped, or undone."""
+    if template.location:
+        path, lacking = render(template.at("metadata", "annotations")), "lack"
+        remedy = "Create the object again, or write the annotations into the template yourself."
+    else:
+        path, lacking = render(template.at("spec", "schedulingGates")), f"lacks {GATE}"
+        remedy = "Create the Pod again; if it happens again, another webhook removes the gate."
+    problem = f"{lacking} what keeps the {asked}." if template.location else f"{lacking} for the {asked}."
+    return Violation(RULE, path, "", problem, "The placement is not applied, so the Pods may run anywhere.", remedy)
+
+
+def never(annotation: Annotation | None, problem: str, kind: str, remedy: str) -> Violation:
+    """A gang that no domain can hold, where no more Nodes come."""
+    path, value = (annotation.path, quote(annotation.value)) if annotation else ("", "")
+    return Violation(
+        RULE, path, value, f"asks for what is not there: {problem}.", f"The {kind} can never be placed.", remedy
+    )
 
 
 def _refusal(annotation: Annotation, problem: str, summary: str, remedy: str) -> Violation:

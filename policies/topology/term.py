@@ -36,35 +36,26 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     terms = [(*newer, *_excluding(requirement))]
     if older and old is not None:
         terms.append((*older[0], *old.requirements))
-    return tuple(simplified(term) for term in terms if term)
+    return tuple(_without_redundant([simplified(term) for term in terms if term]))
 
 
-def required_terms(
-    topology: Topology, required: Placement | None, preferred: Placement | None = None
-) -> Sequence[Term]:
-    """The terms of which a Node must meet one for the placements of a template; empty without placements."""
-    if required is None and preferred is None:
-        return ()
+def required_terms(topology: Topology, required: Placement | None) -> tuple[Term, ...]:
+    """The terms of which a Node must meet one for a required placement and what its topology requires."""
     return alternatives(() if required is None else required.domains, topology.requirement)
 
 
 def preferred_terms(topology: Topology, required: Placement | None, preferred: Placement | None) -> list[JsonObject]:
-    """PreferredSchedulingTerms, nearest first: one for each domain below the required level, within those above it.
+    """PreferredSchedulingTerms for named domains, nearest first, each within those above it.
 
-    A Node in the nearest domain meets all of them and gets a score of 100. A domain with a weight below 1 is left out.
-    A domain has a term for each way of labelling Nodes; no Node meets two of these.
+    Those of the required level or above are left out, as all of its Nodes are in them. A Node in the nearest domain
+    meets all of them and gets a score of 100. A domain has a term for each way of labelling Nodes; no Node meets two.
     """
-    domains = () if preferred is None else preferred.domains
+    domains = () if preferred is None else tuple(domain for domain in preferred.domains if domain.values)
     floor = -1 if required is None else topology.position(required.level)
     counts = [count for count, domain in enumerate(domains, start=1) if topology.position(domain.level) > floor]
-    return steps(topology, [domains[:count] for count in reversed(counts)])
-
-
-def steps(topology: Topology, nearest: Sequence[Sequence[Domain]]) -> list[JsonObject]:
-    """PreferredSchedulingTerms for domains, nearest first; each is given with its ancestors."""
     preferences = []
-    for domains, weight in zip(nearest, weights(len(nearest)), strict=True):
-        terms = alternatives(domains, EVERYTHING, disjoint=True)
+    for count, weight in zip(reversed(counts), weights(len(counts)), strict=True):
+        terms = alternatives(domains[:count], EVERYTHING, disjoint=True)
         if old_names(topology.requirement) is None:
             terms = terms[:1]
         if weight:

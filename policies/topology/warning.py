@@ -3,44 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from policies.engine.facts import Node
-from policies.engine.match import EVERYTHING
-from policies.engine.request import AdmissionRequest, is_owned
+from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
 from policies.engine.violation import Violation, quote, shortened
-from policies.objects.fieldpath import render
+from policies.objects.fieldpath import locate, render
 from policies.objects.workload import Workload
-from policies.topology.annotation import PREFERRED, REQUIRED, TOPOLOGY, Annotation, Schedulers, Template, strays
+from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY, Annotation, strays
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import Constraint
-from policies.topology.gang.address import called, is_within
-from policies.topology.gang.evidence import binding
+from policies.topology.constraint import NO_ACCELERATOR, Constraint
 from policies.topology.nodes.fabric import flaws
-from policies.topology.nodes.obstacle import obstacles
 from policies.topology.placement import Placement
 from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
 from policies.topology.topology import Topology, level
+from policies.topology.way import Keeper
 from policies.vocabulary import keys
 from policies.vocabulary.nvlink import NVL_DOMAIN
+
+UNREAD: Final = frozenset(
+    {
+        ("nvidia.com", "DynamoGraphDeployment"),
+        ("apps.nvidia.com", "NIMService"),
+        ("serving.kserve.io", "InferenceService"),
+    }
+)
+"""Kinds whose own annotations nobody reads, unless `workloads:` of the configuration says where their templates are."""
 
 # Domains times Nodes. Beyond it nothing is said about the domains, which would take a second.
 MOST_COMPARED = 1_000_000
 _LEAFGROUP = level(keys.LEAFGROUP)
 _FLAW = 80
 _OTHERS = 100
-_CHANGING = (
-    "an NVL Domain is written as the cliques that there are now, which may change when a Node restarts: "
-    "create the workload again then"
-)
+_REASON = 90
 _SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
+_CLIQUES = f"{keys.CLIQUE}, whose part before the dot is the NVL Domain"
 
 
-def warnings(
-    constraint: Constraint, catalog: Catalog, schedulers: Schedulers, nodes: Sequence[Node]
-) -> Iterator[Violation]:
+def warnings(constraint: Constraint, catalog: Catalog, nodes: Sequence[Node]) -> Iterator[Violation]:
     """The warnings about one template. nodes: those of the cluster; empty if they are not known."""
-    topology, reader = constraint.topology, constraint.reader
+    topology, reader, annotations = constraint.topology, constraint.reader, constraint.annotations
     if topology is None:
         return
     for clash in catalog.clashes:
@@ -49,28 +53,86 @@ def warnings(
                 f"topology {quote(topology.name)} has two definitions that differ: "
                 f"{clash.first.source} counts, {clash.second.source} does not"
             )
-    if not reader:
-        yield from _about_effect(constraint, topology, schedulers)
-    elif nodes and not topology.in_cluster:
+    if reader and nodes and not topology.in_cluster:
         yield as_warning(
             f"topology {quote(topology.name)} is no object of the cluster, "
             f"and the scheduler knows only those ({reader})"
         )
+    if annotations.topology is not None and annotations.required is None and annotations.preferred is None:
+        yield as_warning(
+            f"{_SHORT_TOPOLOGY} alone places nothing: add a required or a preferred placement"
+            f"{_where(annotations.topology)}"
+        )
+    elif constraint.obstacle and not reader and constraint.obstacle != NO_ACCELERATOR:
+        yield as_warning(f"{constraint.asked} has no effect: {constraint.obstacle}")
+        return
     if nodes:
         yield from _about_nodes(constraint, topology, nodes)
-    if not reader and any(NVL_DOMAIN in placement.level.keys for _, placement in constraint.placements):
-        yield as_warning(_CHANGING)
 
 
-def unapplied(constraint: Constraint, placement: str) -> Violation:
-    """The warning that a required placement is not in the node affinity."""
-    why = constraint.obstacle or "the Pods may run anywhere; create it again"
-    path = constraint.template.path
-    return as_warning(f"required {quote(placement)} is not in the node affinity: {why}{f' ({path})' if path else ''}")
+def kept(constraint: Constraint, keeper: Keeper) -> Iterator[Violation]:
+    """What is to be said of who keeps the Pods of a template together; nothing where their gates do."""
+    asked, why = constraint.asked, f" ({shortened(keeper.reason, _REASON)})" if keeper.reason else ""
+    if not constraint.is_placed or constraint.is_default or keeper.way in ("gate", "kueue"):
+        return
+    if keeper.way == "workload" and constraint.topology and constraint.required:
+        name = constraint.topology.called(constraint.required.level)
+        yield as_warning(f"{asked}: kube-scheduler starts all Pods in one {name}, or none of them")
+    elif keeper.way == "affinity" and constraint.required is not None and constraint.required.is_open:
+        yield as_warning(
+            f"{asked}: Pod affinity keeps its Pods together{why}; they are placed one by one, and some may wait while "
+            "others run"
+        )
+    elif keeper.way == "affinity" and constraint.preferred is not None and constraint.preferred.is_open:
+        yield as_warning(f"{asked}: Pod affinity draws its Pods together{why}; they are placed one by one")
+    elif not keeper.way:
+        yield as_warning(f"{asked}: nobody keeps its Pods together{why}; name the domain, or use a gang scheduler")
+
+
+def changed(constraint: Constraint) -> Iterator[Violation]:
+    """The warning about a template that says something else than its workload, after an update that changed one."""
+    template, earlier = constraint.template, constraint.earlier
+    if earlier is None:
+        return
+    places = zip(ANNOTATIONS, template.own.all, template.above.all, earlier.own.all, earlier.above.all, strict=True)
+    for key, own, above, was_own, was_above in places:
+        if own is None or above is None or own.value == above.value:
+            continue
+        if (own.value, above.value) != (was_own and was_own.value, was_above and was_above.value):
+            yield as_warning(
+                f"{template.path or 'the Pod'} says {quote(own.value)}, and what is around it {quote(above.value)}, as "
+                f"{key.removeprefix('kai.scheduler/')}: the template counts; write the same in both"
+            )
+
+
+def deadline(obj: JsonObject | None, row: Workload) -> Iterator[Violation]:
+    """The warning about a deadline that runs while Pods wait for their domain."""
+    jobs = [at for pattern in row.jobs for at in locate(obj, pattern)]
+    holders = [((*at, "spec"), mapping(job, "spec")) for at, job in [((), obj), *jobs] if row.kind != "Pod"]
+    holders.append((("spec", "runPolicy"), mapping(mapping(obj, "spec"), "runPolicy")))
+    for location, holder in holders:
+        seconds = holder.get("activeDeadlineSeconds")
+        if isinstance(seconds, int):
+            path = render((*location, "activeDeadlineSeconds"))
+            yield as_warning(
+                f"{path} {seconds} runs while its Pods wait for a domain: leave it out, or add the time of waiting"
+            )
+
+
+def unread(request: AdmissionRequest) -> Iterator[Violation]:
+    """The warning about annotations on a kind that nobody reads them from."""
+    now, before = (mapping(mapping(obj, "metadata"), "annotations") for obj in (request.object, request.old_object))
+    found = [key for key in ANNOTATIONS if key in now and now[key] != before.get(key)]
+    if found and not request.sub_resource and not is_owned(request.object):
+        kind = request.kind.kind
+        yield as_warning(
+            f"annotation {quote(found[0])} of a {kind} places nothing, as its operator does not copy it: name {kind} "
+            "in workloads: of the configuration, or annotate its Pods"
+        )
 
 
 def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
-    """Warnings about new keys that begin like the annotations and are none."""
+    """Warnings about new keys that look like the annotations and are none."""
     if request.sub_resource or is_owned(request.object):
         return  # nobody reads what a controller is told
     now = list(strays(row, request.object))
@@ -82,47 +144,21 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
             yield as_warning(f"{field} {quote(key)} places nothing: write the annotation {right}")
 
 
-def lost(template: Template, remedy: str, nodes: Sequence[Node]) -> Iterator[Violation]:
-    """The warning about a template whose domain has no Node that takes Pods. nodes: empty if they are not known."""
-    address = binding(template.entry, template.affinity) if nodes else ()
-    if not address or any(is_within(address, node.labels) and not obstacles(node) for node in nodes):
-        return
-    yield as_warning(f"no Node of {called(address)} takes Pods now, where those of this placement must run: {remedy}")
-
-
-def _about_effect(constraint: Constraint, topology: Topology, schedulers: Schedulers) -> Iterator[Violation]:
-    """Warnings about placements that node affinity cannot fulfil, or not completely."""
-    annotations, required = constraint.annotations, constraint.required
-    if annotations.topology is not None and annotations.required is None and annotations.preferred is None:
-        yield as_warning(
-            f"{_SHORT_TOPOLOGY} alone places nothing: add a required or a preferred placement"
-            f"{_where(annotations.topology)}"
-        )
-    if annotations.required is None or required is None or constraint.obstacle:
-        return
-    name, scheduler = topology.called(required.level), constraint.template.scheduler
-    if schedulers.ignores_affinity(scheduler):
-        yield as_warning(f"required {quote(name)} has no effect: the scheduler {scheduler} ignores node affinity")
-
-
 def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
     pool, requirement = topology.pool, topology.requirement
     if pool is not None and not any(pool.matches(node.labels) for node in nodes):
         yield as_warning(f"topology {quote(topology.name)}: its node pool has no Nodes now")
     if requirement != EVERYTHING and not _any_meets(alternatives((), requirement), nodes):
-        listed = ", ".join(f"{r.key} {r.operator} {list(r.values)}" for r in requirement.requirements)
-        yield as_warning(f"topology {quote(topology.name)}: no Node has what it requires, {listed}")
+        yield as_warning(f"topology {quote(topology.name)}: no Node has what it requires, {_required(requirement)}")
         return
     for annotation, placement in constraint.placements:
         if problem := _problem(placement, topology, nodes) or _ambiguity(placement, topology, nodes):
-            kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
-            yield as_warning(f"{kind} {problem}{_where(annotation)}")
+            yield as_warning(f"{_kind(annotation)} {problem}{_where(annotation)}")
             return
     yield from _about_both(constraint, topology, nodes)
     for annotation, placement in constraint.placements:
         if problem := _flawed(placement, topology, nodes):
-            kind = annotation.key.removeprefix(f"{TOPOLOGY}-").removesuffix("-placement") or "preferred"
-            yield as_warning(f"{kind} {problem}{_where(annotation)}")
+            yield as_warning(f"{_kind(annotation)} {problem}{_where(annotation)}")
             return
 
 
@@ -143,7 +179,8 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
     for domain in placement.domains:
         keys = domain.level.keys
         if not any(key in node.labels for node in nodes for key in keys):
-            return f"{quote(topology.called(domain.level))}: no Node carries the label {' or '.join(keys)}"
+            labels = _CLIQUES if NVL_DOMAIN in keys else " or ".join(keys)
+            return f"{quote(topology.called(domain.level))}: no Node carries the label {labels}"
     named = sum(len(domain.values) for domain in placement.domains)
     if (
         not named
@@ -151,6 +188,9 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
         or _any_meets(alternatives(placement.domains, topology.requirement), nodes)
     ):
         return ""
+    if _any_meets(alternatives(placement.domains, EVERYTHING), nodes):
+        lacking = f"its Nodes lack what topology {quote(topology.name)} requires, {_required(topology.requirement)}"
+        return f"{quote(placement.called(topology))}: {lacking}"
     keys = placement.level.keys
     around = alternatives(placement.domains[:-1], topology.requirement)
     values = {node.labels[key] for node in nodes if meets(node.labels, around) for key in keys if key in node.labels}
@@ -212,6 +252,18 @@ def _flawed(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> 
     return f"{problem}: {first} ({shortened(flawed[first][0].text, _FLAW)}){more}; topology doctor lists them"
 
 
+def _required(selector: LabelSelector) -> str:
+    """What labels must have that a selector chooses."""
+    words = {"In": "in", "NotIn": "not in", "Exists": "is there", "DoesNotExist": "is not there"}
+    parts = (
+        f"{one.key} {words[one.operator]} ({', '.join(one.values)})"
+        if one.values
+        else f"{one.key} {words[one.operator]}"
+        for one in selector.requirements
+    )
+    return " and ".join(parts)
+
+
 def _listed(texts: Iterable[str], between: str) -> str:
     """The first texts in natural order, and how many more there are."""
     ordered = sorted(texts, key=lambda text: (len(text), text))
@@ -221,6 +273,11 @@ def _listed(texts: Iterable[str], between: str) -> str:
 
 def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:
     return any(meets(node.labels, terms) for node in nodes)
+
+
+def _kind(annotation: Annotation) -> str:
+    """Whether it says what is required or what is preferred."""
+    return "required" if annotation.key == REQUIRED else "preferred"
 
 
 def _where(annotation: Annotation) -> str:

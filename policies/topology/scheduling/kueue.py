@@ -7,30 +7,24 @@ page "Topology Aware Scheduling" of Kueue's documentation, and the validation in
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from msgspec import Struct
 
 from policies.engine.lookup import FactUnavailable, Key
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import mapping
 from policies.engine.violation import Violation, quote
+from policies.topology.annotation import Template
 from policies.topology.constraint import Constraint
 from policies.topology.refusal import as_warning
-from policies.topology.topology import Topology
 
-QUEUE = "kueue.x-k8s.io/queue-name"
-"""The label of a workload that Kueue manages."""
+PREFIX: Final = "kueue.x-k8s.io/"
+REQUIRED: Final = f"{PREFIX}podset-required-topology"
+PREFERRED: Final = f"{PREFIX}podset-preferred-topology"
+OWN: Final = (REQUIRED, PREFERRED)
+"""The annotations that are written for a placement."""
 
-REQUIRED = "kueue.x-k8s.io/podset-required-topology"
-PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
-_UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
-
-Annotation = tuple[str, str]
-"""The name and the value of an annotation."""
-
-
-def is_queued(obj: JsonObject | None) -> bool:
-    """Whether Kueue manages a workload."""
-    return bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
+_UNCONSTRAINED = f"{PREFIX}podset-unconstrained-topology"
 
 
 class FlavorsKey(Key[frozenset[str] | None], Struct, frozen=True):
@@ -47,49 +41,48 @@ class FlavorsKey(Key[frozenset[str] | None], Struct, frozen=True):
         return None
 
 
-def annotation(constraint: Constraint) -> Annotation | None:
-    """The annotation that a template gets for its placement; None if it has one of its own, or no key to name.
+def annotation(constraint: Constraint) -> tuple[str, str] | None:
+    """The annotation, as name and value, that says a placement; None if there is no key to name.
 
     A required level comes before a preferred one. A union of levels has no key of its own.
     """
     topology = constraint.topology
-    if topology is None or has_own(constraint):
-        return None
     for name, placement in ((REQUIRED, constraint.required), (PREFERRED, constraint.preferred)):
-        if placement is not None:
+        if placement is not None and topology is not None:
             return None if placement.level in topology.unions else (name, placement.level.name)
     return None
 
 
-def has_own(constraint: Constraint) -> bool:
-    """Whether a template has an annotation of Kueue's that was not written for its placement."""
-    template = constraint.template
-    present = mapping(mapping(template.value, "metadata"), "annotations")
-    return any(
-        name in present and (name, present[name]) not in template.entry.annotations
-        for name in (REQUIRED, PREFERRED, _UNCONSTRAINED)
-    )
+def has(template: Template) -> bool:
+    """Whether a template has one of Kueue's annotations for all of its Pods."""
+    return any(template.annotation(name) is not None for name in (*OWN, _UNCONSTRAINED))
+
+
+def manages(template: Template) -> bool:
+    """Whether a Pod is Kueue's: it has a gate, a label or an annotation of Kueue's."""
+    held = (*mapping(template.metadata, "labels"), *mapping(template.metadata, "annotations"), *template.gates)
+    return any(key.startswith(PREFIX) for key in held)
 
 
 def warnings(constraint: Constraint, flavored: Collection[str] | None) -> Iterator[Violation]:
     """What Kueue will not do. flavored: the topologies that ResourceFlavors name; None if that is not known."""
-    topology = constraint.topology
+    topology, required, preferred = constraint.topology, constraint.required, constraint.preferred
     if topology is None:
         return
-    if constraint.required is not None and constraint.preferred is not None:
+    if required is not None and preferred is not None:
         yield as_warning(
-            f"Kueue takes one level: required {quote(topology.called(constraint.required.level))} counts, "
-            f"preferred {quote(topology.called(constraint.preferred.level))} does not"
+            f"Kueue takes one level: required {quote(topology.called(required.level))} counts, "
+            f"preferred {quote(topology.called(preferred.level))} does not"
         )
-    yield from _about_topology(constraint, topology, flavored)
-
-
-def _about_topology(
-    constraint: Constraint, topology: Topology, flavored: Collection[str] | None
-) -> Iterator[Violation]:
     for _, placement in constraint.placements:
+        name = topology.called(placement.level)
+        if placement.is_named:
+            yield as_warning(
+                f"Kueue takes levels only: of {quote(placement.called(topology))} it is told {quote(name)}; choose the "
+                "domain by a node selector"
+            )
         if placement.level in topology.unions:
-            name, keys = topology.called(placement.level), placement.level.beside or ", ".join(placement.level.keys)
+            keys = placement.level.beside or ", ".join(placement.level.keys)
             yield as_warning(f"Kueue does not know {quote(name)}: name one of its levels, {keys}")
     if flavored is not None and topology.name not in flavored:
         yield as_warning(

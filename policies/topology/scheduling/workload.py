@@ -1,32 +1,83 @@
 """Topology-aware workload scheduling: the constraint with which kube-scheduler places all Pods of a Job together.
 
 A domain of kube-scheduler is one value of one node label key. So the constraint is the same as a placement only where
-the key's values are unique: superpod 1 of two fabrics would be one domain. Sources: JobSchedulingConfiguration in the
-API of Kubernetes 1.37; pkg/controller/job/job_scheduling_manager.go, for the Jobs that get a PodGroup with a gang.
+the key's values are unique: superpod 1 of two fabrics would be one domain. From Kubernetes 1.37 on it stands in the
+Job; in 1.36 it is set on the PodGroup that is made for the Job, when that is created, as it is immutable. Sources:
+JobSchedulingConfiguration in the API of Kubernetes 1.37; pkg/controller/job/job_scheduling_manager.go, for the Jobs
+that get a PodGroup with a gang.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from policies.engine.facts import Node
-from policies.engine.request import JsonObject, mapping
+from policies.engine.lookup import FactUnavailable, Key
+from policies.engine.request import JsonObject, controller_reference, mapping
 from policies.kubernetes.spelling import with_article
 from policies.objects.nodeaffinity import allows
 from policies.topology.constraint import Constraint
-from policies.topology.scheduling.support import Support
 from policies.topology.term import meets
 from policies.topology.topology import Level, Topology
 
-JOB = ("batch", "Job")
-FIELD = ("spec", "scheduling")
+ANNOTATION: Final = "cks-admission.dev/workload-scheduling"
+"""The annotation of the webhook configuration with what `manage` found out, as JSON."""
+
+GROUP: Final = "scheduling.k8s.io"
+POD_GROUP: Final = (GROUP, "PodGroup")
+JOB: Final = ("batch", "Job")
+JOB_VERSION: Final = ("batch", "v1", "Job")
+FIELD: Final = ("spec", "scheduling")
 """The location of the constraint in a Job."""
+
+CONSTRAINTS: Final = ("spec", "schedulingConstraints")
+"""The location of the constraint in a PodGroup."""
 
 _DEFAULT_SCHEDULERS = ("", "default-scheduler")
 _ONLY_INDEXED = "Kubernetes 1.36 makes gangs only of Indexed Jobs with as many completions as Pods at a time"
+
+Form = Literal["", "Job", "PodGroup"]
+"""The kind whose spec takes a constraint: a Job from Kubernetes 1.37 on, in 1.36 the PodGroup that is made for it."""
+
+
+class Support(Struct, frozen=True):
+    """The form of a constraint that the cluster keeps; empty if it keeps none, and then the reason."""
+
+    form: Form = ""
+    reason: str = ""
+
+
+class SupportKey(Key[Support], Struct, frozen=True):
+    """The key of the cluster's support."""
+
+    @property
+    def missing(self) -> str:
+        """The message that it is not known."""
+        return "it is not known yet whether the cluster schedules workloads by topology"
+
+    def failure(self, reason: str) -> Support | FactUnavailable:
+        """No support. A placement must not fail because of that: another way is taken."""
+        return Support(reason=f"{self.missing}: {reason}")
+
+
+class JobKey(Key[JsonObject], Struct, frozen=True):
+    """The key of a Job; its value is empty if it is gone, or another one by now."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def missing(self) -> str:
+        """The message that it is not known."""
+        return f"Job {self.namespace}/{self.name} is not known yet"
+
+    def failure(self, reason: str) -> JsonObject | FactUnavailable:
+        """It could not be read: its PodGroup must not come to life without the constraint that the Job was told."""
+        return FactUnavailable(f"{self.missing}, and {reason}")
 
 
 class Offer(Struct, frozen=True):
@@ -39,14 +90,14 @@ class Offer(Struct, frozen=True):
 def offer(
     constraint: Constraint, group_kind: tuple[str, str], obj: JsonObject, support: Support, nodes: Iterable[Node]
 ) -> Offer:
-    """Whether kube-scheduler can keep the promise of a placement for a new object without a controller owner.
+    """Whether kube-scheduler can keep the promise of a placement for a new Job, or for a Pod in a PodGroup.
 
     nodes: all Nodes of the cluster; taints do not count, so that there may be an obstacle more than necessary.
     """
     if obstacle := support.reason if not support.form else _obstacle(constraint, group_kind, obj, support):
         return Offer(obstacle=obstacle)
     topology, required = constraint.topology, constraint.required
-    if topology is None or required is None:
+    if topology is None or required is None or not required.is_open:
         return Offer(obstacle="no level is required")
     eligible = list(_eligible(constraint, required.level, nodes))
     if not eligible:
@@ -64,28 +115,45 @@ def constraints(key: str) -> JsonObject:
     return {"topology": [{"key": key}]}
 
 
-def restored(obj: JsonObject, old: JsonObject | None, key: str) -> JsonObject | None:
-    """The old value of `spec.scheduling` if it was written for a key and an update lacks it; None otherwise.
+def restored(obj: JsonObject, old: JsonObject | None) -> JsonObject | None:
+    """The old value of `spec.scheduling` if it is as it is written here, and an update lacks it; None otherwise.
 
     Kubernetes refuses an update that clears it, and a manifest that is applied again does not have it.
     """
     before = mapping(old, "spec").get("scheduling")
-    if not key or mapping(obj, "spec").get("scheduling") is not None or not isinstance(before, dict):
+    if mapping(obj, "spec").get("scheduling") is not None or not isinstance(before, dict):
         return None
-    return before if before.get("schedulingConstraints") == constraints(key) else None
+    topology = mapping(before, "schedulingConstraints").get("topology")
+    keys = [mapping({"": one}, "").get("key") for one in topology] if isinstance(topology, list) else []
+    is_ours = len(keys) == 1 and mapping(before, "schedulingConstraints") == constraints(str(keys[0]))
+    return before if is_ours else None
+
+
+def job_of(pod_group: JsonObject, namespace: str) -> JobKey | None:
+    """The key of the Job for which a PodGroup is made, if it has no constraint of its own; None for others."""
+    reference = controller_reference(pod_group)
+    if (
+        reference is None
+        or reference.get("kind") != "Job"
+        or mapping(pod_group, "spec").get(CONSTRAINTS[1]) is not None
+    ):
+        return None
+    is_job = str(reference.get("apiVersion")).startswith("batch/")
+    return JobKey(namespace, str(reference.get("name")), str(reference.get("uid"))) if is_job else None
 
 
 def _obstacle(constraint: Constraint, group_kind: tuple[str, str], obj: JsonObject, support: Support) -> str:
     """Why a constraint cannot be set for an object; empty if it can."""
     spec, template = mapping(obj, "spec"), constraint.template
     parallelism = spec.get("parallelism")
+    of_job = group_kind == JOB
     obstacles = {
-        f"Kubernetes makes no gang of a {group_kind[1]}": group_kind != JOB,
+        f"Kubernetes makes no gang of a {group_kind[1]}": not of_job and "schedulingGroup" not in spec,
         "a preferred level is no part of Kubernetes' constraints": constraint.preferred is not None,
         f"its scheduler is {template.scheduler}": template.scheduler not in _DEFAULT_SCHEDULERS,
-        "it says itself how it is scheduled": {"scheduling", "schedulingGroup"} & {*spec, *template.spec},
-        "it has one Pod at a time": not isinstance(parallelism, int) or parallelism < 2,
-        _ONLY_INDEXED: support.form == "PodGroup" and not _is_gang_in_1_36(spec),
+        "it says itself how it is scheduled": of_job and {"scheduling", "schedulingGroup"} & {*spec, *template.spec},
+        "it has one Pod at a time": of_job and (not isinstance(parallelism, int) or parallelism < 2),
+        _ONLY_INDEXED: of_job and support.form == "PodGroup" and not _is_gang_in_1_36(spec),
     }
     return next((text for text, holds in obstacles.items() if holds), "")
 

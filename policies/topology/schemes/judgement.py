@@ -1,22 +1,27 @@
-"""What is wrong with a level that an object names, by topologies and Nodes, and what it comes to."""
+"""What is wrong with levels that an object names in other ways, by topologies and Nodes, and what they come to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from policies.engine.facts import Node
-from policies.engine.violation import quote
+from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned
+from policies.engine.violation import WARNING_COUNT, Violation, quote
 from policies.kubernetes.spelling import closest
+from policies.objects.workload import Workload
 from policies.topology.catalog import Catalog
 from policies.topology.placement import PlacementError, parse
-from policies.topology.schemes import trainjob
-from policies.topology.schemes.fields import GROVE
-from policies.topology.schemes.mention import Mention
+from policies.topology.refusal import as_warning
+from policies.topology.schemes.mention import GROVE, JOBSET, Mention, mentions
 from policies.topology.topology import Level, Topology
 from policies.vocabulary import vocabulary
 
 # Characters for a list. What is wrong and where must have room beside it in a warning.
 _ROOM = 60
+
+
+# A long value is shown so far; what to do must have room.
+_VALUE = 60
 
 
 class Judge:
@@ -108,7 +113,7 @@ class Judge:
     def _of_form(self, mention: Mention, topology: Topology) -> str:
         """Why the reader of a mention does not know a level by this name."""
         value = mention.value
-        if mention.reader == trainjob.JOBSET:
+        if mention.reader == JOBSET:
             try:
                 parse(value, topology)
             except PlacementError as error:
@@ -156,6 +161,25 @@ class Judge:
             key for one in self._catalog.by_name.values() for level in one.levels for key in level.keys
         )
         return (key for key in levels if self._carried(key))
+
+
+def warnings(
+    request: AdmissionRequest, row: Workload | None, catalog: Catalog, nodes: Sequence[Node]
+) -> Iterator[Violation]:
+    """What is wrong with what an object newly names. Nothing is said to a controller, which would not read it."""
+    obj, kind = request.object, request.kind.group_kind
+    if request.sub_resource or obj is None or is_owned(obj) or is_being_deleted(obj):
+        return
+    named = {mention.location: mention for mention in mentions(obj, kind, row)}
+    if not named:
+        return
+    before = {mention.location: mention for mention in mentions(request.old_object, kind, row)}
+    judge, told = Judge(catalog, nodes), 0
+    for location, mention in named.items():
+        is_new = before.get(location) != mention
+        if told < WARNING_COUNT and is_new and (problem := judge.problem(mention)):
+            told += 1
+            yield as_warning(f"{mention.path}: {quote(mention.value, _VALUE)} {problem.strip()}")
 
 
 def _by_short(name: str, keys: Iterable[str]) -> str:

@@ -36,10 +36,10 @@ from policies.objects.fieldpath import Pattern, parse
 from policies.objects.shape import STANDARD, Shape
 from policies.objects.workload import PATCHES, Workload
 from policies.tolerations import CPU_TAINT
-from policies.topology.affinity import RECORD
-from policies.topology.annotation import MENTIONED, TOPOLOGY
-from policies.topology.schemes import fields
-from policies.topology.schemes.annotation import EXCLUSIVE, KUEUE, QUEUE
+from policies.topology.annotation import ANNOTATIONS, PREFIXES, WORDS
+from policies.topology.gate import GATE
+from policies.topology.schemes import mention
+from policies.topology.schemes.mention import EXCLUSIVE, KUEUE, QUEUE
 from policies.vocabulary.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
@@ -48,7 +48,7 @@ RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
 LOOKS_RESERVED = "coreweave."
 """A part of every reserved key, and of few others."""
 
-LABELS, ANNOTATIONS = ("metadata", "labels"), ("metadata", "annotations")
+LABELS, ANNOTATIONS_OF = ("metadata", "labels"), ("metadata", "annotations")
 # Groups whose kinds are all namespaced, except Nodes and Namespaces, which have no templates.
 NAMESPACED_GROUPS = frozenset({"", "apps", "batch", "resource.k8s.io"})
 IS_MIRROR_POD = f"has(object.metadata.annotations) && {text(MIRROR_ANNOTATION)} in object.metadata.annotations"
@@ -136,7 +136,7 @@ def pod_is_no_mirror() -> HookCondition:
 
 
 def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = False) -> HookCondition:
-    """True if the new or the old object, or a job or template in it, has a topology annotation or the record.
+    """True if the new or the old object, or a job or template in it, has a topology annotation or our gate.
 
     So do misspelt annotations, and labels, that begin like one. Without workloads, for Pods alone, only the annotations
     themselves count: nearly all Pods are made by controllers, and there are too many of them to go through each key.
@@ -144,7 +144,7 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
     belong, or whose templates are of another shape, few objects are written: they are always asked about.
     """
     rows = list(workloads)
-    of_its_own = PATCHES | (fields.PLACES.keys() if schemes else frozenset())
+    of_its_own = PATCHES | (mention.PLACES.keys() if schemes else frozenset())
     always = [f"{row.group}/{row.kind}" for row in rows if row.shape != STANDARD or row.group_kind in of_its_own]
     places = [
         (row, [place for place in (*row.jobs, *row.templates) if place])
@@ -154,7 +154,7 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
     mentions = _of_workloads(schemes=schemes) if places else _of_pods(schemes=schemes)
     body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
     if schemes and rows:
-        group = text("/".join(fields.POD_GROUP))
+        group = text("/".join(mention.POD_GROUP))
         body = f"(kind == {group} && !has(object.metadata.ownerReferences)) || {body}"
     if always:
         body = f"kind in {texts(always)} || {body}"
@@ -162,20 +162,33 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
 
 
 def _of_workloads(*, schemes: bool) -> str:
-    """Whether a key among the annotations or labels of `h` begins like one, or is the record."""
-    begins = f"k.startsWith({text(TOPOLOGY)})"
+    """Whether a key among the annotations or labels of `h` looks like one, or `h` has our gate."""
+    begins, words = (
+        some(f"k.{method}({text(part)})" for part in parts)
+        for method, parts in (("startsWith", PREFIXES), ("contains", WORDS))
+    )
+    looks = every([begins, words])
     others = f" || k.startsWith({text(KUEUE)}) || k.contains({text(EXCLUSIVE)}) || k == {text(QUEUE)}"
-    keys = f"{begins} || k == {text(RECORD)}{others if schemes else ''}"
-    of_annotations = at("h", ANNOTATIONS, lambda a: f"{is_map(a)} && {a}.exists(k, {keys})")
-    return f"({of_annotations}) || ({at('h', LABELS, lambda held: f'{is_map(held)} && {held}.exists(k, {begins})')})"
+    keys = f"{looks}{others}" if schemes else looks
+    of_annotations = at("h", ANNOTATIONS_OF, lambda a: f"{is_map(a)} && {a}.exists(k, {keys})")
+    of_labels = at("h", LABELS, lambda held: f"{is_map(held)} && {held}.exists(k, {looks})")
+    return f"({of_annotations}) || ({of_labels})" + (f" ||\n  ({_is_gated()})" if schemes else "")
 
 
 def _of_pods(*, schemes: bool) -> str:
-    """Whether the Pod `h` has an annotation. Those of other schedulers count where no controller made it."""
-    known = [f"{text(key)} in {{0}}" for key in sorted(MENTIONED)]
+    """Whether the Pod `h` has an annotation or our gate. Other schedulers' count where no controller made it."""
+    known = [f"{text(key)} in {{0}}" for key in sorted(ANNOTATIONS)]
     if schemes:
-        known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, k.startsWith({text(KUEUE)}))")
-    return at("h", ANNOTATIONS, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
+        looks = some(f"k.startsWith({text(part)})" for part in (KUEUE, *PREFIXES))
+        known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, {looks})")
+    of_annotations = at("h", ANNOTATIONS_OF, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
+    return f"({of_annotations}) || ({_is_gated()})" if schemes else of_annotations
+
+
+def _is_gated() -> str:
+    """Whether `h` has our scheduling gate."""
+    named = f"type(g) == map && has(g.name) && g.name == {text(GATE)}"
+    return at("h", ("spec", "schedulingGates"), lambda gates: f"type({gates}) == list && {gates}.exists(g, {named})")
 
 
 def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:

@@ -17,7 +17,6 @@ from policies.selectors.census import Census, meets_all
 from policies.selectors.fault import Fault, Judge, by_nodes, called
 from policies.selectors.grouping import by_key
 from policies.selectors.selection import FIELDS, Selection, Term, keys, selection
-from policies.topology.affinity import NOTHING, RECORD, read_record
 from policies.topology.gang.gang import Requirement
 from policies.vocabulary.keys import RESERVED
 from policies.vocabulary.vocabulary import concerns
@@ -66,11 +65,10 @@ class NodeSelectors:
         ]  # fmt: skip
         if not templates or is_being_deleted(obj) or is_owned(obj):
             return ()
-        record = read_record(mapping(mapping(obj, "metadata"), "annotations").get(RECORD)) or {}
         self._census = self._census.renewed(facts.nodes(), facts.nodes_to_come())
         violations: list[Violation] = []
         for location, template in templates:
-            asked = selection(template, record.get(render(location), NOTHING))
+            asked = selection(template)
             if _is_concerned(asked):
                 judge = Judge(self._census, self._organizations(asked, request, facts), self._told)
                 violations += _judged(asked, render((*location, *row.shape.spec)), judge)
@@ -158,7 +156,7 @@ def _by_nodes(requirement: Requirement, judge: Judge) -> Fault | None:
 
 def _allowed(asked: Selection, census: Census) -> Census | None:
     """The census of the Nodes that meet everything; None if that cannot be told, or would take long."""
-    terms, nodes = asked.written, census.nodes
+    terms, nodes = asked.required, census.nodes
     is_asked = asked.groupings or len(asked.selector) + sum(len(term or ()) for term in terms) > 1
     size = sum(1 + len(requirement.values) for term in (asked.selector, *terms) for requirement in term or ())
     if not (nodes and is_asked) or None in terms or size * len(nodes) > MOST_COMPARED:
@@ -168,7 +166,7 @@ def _allowed(asked: Selection, census: Census) -> Census | None:
 
 def _together(asked: Selection, census: Census) -> Iterator[Fault]:
     """The fault that no Node has all that is required, though there is one for each part of it."""
-    terms = [term or () for term in asked.written]
+    terms = [term or () for term in asked.required]
     possible = [term for term in terms if any(meets_all(term, node.labels) for node in census.nodes)]
     if terms and not possible:
         possible = terms[:1] if len(terms) == 1 else []

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
-from policies.topology.affinity import PREFERRED, REQUIRED, TERMS, RecordEntry, without_terms
+from policies.topology.affinity import PREFERRED, REQUIRED, TERMS
 from policies.topology.gang.gang import Requirement
 
 FIELDS = ("nodeSelector", "affinity", "topologySpreadConstraints")
@@ -37,25 +37,20 @@ class Grouping(Struct, frozen=True):
 
 
 class Selection(Struct, frozen=True):
-    """What a template asks of Nodes. written: all required terms, those that the service wrote included.
-
-    selector, required, preferred: what people wrote. A term on the names of Nodes is None: nothing is known of it.
-    """
+    """What a template asks of Nodes. A term on the names of Nodes is None: nothing is known of it."""
 
     selector: Term
     required: tuple[Term | None, ...]
     preferred: tuple[Term | None, ...]
-    written: tuple[Term | None, ...]
     groupings: tuple[Grouping, ...]
 
 
-def selection(template: JsonObject, entry: RecordEntry) -> Selection:
-    """What a template asks of Nodes. entry: the record of what the service wrote into it."""
+def selection(template: JsonObject) -> Selection:
+    """What a template asks of Nodes."""
     spec = mapping(template, "spec")
     affinity = spec.get("affinity")
-    own = without_terms(affinity, entry)
     labels = mapping(mapping(template, "metadata"), "labels")
-    node = mapping(own, "nodeAffinity")
+    node = mapping(affinity, "nodeAffinity")
     preferences = (mapping(weighted, "preference") for weighted in _maps(node.get(PREFERRED)))
     # The API server sorts them, too.
     selector = sorted(mapping(spec, "nodeSelector").items())
@@ -63,13 +58,12 @@ def selection(template: JsonObject, entry: RecordEntry) -> Selection:
         tuple(Requirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
         _terms(_maps(mapping(node, REQUIRED).get(TERMS))),
         _terms(preferences),
-        _terms(_maps(mapping(mapping(mapping(spec, "affinity"), "nodeAffinity"), REQUIRED).get(TERMS))),
-        (*_affinities(own, labels), *_spreads(spec)),
+        (*_affinities(affinity, labels), *_spreads(spec)),
     )
 
 
 def keys(spec: JsonObject) -> Iterator[str]:
-    """The keys of labels that a Pod's spec names to choose Nodes, those that the service wrote included."""
+    """The keys of labels that a Pod's spec names to choose Nodes."""
     yield from mapping(spec, "nodeSelector")
     affinity = mapping(spec, "affinity")
     if affinity:

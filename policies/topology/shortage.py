@@ -133,7 +133,7 @@ def _problem(constraint: Constraint, short: Shortfall) -> str:
     if short.best_pods >= short.pods:
         held = "not all of them find a place together"
     elif short.best_pods:
-        gpus = f" ({short.best_accelerators} GPUs)" if short.best_accelerators else ""
+        gpus = f" ({short.best_accelerators} GPUs)" if short.best_accelerators and whose != "it" else ""
         held = f"{whose}{gpus} holds {short.best_pods}"
     else:
         held = "no Node has room for one of its Pods" if short.largest else "no Node that its Pods may run on is in one"

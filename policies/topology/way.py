@@ -93,7 +93,7 @@ def _keeper_of_one_by_one(constraint: Constraint, allowed: Sequence[Way], reason
     if _size(constraint) > _MOST_WRITTEN:
         return Keeper(reason="what it names is too long for node affinity")
     why = reason if options.clustered else "there is no placer"
-    return Keeper("affinity", "it fits on no Nodes that there are" if is_marked else why, may_mark=is_marked)
+    return Keeper("affinity", f"by {WAY}" if is_marked else why, may_mark=is_marked)
 
 
 def template_edits(
@@ -118,8 +118,12 @@ def template_edits(
         )
     if not submission.may_change:
         # The template stays as it was; what a manifest that is applied again lacks is put back.
-        lost = {key for key in wanted if template.annotation(key) is None}
-        wanted = {key: wanted[key] for key in lost if earlier is not None and wanted[key] == earlier.annotation(key)}
+        before_it = {} if earlier is None else {key: earlier.annotation(key) for key in wanted}
+        wanted = {
+            key: value
+            for key, value in wanted.items()
+            if template.annotation(key) is None and value == before_it.get(key)
+        }
     yield from _annotation_edits(template, wanted)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -12,9 +12,8 @@ from policies.engine.violation import quote
 from policies.topology import placement
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import LOWEST, Options
+from policies.topology.constraint import LOWEST, USUAL, Options, Way
 from policies.topology.document import TopologyError, make
-from policies.topology.way.permission import USUAL, Way
 from webhook.configuration.fields import (
     TOLD,
     DenyOrWarn,
@@ -24,7 +23,6 @@ from webhook.configuration.fields import (
     RuleAction,
     SettingsError,
     Strings,
-    UnknownOrOff,
 )
 from webhook.configuration.fields import Model as _Model
 from webhook.configuration.selector import Selector
@@ -82,14 +80,14 @@ class DefaultPlacement(_Model):
 
 
 class WaySettings(_Model):
-    """Who may keep the Pods of a gang together; the first entry that matches counts, else all but labels."""
+    """Who may keep the Pods of a gang together; the first entry that matches counts, else all."""
 
     topologies: Globs = Field(("*",), description="Names of topologies, as globs.")
     namespace_selector: Selector = Field(Selector(), description="Namespaces.")
     ways: Many[Way] = Field(
         USUAL,
-        description="kueue; workload; domain: one is chosen and written as node affinity; affinity: Pod affinity "
-        "where none can be chosen; labels: Nodes need the label, which keeps no two Pods together.",
+        description="kueue; workload: Kubernetes' own workload scheduling; gate: Pods wait behind a gate until all of "
+        "them fit into one domain; affinity: Pod affinity, by which Pods are placed one by one.",
     )
 
 
@@ -102,7 +100,7 @@ class SchedulerSettings(_Model):
 
 
 class TopologySettings(_Model):
-    """Topology annotations, which become node affinity."""
+    """Topology annotations, by which the Pods of a gang start together."""
 
     action: RuleAction = Field("deny", description="What happens on a wrong annotation; off disables the rule.")
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are checked and changed.")
@@ -110,34 +108,32 @@ class TopologySettings(_Model):
         "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
     )
     unapplied: DenyOrWarn = Field(
-        "warn", description="A required placement found missing from the node affinity at /validate: deny or warn."
+        "warn", description="A Pod or template that lacks its gate or its annotations at /validate: deny or warn."
     )
     workload_scheduling: OnOff = Field(
         "off",
         description="Whether Kubernetes itself places Jobs with a required level, where its feature gates are on.",
     )
     placement: Many[WaySettings] = Field((), description=WaySettings.__doc__)
-    full: Literal["pin", "wait", "refuse"] = Field(
-        "pin",
-        description="A gang for which no domain has room now: pin it to the best one, let a Job wait suspended (others "
-        "are pinned), or refuse it.",
+    autoscaling: OnOff = Field(
+        "on",
+        description="on: a gang that no domain of the Nodes can hold is kept together by Pod affinity, which an "
+        "autoscaler sees; off: it is refused.",
     )
-    autoscaling: UnknownOrOff = Field(
-        "unknown",
-        description="off: no Nodes come that are not there yet, so a gang that no domain can ever hold is refused.",
+    settle_seconds: float = Field(
+        2.0,
+        gt=0,
+        description="How long after its first Pod a gang starts of which it is not known whether more Pods come, or "
+        "that only prefers a level.",
+    )
+    patience_seconds: float = Field(
+        900.0,
+        gt=0,
+        description="How long a gang lets others pass for which there is room; then a domain is kept free for it.",
     )
     deletion: RuleAction = Field(
         "warn",
         description="What happens when a Topology object that workloads name goes or changes; off where action is.",
-    )
-    inventory: OnOff = Field(
-        "on",
-        description="Whether Nodes and Pods of the cluster are followed, so that domains can be chosen: on or off.",
-    )
-    stale_seconds: float = Field(
-        300.0,
-        ge=180,
-        description="No domain is chosen if the Nodes or Pods are not known to be up to date for so long.",
     )
     facts: str = Field(
         "",

@@ -23,18 +23,21 @@ def build(
     control_plane_namespaces: Iterable[str] = (),
     policies: PolicyRules = NO_POLICIES,
     catalog: Catalog | None = None,
+    *,
+    clustered: bool = True,
 ) -> RuleSet:
     """The rules for the settings, and those of policies.
 
     control_plane_namespaces: those of the cluster, for the match conditions; the rules themselves look them up.
-    catalog: the topologies; None: read them from their files. Raises SettingsError for contradictory settings.
+    catalog: the topologies; None: read them from their files. clustered: whether there is a cluster, and so a placer.
+    Raises SettingsError for contradictory settings.
     """
     catalog = topologies(settings) if catalog is None else catalog
     rules = [
         labels_rule(settings, control_plane_namespaces),
         guard_rule(settings, control_plane_namespaces),
         # Before rules that change nearly every Pod: after a change, rules see a copy of the object.
-        topology_rule(settings, catalog),
+        topology_rule(settings, catalog, clustered=clustered),
         topology_objects_rule(settings, catalog),
         tolerations_rule(settings),
         sunk_rule(settings),

@@ -10,15 +10,14 @@ from policies.conditions import matchcondition
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
 from policies.objects.workload import plural
-from policies.topology import document, objects, rule
+from policies.topology import document, objects, rule, warning
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.catalog import Catalog
-from policies.topology.constraint import Default, Options
-from policies.topology.scheduling import podgroup
-from policies.topology.schemes import fields
+from policies.topology.constraint import Default, Options, Permission
+from policies.topology.scheduling.workload import GROUP
+from policies.topology.schemes import mention
 from policies.topology.topology import shortened
-from policies.topology.way.permission import Permission
 from webhook.configuration.placement import check_default
 from webhook.configuration.rules.hook import PODS, WRITES, failure_policy, mutation, validation
 from webhook.configuration.rules.workloads import accelerators, resources, with_templates
@@ -26,13 +25,13 @@ from webhook.configuration.selector import Selector
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.sources import topologyfiles
 
-_POD_GROUPS = (ResourceRule(("CREATE",), (podgroup.GROUP,), ("podgroups",), ("*",)),)
+_POD_GROUPS = (ResourceRule(("CREATE",), (GROUP,), ("podgroups",), ("*",)),)
 
 
-def topology_rule(settings: Settings, catalog: Catalog) -> Rule:
-    """The rule for annotations. Raises SettingsError."""
+def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = True) -> Rule:
+    """The rule for annotations. clustered: see `topology_options`. Raises SettingsError."""
     chosen = settings.topology
-    options = topology_options(settings)
+    options = topology_options(settings, clustered=clustered)
     check_default(chosen.default, catalog)
     placement = rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
@@ -43,7 +42,11 @@ def topology_rule(settings: Settings, catalog: Catalog) -> Rule:
     is_strict = chosen.action == chosen.unapplied == "deny"
     judged = list(with_templates(settings).values())
     wider = () if has_default else (matchcondition.topology_is_mentioned(judged, schemes=True),)
-    reach = (*resources(judged), ResourceRule(WRITES, (fields.POD_GROUP[0],), ("podgroups",)))
+    unread = [kind for kind in sorted(warning.UNREAD) if kind not in options.workloads]
+    reach = (
+        *resources(judged),
+        *(ResourceRule(WRITES, (group,), (plural(kind),)) for group, kind in (mention.POD_GROUP, *unread)),
+    )
     verdict = replace(
         validation("topology", reach, chosen.action, wider), failure_policy="Fail" if is_strict else "Ignore"
     )
@@ -56,7 +59,7 @@ def topology_rule(settings: Settings, catalog: Catalog) -> Rule:
         rule.RULE,
         tuple(replace(hook, scope="*") if hook.group == "topology" else hook for hook in hooks),
         chosen.action,
-        rule.reads(rows) | podgroup.READS,
+        rule.reads(rows),
         chosen.namespace_selector.label_selector,
         validate=placement.validate,
         mutate=placement.mutate,
@@ -131,8 +134,11 @@ def schedules_workloads(settings: Settings) -> bool:
     return follows_topologies(settings) and settings.topology.workload_scheduling == "on"
 
 
-def topology_options(settings: Settings) -> Options:
-    """The options for topology annotations from the settings. Raises SettingsError."""
+def topology_options(settings: Settings, *, clustered: bool = True) -> Options:
+    """The options for topology annotations from the settings. Raises SettingsError.
+
+    clustered: whether there is a cluster, in which a placer opens the gates of Pods.
+    """
     chosen = settings.topology
     default = chosen.default
     return Options(
@@ -147,9 +153,8 @@ def topology_options(settings: Settings) -> Options:
             Permission(entry.topologies, entry.namespace_selector.label_selector, entry.ways)
             for entry in chosen.placement
         ),
-        full=chosen.full,
         autoscaling=chosen.autoscaling,
-        refuses=chosen.action == "deny",
         schedules=schedules_workloads(settings),
         topograph=chosen.topograph_prefixes,
+        clustered=clustered,
     )

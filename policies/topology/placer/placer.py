@@ -23,7 +23,7 @@ from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang as Demand
 from policies.topology.gang.gang import Member
 from policies.topology.gang.size import excess
-from policies.topology.gate import GATE
+from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.nodes.table import Integers, Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
@@ -139,6 +139,17 @@ class Placer(State):
         pod = self.pods.get((opening.namespace, opening.name))
         if pod is not None and pod.uid == opening.uid and pod.is_open:
             self.gated(pod)
+
+    def forget_openings(self) -> None:
+        """Count as gated what was to be opened and is not seen opened yet: another process has led meanwhile."""
+        for key in [*self.open]:
+            pod = self.pods[key]
+            if PLACEMENT not in pod.content["metadata"]["annotations"]:
+                self.gated(pod)
+
+    def sizes(self) -> Mapping[str, int]:
+        """How much is known, by kind."""
+        return {"node": len(self.inventory.nodes), "pod": len(self.inventory.pods), "gang": len(self.gangs)}
 
     def look(self, now: float) -> Look:
         """What is to be done now. It counts on its openings being carried out. now: seconds since the epoch."""

@@ -16,7 +16,6 @@ import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
-from webhook import choices
 from webhook.composition import keeper, run
 from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
@@ -43,10 +42,11 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.facts.facts import ClusterFacts
     from webhook.cluster.facts.scheduling import Ask
-    from webhook.cluster.inventory.inventory import ClusterInventory
+    from webhook.cluster.placer.lookout import PlacerLookout
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.watches.cluster import Followed
     from webhook.cluster.watches.webhooks import Webhooks
+    from webhook.place import Placement
     from webhook.registration.registrar import Registrar
     from webhook.sources.policykeeper import PolicyKeeper
 
@@ -55,8 +55,8 @@ class _Parts(NamedTuple):
     """The parts of a process before it opens its ports.
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
-    configurations that manage writes; None if it does not run apart. inventory: None where no domains are chosen.
-    parameters: those of the cluster, if policies in the shadow follow them too.
+    configurations that manage writes; None if it does not run apart. placement: None where this process places no
+    gangs. lookout: for a placer that runs apart. parameters: those of the cluster, if policies in the shadow follow them too.
     """
 
     configuration: Configuration
@@ -67,7 +67,8 @@ class _Parts(NamedTuple):
     certificates: Certificates
     keeper: RuleKeeper | PolicyKeeper
     webhooks: Webhooks | None = None
-    inventory: ClusterInventory | None = None
+    placement: Placement | None = None
+    lookout: PlacerLookout | None = None
     parameters: SharedParameters | None = None
 
     @property
@@ -129,7 +130,8 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
-    inventory = await choices.begin(stack, settings, cluster, measures)
+    placement = await _placement(stack, settings, cluster, measures)
+    lookout = await _lookout(stack, settings, cluster)
     taking_part = AsyncExitStack()
     stack.push_async_callback(taking_part.aclose)
     replica = await _replica(taking_part, settings, cluster)
@@ -141,7 +143,17 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     rule_keeper = await keeper(configuration.current, measures, cluster, followed, reports=reports)
     webhooks = await _webhooks(stack, settings, cluster)
     return _Parts(
-        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, inventory, shared
+        configuration,
+        measures,
+        cluster,
+        taking_part,
+        replica,
+        certificates,
+        rule_keeper,
+        webhooks,
+        placement,
+        lookout,
+        shared,
     )
 
 
@@ -250,6 +262,28 @@ async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed 
     return await stack.enter_async_context(joined(cluster.facts.api, settings))
 
 
+async def _placement(
+    stack: AsyncExitStack, settings: Settings, cluster: Followed | None, measures: Metrics
+) -> Placement | None:
+    """The placer of this process, which works until the stack is closed; None where another process has it."""
+    if cluster is None or not roles.places(settings):
+        return None
+    from webhook.place import placing  # noqa: PLC0415 - numpy is for placers only
+
+    return await stack.enter_async_context(placing(cluster.facts.api, settings, cluster.facts.known, measures))
+
+
+async def _lookout(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> PlacerLookout | None:
+    """The look-out for a placer that runs apart, until the stack is closed; None where there is none."""
+    if cluster is None or not settings.place.apart or settings.topology.action == "off":
+        return None
+    from webhook.cluster.placer.lookout import PlacerLookout  # noqa: PLC0415 - for clusters only
+
+    lookout = PlacerLookout(cluster.facts.api, settings.cluster.namespace, settings.place.lease)
+    run(stack, "placer's Lease", lookout.run())
+    return lookout
+
+
 async def _webhooks(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Webhooks | None:
     """The configurations that manage writes, followed until the stack is closed; None if it does not run apart."""
     if cluster is None or not settings.manage.apart:
@@ -303,8 +337,10 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
         state.add_note("cluster", cluster.facts.problems)
         state.add_note("kubernetes", cluster.release.problems)
         state.add_note("parameters of policies", cluster.facts.parameters.problems)
-    if parts.inventory is not None:
-        state.add_note("inventory", parts.inventory.problems)
+    if parts.placement is not None:
+        state.add_note("placer", parts.placement.problems)
+    if parts.lookout is not None:
+        state.add_note("placer", parts.lookout.problems)
     if parts.replica is not None:
         state.add_gate("replicas", parts.replica.unsynced)
         state.add_note("replicas", parts.replica.problems)
@@ -360,7 +396,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
         natives=settings.policies.native,
         release=settings.policies.release,
         workloads=rules.topology_options(settings).workloads,
-        priorities=roles.keeps_inventory(settings),
+        priorities=roles.places(settings),
         support=_support(api, settings) if rules.schedules_workloads(settings) else None,
     )
 

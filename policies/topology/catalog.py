@@ -24,6 +24,7 @@ from policies.vocabulary.keys import (
     RACK,
     REGION,
     STANDARD,
+    ULTRASERVER,
     ZONE,
 )
 from policies.vocabulary.nvlink import NVL_DOMAIN
@@ -45,6 +46,8 @@ _AWS = tuple(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 
 _OCI = tuple(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id"))
 _GCP = tuple(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock", "host"))
 _CLIQUES = (NVL_DOMAIN, CLIQUE)
+_AWS_NVL = Level(ULTRASERVER, (ULTRASERVER, NVL_DOMAIN), NVL_DOMAIN.rpartition("/")[2], distinct=True, independent=True)
+"""The NVL Domain on AWS: HyperPod has a label for it; elsewhere it is told by the clique."""
 _ACCELERATORS_V1 = ("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain")
 _V1 = (*_TIERS, *_ACCELERATORS_V1, HOSTNAME)
 
@@ -53,10 +56,12 @@ _V1 = (*_TIERS, *_ACCELERATORS_V1, HOSTNAME)
 _INDEPENDENT = frozenset({ACCELERATOR, NVL_DOMAIN, CLIQUE, *_ACCELERATORS_V1, STANDARD[3]})
 
 
-def _topology(name: str, *keys: str, flavor: str = "", unions: tuple[Level, ...] = ()) -> Topology:
+def _topology(name: str, *keys: str | Level, flavor: str = "", unions: tuple[Level, ...] = ()) -> Topology:
     requirement = (SelectorRequirement(FLAVOR, "In", (flavor,)),) if flavor else ()
     others = (LEAFGROUP_NAME,) if LEAFGROUP in keys else ()
-    levels = tuple(structs.replace(level(key), independent=key in _INDEPENDENT) for key in keys)
+    levels = tuple(
+        key if isinstance(key, Level) else structs.replace(level(key), independent=key in _INDEPENDENT) for key in keys
+    )
     return Topology(name, levels, (*unions, *others), LabelSelector(requirement))
 
 
@@ -73,7 +78,7 @@ BUILT_IN: tuple[Topology, ...] = (
     _topology("kubernetes", REGION, ZONE, HOSTNAME),
     _topology("kubernetes-network", REGION, ZONE, *STANDARD, HOSTNAME),
     _topology("nvlink", *_CLIQUES, HOSTNAME),
-    _topology("aws-nvlink", ZONE, *_AWS, *_CLIQUES, HOSTNAME),
+    _topology("aws-nvlink", ZONE, *_AWS, _AWS_NVL, CLIQUE, HOSTNAME),
     _topology("oci-nvlink", ZONE, *_OCI, *_CLIQUES, HOSTNAME),
     _topology("gcp-nvlink", ZONE, *_GCP[:2], *_CLIQUES, HOSTNAME),
     _topology("coreweave-nvlink", *_COREWEAVE[:-1], *_CLIQUES, HOSTNAME),

@@ -20,6 +20,7 @@ NAME = "cks-admission"
 VERBS = {
     "serve": "Answer the API server's AdmissionReviews.",
     "manage": "Write certificates and webhook configurations for all replicas.",
+    "place": "Choose domains for gangs and open the gates of their Pods.",
     "init": "Write the first files of a policy.",
     "check": "Show what kubectl apply would do to objects, without a cluster.",
     "why": "Explain a refusal or a warning, and what to do about it.",
@@ -39,7 +40,7 @@ VERBS = {
 }
 
 _PACKAGES = {
-    "operator": ("serve", "manage", "doctor", "certs", "unregister"),
+    "operator": ("serve", "manage", "place", "doctor", "certs", "unregister"),
     "author": ("init", "fmt", "convert", "export"),
     "audit": ("audit",),
 }

@@ -1,6 +1,6 @@
-"""The settings of the two kinds of processes: replicas answer reviews, and manage writes what they share. Pure.
+"""The settings of the kinds of processes: replicas answer reviews, manage writes what they share, place places gangs.
 
-Both read one configuration. If manage runs apart, each takes what concerns it; otherwise a replica does everything.
+All read one configuration. What does not run apart, a replica does itself. Pure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,17 @@ def of_manager(settings: Settings) -> Settings:
     return settings.model_copy(update={"tls": tls})
 
 
-def keeps_inventory(settings: Settings) -> bool:
-    """Whether replicas keep an inventory: domains are to be chosen from it, and there is a cluster to follow."""
-    cluster, chosen = settings.cluster, settings.topology
-    return bool(cluster.kubeconfig or cluster.in_cluster) and "off" not in (chosen.action, chosen.inventory)
+def of_placer(settings: Settings) -> Settings:
+    """The settings of the placer: without the replicas' files. Raises SettingsError if it has nothing to work with."""
+    if not settings.place.apart:
+        raise SettingsError("place.apart is false, so that serve does this work itself; set it to true for both")
+    if not (settings.cluster.kubeconfig or settings.cluster.in_cluster):
+        raise SettingsError("place needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+    tls = settings.tls.model_copy(update={"cert_file": "", "key_file": "", "client_ca_file": "", "secret": ""})
+    return settings.model_copy(update={"tls": tls})
+
+
+def places(settings: Settings) -> bool:
+    """Whether a replica places gangs itself: there is a cluster, and no placer of its own."""
+    has_cluster = bool(settings.cluster.kubeconfig or settings.cluster.in_cluster)
+    return has_cluster and settings.topology.action != "off" and not settings.place.apart

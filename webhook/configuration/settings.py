@@ -99,6 +99,17 @@ class Manage(_Model):
     )
 
 
+class Place(_Model):
+    """The process `cks-admission place`, which chooses domains for gangs and opens the gates of their Pods."""
+
+    apart: bool = Field(False, description="It runs, so that serve itself places nothing.")
+    lease: str = Field(
+        "cks-admission-placer",
+        min_length=1,
+        description="Lease in cluster.namespace by which placers agree who opens gates.",
+    )
+
+
 class KeptRequirement(_Model):
     """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
 
@@ -397,6 +408,7 @@ class Settings(_Model):
     tls: Tls = Field(Tls(), description=Tls.__doc__)
     cluster: ClusterSettings = Field(ClusterSettings(), description=ClusterSettings.__doc__)
     manage: Manage = Field(Manage(), description=Manage.__doc__)
+    place: Place = Field(Place(), description=Place.__doc__)
     registration: Registration = Field(Registration(), description=Registration.__doc__)
     organization: Organization = Field(Organization(), description=Organization.__doc__)
     labels: LabelsSettings = Field(LabelsSettings(), description=LabelsSettings.__doc__)

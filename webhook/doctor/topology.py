@@ -23,9 +23,7 @@ from webhook.doctor.observation import TopologyObjects
 CHECK: Final = "topology"
 _LABELS: Final = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
-_NO_INVENTORY: Final = "it is off: no domain is chosen for gangs, which get Pod affinity and may wait for ever"
-_GATES: Final = "turn on what is missing, or set it to off: the service chooses domains itself"
-_FOLLOW: Final = "set it to on, unless another scheduler places all gangs"
+_GATES: Final = "turn on what is missing, or set it to off: the placer chooses domains"
 
 
 def check(
@@ -45,8 +43,6 @@ def check(
     if not machines:
         yield Diagnosis(CHECK, "ok", "Nodes", "there are none")
         return
-    if settings.topology.inventory == "off" and any(machine.total for machine in machines):
-        yield Diagnosis(CHECK, "warning", "topology.inventory", _NO_INVENTORY, _FOLLOW)
     known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
     for clash in known.clashes:
         yield Diagnosis(CHECK, "warning", "Topology objects", str(clash), "rename or delete one of them")

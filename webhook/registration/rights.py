@@ -11,17 +11,19 @@ from itertools import product
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.objects.workload import plural
+from policies.objects.workload import BUILT_IN, plural
 from policies.selectors import pool
 from policies.topology.document import KINDS, KUEUE
+from policies.topology.placer.root import KINDS as ROOT_KINDS
 from policies.topology.scheduling.podgroup import GROUP
 from webhook.audit.reports.form import FORMS
-from webhook.configuration import inventory, roles, rules
+from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 _FOLLOW = ("list", "watch")
+_LEASES = "coordination.k8s.io"
 _READ = ("get", *_FOLLOW)
 
 
@@ -52,7 +54,7 @@ def needed(settings: Settings) -> list[Right]:
         *_facts(chosen),
         *_pools(chosen),
         *_topologies(chosen),
-        *_inventory(chosen),
+        *(_placer(chosen) if roles.places(chosen) else _lookout(chosen)),
         *_references(chosen),
         *_gangs(chosen),
         *_refusals(chosen),
@@ -148,16 +150,41 @@ def _topologies(settings: Settings) -> Iterator[Right]:
         yield from _rights(_FOLLOW, group, map(plural, kinds), "workloads may name topologies of the cluster")
 
 
-def _inventory(settings: Settings) -> Iterator[Right]:
-    if settings.topology.inventory == "off" or settings.topology.action == "off":
+def placer(settings: Settings) -> list[Right]:
+    """All rights that a placer which runs apart needs, without duplicates."""
+    rights = [*_facts(settings), *_topologies(settings), *_placer(settings)]
+    return list({(one.verb, one.group, one.resource, one.name, one.namespace): one for one in rights}.values())
+
+
+def _placer(settings: Settings) -> Iterator[Right]:
+    if settings.topology.action == "off":
         return
-    yield from _rights(_FOLLOW, "", ["pods"], "domains are chosen by what Pods leave free on Nodes")
+    yield from _rights(_FOLLOW, "", ["nodes", "pods"], "gangs are placed by what Pods leave free on Nodes")
+    yield Right("patch", "", "pods", reason="the gates of Pods are opened")
+    yield Right(
+        "create", "", "events", reason="owners of gangs are told where these start, and why they wait", vital=False
+    )
+    yield Right("list", "", "events", reason="what a controller could not create is told with it", vital=False)
     reason = "Pods of lower priority may make room"
     for right in _rights(_FOLLOW, "scheduling.k8s.io", ["priorityclasses"], reason):
         yield replace(right, vital=False)
-    for group, resource in _placed(settings):
-        reason = "the room that workloads were promised is on record there"
-        yield from _rights(_FOLLOW, group, [resource], reason)
+    table = rules.topology_options(settings).workloads
+    built_in = {row.group_kind for row in BUILT_IN}
+    for row in table.values():
+        if row.group_kind in ROOT_KINDS or row.group_kind not in built_in:
+            yield from _rights(_FOLLOW, row.group, [row.resource], "a workload says how many Pods start together")
+    namespace, lease = settings.cluster.namespace, settings.place.lease
+    reason = "placers agree who opens gates"
+    yield Right("create", _LEASES, "leases", namespace=namespace, reason=reason)
+    yield from _rights(("get", "update"), _LEASES, ["leases"], reason, name=lease, namespace=namespace)
+
+
+def _lookout(settings: Settings) -> Iterator[Right]:
+    """The right to see whether there is a placer."""
+    if settings.topology.action != "off" and settings.place.apart:
+        reason = "readiness says whether there is a placer, for which gangs wait"
+        chosen = settings.cluster.namespace
+        yield Right("get", _LEASES, "leases", name=settings.place.lease, namespace=chosen, reason=reason, vital=False)
 
 
 def _references(settings: Settings) -> Iterator[Right]:
@@ -287,7 +314,6 @@ def _looks(settings: Settings) -> Iterator[Right]:
 def _looked(settings: Settings) -> Iterator[Right]:
     yield from _label_writers(settings)
     yield from _waiting(settings)
-    yield from _lost(settings)
     yield from _survey(settings)
     if _leads(settings):
         yield from _record(settings, "get", "metrics show what audits did, which they leave in this ConfigMap")
@@ -340,26 +366,6 @@ def _waiting(settings: Settings) -> Iterator[Right]:
         reason = "owners of Pods that were admitted unchanged during an outage, and wait, are told"
         yield Right("list", "", "pods", reason=reason, vital=False)
         yield Right("create", "", "events", reason=reason, vital=False)
-
-
-def _lost(settings: Settings) -> Iterator[Right]:
-    """The rights for Events on gangs whose domain is lost."""
-    chosen = settings.registration
-    if not (settings.tls.secret or chosen.apply or chosen.ca_only) or "off" in (
-        settings.topology.action,
-        settings.topology.inventory,
-    ):
-        return
-    reason = "owners of gangs that wait for Nodes that are gone are told"
-    for group, resource in (("", "pods"), ("", "nodes"), *_placed(settings)):
-        yield Right("list", group, resource, reason=reason, vital=False)
-    yield Right("create", "", "events", reason=reason, vital=False)
-
-
-def _placed(settings: Settings) -> Iterator[tuple[str, str]]:
-    """The groups and resources of workloads that the inventory follows."""
-    for row in inventory.workloads(settings):
-        yield row.group, row.resource
 
 
 def _changes_pods(settings: Settings) -> bool:

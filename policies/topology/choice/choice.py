@@ -343,43 +343,6 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     return Shortfall(level, gang.pods, gang.accelerators, *numbers, next(wider, ""))
 
 
-def is_safe(room: Room, others: Sequence[tuple[Member, int, Mask]]) -> bool:
-    """Whether the Pods of a room find a place on its Nodes in whatever order they are bound.
-
-    others: Pods that may be bound on these Nodes at the same time, with their number and where they may run, by row. A
-    Pod finds no place if each Node lacks one of the resources for it; no more Nodes can lack a resource than the other
-    Pods can fill, each of which is on one Node.
-    """
-    pods = [(member, int(count)) for member, count in zip(room.members, room.counts, strict=True)]
-    foreign = [(member, count) for member, count, mask in others if mask[room.rows].any()]
-    every = [*pods, *foreign]
-    if len({member.requests for member, _ in every}) == 1 and not foreign and (room.open == room.open[0]).all():
-        return True  # Pods that are alike take each other's places
-    for index, (member, count) in enumerate(pods):
-        nodes = room.fit[index] > 0
-        rest = [(other, number - (position == index)) for position, (other, number) in enumerate(every)]
-        filled = 0
-        for resource, amount in member.requests:
-            column = room.free[room.resources.index(resource)][nodes]
-            filled += _most_filled(column - amount + 1, [(dict(o.requests).get(resource, 0), n) for o, n in rest])
-        if count and filled >= int(nodes.sum()):
-            return False
-    return True
-
-
-def _most_filled(costs: Integers, pods: Iterable[tuple[int, int]]) -> int:
-    """How many Nodes at most lack a resource for a Pod. costs: what has to be taken of each for that."""
-    asked = [(amount, number) for amount, number in pods if amount and number]
-    if not asked:
-        return 0
-    largest, number = max(amount for amount, _ in asked), sum(number for _, number in asked)
-    total = sum(amount * count for amount, count in asked)
-    ordered = np.sort(costs)
-    by_amount = int(np.searchsorted(np.cumsum(ordered), total, side="right"))
-    by_number = int(np.searchsorted(np.cumsum(-(-ordered // largest)), number, side="right"))
-    return min(by_amount, by_number)
-
-
 def _at(gang: Gang, level: int) -> Gang:
     """The gang as if it required one domain of a level, and preferred none."""
     return Gang(gang.key, gang.topology, gang.tiers, gang.members, level)

@@ -49,7 +49,7 @@ def _over(kind: tuple[str, str], obj: JsonObject, location: Location, pods: int)
     spec, status = mapping(obj, "spec"), mapping(obj, "status")
     done = _number(status, "succeeded", 0) or 0
     if kind == ("batch", "Job") and isinstance(total := spec.get("completions"), int):
-        return pods - (total - done - _indexes(status.get("failedIndexes")))
+        return max(0, pods - (total - done - _indexes(status.get("failedIndexes"))))
     if kind == ("batch", "Job"):
         return pods - (_number(status, "active", 0) or 0) if done else 0
     if kind == ("jobset.x-k8s.io", "JobSet"):

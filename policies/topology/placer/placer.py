@@ -16,20 +16,22 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.cached import cached_property
 from policies.engine.request import JsonObject, controller_reference, mapping
-from policies.topology.choice.choice import Ground, Placing, Search, Terms, choose, is_safe, taken
+from policies.topology.choice.choice import Ground, Placing, Search, Terms, choose, taken
+from policies.topology.choice.crowd import Crowd, is_safe
 from policies.topology.gang.address import called
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang as Demand
 from policies.topology.gang.gang import Member
 from policies.topology.gang.size import excess
-from policies.topology.gate import GATE
+from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.nodes.table import Integers, Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
 from policies.topology.placer.opening import Goal, Seat, patch, placement_of
 from policies.topology.placer.root import Need, needs
-from policies.topology.placer.state import Gang, Options, Pod, State
+from policies.topology.placer.state import Gang, Group, Options, Pod, State
 from policies.topology.topology import natural
 from policies.vocabulary.keys import HOSTNAME
 from policies.vocabulary.nvlink import NVL_DOMAIN
@@ -140,6 +142,17 @@ class Placer(State):
         if pod is not None and pod.uid == opening.uid and pod.is_open:
             self.gated(pod)
 
+    def forget_openings(self) -> None:
+        """Count as gated what was to be opened and is not seen opened yet: another process has led meanwhile."""
+        for key in [*self.open]:
+            pod = self.pods[key]
+            if PLACEMENT not in pod.content["metadata"]["annotations"]:
+                self.gated(pod)
+
+    def sizes(self) -> Mapping[str, int]:
+        """How much is known, by kind."""
+        return {"node": len(self.inventory.nodes), "pod": len(self.inventory.pods), "gang": len(self.gangs)}
+
     def look(self, now: float) -> Look:
         """What is to be done now. It counts on its openings being carried out. now: seconds since the epoch."""
         return _Round(self, now).look()
@@ -233,7 +246,7 @@ class _Round:
             group = replace(gang.group, annotations=annotations)
             other = self._state.goal(group) if annotations and group not in self._state.gangs else ""
             if not isinstance(other, str) and other.tiers == goal.tiers and other.required is not None:
-                given = needs(obj, row, dict(annotations)) or ()
+                given = needs(obj, row, annotations) or ()
                 absent += sum(need.count for need in given if not (need.stage or need.phase))
         return absent
 
@@ -318,7 +331,7 @@ class _Round:
         if key.kind == "Pod" and not key.group:
             return []
         obj, row = self._state.root(key), self._state.options.workloads.get((key.group, key.kind))
-        return None if obj is None or row is None else needs(obj, row, dict(gang.group.annotations))
+        return None if obj is None or row is None else needs(obj, row, gang.group.annotations)
 
     def _around(self, gang: Gang, goal: Goal) -> Mask | None:
         """The Nodes around or inside the domains of other gangs of the root that are placed; None for all."""
@@ -339,15 +352,18 @@ class _Round:
     def _anchored(self, gang: Gang, goal: Goal) -> Mask | None:
         """The Nodes of the domain in which a gang is; None if none of its Pods is placed on a Node that there is."""
         layout, inventory = self._state.layouts.of(goal.tiers), self._state.inventory
-        rows = [
-            row for pod in gang.anchors if (row := inventory.row(pod.node or pod.host)) >= 0 and layout.present[row]
-        ]
-        if not rows:
-            return None
         if goal.required is None:
             return layout.present
-        groups = layout.groups(goal.required)
-        ((group, _),) = Counter(int(groups[row]) for row in rows).most_common(1)
+        rows: list[int] = []
+        for pod in gang.anchors:
+            row = inventory.row(pod.node or pod.host)
+            if row >= 0 and layout.present[row]:
+                rows.append(row)
+            elif pod.is_written and not pod.node:  # the packed Node is gone, and the affinity tells the domain
+                rows += np.flatnonzero(inventory.eligible(pod.demand)[1] & layout.present)[:1].tolist()
+        if not rows:
+            return None
+        ((group, _),) = Counter(int(layout.groups(goal.required)[row]) for row in rows).most_common(1)
         return layout.rows(goal.required, group)
 
     # What becomes of an attempt.
@@ -366,9 +382,9 @@ class _Round:
         unsettled = False
         if first.gang.tried != there and failure not in self._failures:
             within = ~self._closed if first.within is None else first.within & ~self._closed
-            made, unsettled = self._placings(attempts, within)
+            made, fixed, unsettled = self._placings(attempts, within)
             if made is not None:
-                self._open(attempts, made)
+                self._open(attempts, made, fixed=fixed)
                 return
             if first.demand.required is None:
                 self._scatter(first)
@@ -380,12 +396,13 @@ class _Round:
         if unsettled:
             self._wake = min(self._wake, now + 1.0)
 
-    def _placings(self, attempts: Sequence[_Attempt], within: Mask) -> tuple[list[tuple[Placing, bool]] | None, bool]:
-        """Where gangs fit, each with whether its Pods have to run on the Nodes on which they are packed.
+    def _placings(self, attempts: Sequence[_Attempt], within: Mask) -> tuple[list[Placing] | None, bool, bool]:
+        """Where gangs fit, and whether their Pods have to run on the Nodes on which they are packed.
 
         And whether they would fit but for Pods that were opened and are not bound yet, which may be bound anywhere.
         """
-        ground = self._ground({one.gang.group for one in attempts})
+        groups = {one.gang.group for one in attempts}
+        ground = self._ground(groups)
         by_demand = {id(one.demand): one for one in attempts}
         unsettled = False
         for priority in self._priorities(attempts):
@@ -397,18 +414,21 @@ class _Round:
                 terms = Terms(rows, priority, own.leaving)
                 if any(next(Search(ground, whole, terms).placing(), None) is None for whole in own.whole):
                     return False
-                if self._is_settled(ground, own, Terms(rows, priority)):
+                if self._order_of(ground, [(own, rows)], priority) is not None:
                     return True
                 unsettled = True
                 return False
 
             placings = choose(ground, [one.demand for one in attempts], Terms(within, priority), holds)
             if placings is not None:
-                fixed = [
-                    self._is_fixed(ground, one, made, priority) for one, made in zip(attempts, placings, strict=True)
+                layouts = self._state.layouts
+                wheres = [
+                    (one, layouts.of(one.demand.tiers).rows(made.level, made.group) & within)
+                    for one, made in zip(attempts, placings, strict=True)
                 ]
-                return list(zip(placings, fixed, strict=True)), False
-        return None, unsettled
+                fixed = self._order_of(ground, wheres, priority)
+                return (None, False, True) if fixed is None else (placings, fixed, False)
+        return None, False, unsettled
 
     def _priorities(self, attempts: Sequence[_Attempt]) -> Iterator[int | None]:
         """None, and then the priority below which Pods make room, if the gangs may preempt others."""
@@ -422,36 +442,49 @@ class _Round:
             if any(not np.array_equal(free(name, least), free(name)) for name in names):
                 yield least
 
-    def _is_settled(self, ground: Ground, attempt: _Attempt, terms: Terms) -> bool:
-        """Whether the Pods fit wherever those are bound that were opened in the same domain and are not bound yet."""
-        others = self._unbound(attempt, terms.within)
-        loose = [pod for pod in others if not pod.fixed]
-        if not loose:
-            return True
-        search = Search(ground, attempt.demand, Terms(terms.within, terms.priority, tuple(pod.key for pod in loose)))
-        counts = Counter(pod.demand for pod in loose)
+    def _order_of(
+        self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None
+    ) -> bool | None:
+        """Whether Pods have to be bound where they are packed, since they do not fit in every order of binding.
+
+        None: they have to wait for others that are not bound yet, and may be bound anywhere. wheres: the gangs that are
+        opened together, each with the Nodes on which its Pods may be.
+        """
+        rows = np.logical_or.reduce([where for _, where in wheres])
+        others = [(where, pods) for where, pods in self._unbound.values() if (where & rows).any()]
         eligible = self._state.inventory.eligible
-        return is_safe(search.room, [(one, count, eligible(one)[0]) for one, count in counts.items()])
+        loose = [(pod, where) for where, pods in others for pod in pods if not pod.fixed]
+        crowds = [
+            Crowd(one, one.count, eligible(one)[0] & where)
+            for attempt, where in wheres
+            for one in attempt.demand.members
+        ]
+        is_kept = any((column[rows] > 0).any() for column in ground.held.values())
+        fixed = is_kept or any(pod.fixed for _, pods in others for pod in pods)
+        if not loose:
+            return fixed or not is_safe(crowds, lambda name: ground.free(name, priority))
+        counts = Counter((pod.demand, id(where)) for pod, where in loose)
+        by_id = {id(where): where for where, _ in others}
+        crowds += [Crowd(one, count, eligible(one)[0] & by_id[where]) for (one, where), count in counts.items()]
+        leaving = tuple(pod.key for pod, _ in loose)
+        is_free = not fixed and is_safe(crowds, lambda name: ground.free(name, priority, leaving))
+        return False if is_free else None
 
-    def _is_fixed(self, ground: Ground, attempt: _Attempt, placing: Placing, priority: int | None) -> bool:
-        """Whether Pods find a place only on the Nodes on which they are packed."""
-        rows = self._state.layouts.of(attempt.demand.tiers).rows(placing.level, placing.group)
-        if any(pod.fixed for pod in self._unbound(attempt, rows)):
-            return True
-        return not is_safe(Search(ground, attempt.demand, Terms(rows, priority)).room, ())
-
-    def _unbound(self, attempt: _Attempt, rows: Mask | None) -> list[Pod]:
-        """Pods of other gangs that were opened, are not bound yet, and may be bound on these Nodes."""
-        found = []
+    @cached_property
+    def _unbound(self) -> dict[Group, tuple[Mask, list[Pod]]]:
+        """The Pods that were opened and are not bound yet, by gang, with the Nodes on which they may be bound."""
+        found: dict[Group, list[Pod]] = {}
         for key, since in self._state.open.items():
             pod = self._state.pods[key]
-            if pod.group == attempt.gang.group or not pod.host or self._now - since >= STUCK_SECONDS:
-                continue
-            goal = self._state.goal(pod.group)
-            own = None if isinstance(goal, str) else self._anchored(self._state.gangs[pod.group], goal)
-            if own is None or rows is None or (own & rows).any():
-                found.append(pod)
-        return found
+            if pod.host and self._now - (since or self._now) < STUCK_SECONDS:
+                found.setdefault(pod.group, []).append(pod)
+        return {group: (self._where(group), pods) for group, pods in found.items()}
+
+    def _where(self, group: Group) -> Mask:
+        """The Nodes on which opened Pods of a gang may be bound."""
+        goal = self._state.goal(group)
+        own = None if isinstance(goal, str) else self._anchored(self._state.gangs[group], goal)
+        return np.ones(self._state.inventory.size, bool) if own is None else own
 
     def _ground(self, own: set[Any]) -> Ground:
         """The Nodes, with what is kept for the later stages of other gangs."""
@@ -462,9 +495,9 @@ class _Round:
                     total[resource] = total[resource] + column if resource in total else column
         return Ground(self._state.inventory, self._state.layouts, total)
 
-    def _open(self, attempts: Sequence[_Attempt], made: Sequence[tuple[Placing, bool]]) -> None:
+    def _open(self, attempts: Sequence[_Attempt], made: Sequence[Placing], *, fixed: bool) -> None:
         """Open the Pods of gangs on the Nodes of their placings."""
-        for attempt, (placing, fixed) in zip(attempts, made, strict=True):
+        for attempt, placing in zip(attempts, made, strict=True):
             search = Search(self._ground(set()), attempt.demand)
             rows = [row for rows in search.slots(placing) for row in rows]
             pods = [pod for own in attempt.pods for pod in own]
@@ -478,6 +511,9 @@ class _Round:
             for pod, row, seat in zip(pods, rows, seats, strict=True):
                 inner = f", next to its neighbours in {_words(seat.inner)}" if seat.inner else ""
                 self._opening(attempt, pod, seat, names[row], f"{about}; packed on {names[row]}{inner}")
+            group = attempt.gang.group
+            now = [self._state.pods[pod.key] for pod in pods]
+            self._unbound[group] = (self._where(group), [*self._unbound.get(group, (None, []))[1], *now])
             self._place(attempt, f"{about}{_spread(seats)}")
 
     def _scatter(self, attempt: _Attempt) -> None:
@@ -532,9 +568,9 @@ class _Round:
             if not left or (len(own) == len(pods) > 1 and len(left) < len(pods)):
                 continue
             attempt = replace(self._attempt_of(gang, goal, left, ()), within=within)
-            made, _ = self._placings([attempt], within)
+            made, fixed, _ = self._placings([attempt], within)
             if made is not None:
-                self._open([attempt], made)
+                self._open([attempt], made, fixed=fixed)
             elif goal.required is None:
                 self._scatter(attempt)
         if not gang.gated:

@@ -16,6 +16,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.objects.workload import Workload
 from policies.topology.gang.membership import LEADER, LEADER_WORKER_SET, WORKER, role
 from policies.topology.gang.podcount import due
+from policies.topology.placer.opening import placement_of
 
 KINDS: Final[frozenset[tuple[str, str]]] = frozenset(
     {
@@ -55,16 +56,15 @@ class Need(Struct, frozen=True):
     single: bool = False
 
 
-def needs(obj: JsonObject, row: Workload, annotations: Mapping[str, str]) -> list[Need] | None:
-    """The needs of the templates of a root with these annotations; None if it is not known how many Pods they have.
+def needs(obj: JsonObject, row: Workload, annotations: tuple[tuple[str, str], ...]) -> list[Need] | None:
+    """The needs of the templates of a root with this placement; None if it is not known how many Pods they have.
 
-    annotations: those of the placement, which the Pods have from their template.
+    annotations: of the placement, see `placement_of`. Pods whose template has another one now are of no known number.
     """
     order = _order(obj, row)
     made = []
     for location, template in row.pods(obj):
-        own = mapping(mapping(template, "metadata"), "annotations")
-        if not isinstance(template, dict) or any(own.get(key) != value for key, value in annotations.items()):
+        if not isinstance(template, dict) or placement_of(template) != annotations:
             continue
         count = due(row.group_kind, obj, location)
         if count is None:
@@ -72,7 +72,7 @@ def needs(obj: JsonObject, row: Workload, annotations: Mapping[str, str]) -> lis
         for name, number in _roles(row.group_kind, obj, role(row.group_kind, obj, location), count):
             stage, phase, single = order.get(name, order.get("", (0, 0, False)))
             made.append(Need(name, number, template, stage, phase, single))
-    return made
+    return made or None
 
 
 def _roles(kind: tuple[str, str], obj: JsonObject, name: str, count: int) -> Iterator[tuple[str, int]]:

@@ -81,6 +81,11 @@ class Pod(Struct, frozen=True):
         return str(self.content["metadata"].get("uid"))
 
     @property
+    def is_written(self) -> bool:
+        """Whether its content says where it belongs; that of a Pod that was opened just now does not yet."""
+        return PLACEMENT in self.content["metadata"]["annotations"]
+
+    @property
     def is_gated(self) -> bool:
         """Whether its gate is closed."""
         return GATE in self.gates
@@ -261,7 +266,7 @@ class State:
             seconds(metadata.get("creationTimestamp")),
             "" if isinstance(demand, Member) else demand.reason,
             str(spec.get("nodeName") or ""),
-            self._hosts.get(packed(content), "") if is_opened else "",
+            self._hosts.get(packed(content), packed(content)) if is_opened else "",
             gates,
             seconds(ready.get("lastTransitionTime")) if ready.get("status") == "True" else 0.0,
             is_opened and is_fixed(content),
@@ -278,7 +283,7 @@ class State:
         gang = self.gangs.setdefault(pod.group, Gang(pod.group))
         self._of_root.setdefault(_base(pod.group.root), set()).add(pod.group)
         self.pods[pod.key] = gang.pods[pod.key] = pod
-        if pod.is_open and PLACEMENT in pod.content["metadata"]["annotations"]:
+        if pod.is_open and pod.is_written:
             self.open.setdefault(pod.key, 0.0)
         elif self.open.pop(pod.key, None) is not None and pod.node:
             self.bound.add(pod.key)

@@ -20,7 +20,7 @@ _TABLE = {
     "topograph": [f"{_NVIDIA}/core", f"{_NVIDIA}/spine", f"{_NVIDIA}/leaf", _HOST],
     "topograph-nvlink": [
         *(f"{_NVIDIA}/core", f"{_NVIDIA}/spine", f"{_NVIDIA}/leaf", f"{_NVIDIA}/accelerator"),
-        *("nvidia.com/gpu.clique", _HOST),
+        *(*_CLIQUES, _HOST),
     ],
     "topograph-v1": [
         *(f"fabric.topograph.run/tier-{tier}" for tier in (3, 2, 1, 0)),
@@ -40,7 +40,10 @@ _TABLE = {
         _HOST,
     ],
     "nvlink": [*_CLIQUES, _HOST],
-    "aws-nvlink": [_ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)), *_CLIQUES, _HOST],
+    "aws-nvlink": [
+        *(_ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))),
+        *("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", _HOST),
+    ],
     "oci-nvlink": [
         _ZONE,
         *(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id")),
@@ -78,7 +81,7 @@ def test_what_topologies_require_of_nodes() -> None:
 
 def test_the_nvlink_domain() -> None:
     """Only topograph-nvlink has one: the clique, else the accelerator. CoreWeave's leafgroups have names beside."""
-    nvlink = Level("nvlink", ("nvidia.com/gpu.clique", f"{_NVIDIA}/accelerator"), distinct=True)
+    nvlink = Level("nvlink", ("nvidia.com/gpu.clique", f"{_NVIDIA}/accelerator"), distinct=True, independent=True)
 
     keys = tuple(f"{prefix}.coreweave.cloud/leafgroup-name" for prefix in ("backend", "ib"))
     named = Level(keys[0], keys, beside=f"{_BACKEND}/leafgroup")
@@ -88,9 +91,29 @@ def test_the_nvlink_domain() -> None:
     assert {each.position(named) for each in BUILT_IN if each.name in coreweave} == {4}
 
 
+def test_which_levels_are_independent() -> None:
+    """NVLink runs beside the network: its domains are inside none of the network's."""
+    names = ("accelerator", "nvl-domain", "gpu.clique", "domain", "sub-domain")
+    found = {(each.name, each.called(one)) for each in BUILT_IN for one in each.levels if one.independent}
+
+    assert found == {
+        (each.name, each.called(one)) for each in BUILT_IN for one in each.levels if each.called(one) in names
+    }
+
+
+def test_the_nvl_domain_of_aws() -> None:
+    """SageMaker HyperPod names it by a label of AWS; another Node's is that of its clique."""
+    (aws,) = (each for each in BUILT_IN if each.name == "aws-nvlink")
+    domain = aws.find("nvl-domain")
+
+    assert domain is not None
+    assert domain.keys == ("topology.k8s.aws/ultraserver-id", "nvidia.com/nvl-domain")
+    assert [aws.find(name) for name in ("ultraserver-id", *domain.keys)] == [domain] * 3
+
+
 def test_every_short_name_is_unique() -> None:
     """Each level can be called by its short name, and by its whole key, and is then the same one."""
     for topology in BUILT_IN:
         for level in topology.levels:
             assert [topology.find(name) for name in (level.short, *level.keys)] == [level] * (1 + len(level.keys))
-            assert topology.called(level) == level.short
+            assert topology.called(level) == (level.alias or level.short)

@@ -53,9 +53,9 @@ def test_what_is_nearer_and_what_is_farther() -> None:
 def test_the_place_of_the_nvlink_domain() -> None:
     """It stands where the clique does, and takes no name from the levels that it is made of."""
     (topology,) = (each for each in BUILT_IN if each.name == "topograph-nvlink")
-    accelerator, clique, hostname = topology.levels[-3:]
+    accelerator, domain, clique, hostname = topology.levels[-4:]
 
     assert topology.find("nvlink") is NVLINK
     assert (topology.find("gpu.clique"), topology.find("nvidia.com/gpu.clique")) == (clique, clique)
-    assert topology.find("accelerator") == accelerator
+    assert (topology.find("accelerator"), topology.find("nvl-domain")) == (accelerator, domain)
     assert (topology.position(NVLINK), topology.below(NVLINK)) == (topology.position(clique), (hostname,))

@@ -9,23 +9,18 @@ import pytest
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.catalog import BUILT_IN
-from policies.topology.gang.address import Step
-from policies.topology.gang.gang import GangKey, Member
-from policies.topology.gang.promise import Promise
 from policies.topology.nodes.machine import Machine, held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import (
     Branch,
     Count,
-    Reservation,
     best_topology,
     count,
     line,
     natural,
     path,
     present,
-    reservations,
     suited,
     tree,
 )
@@ -187,22 +182,6 @@ def test_nodes_that_take_no_pods_are_not_free() -> None:
     reasons = (("in triage", 2), ("locked by SUNK", 1))
     assert counted == Count(nodes=4, closed=3, total=32, used=10, free=0, obstacles=reasons)
     assert counted.unavailable == 22
-
-
-def test_promises_count_in_domains_that_contain_theirs() -> None:
-    """What is promised to a gang in a domain counts there and in the domains around it, not in those inside it."""
-    machines = (_ONE, _TWO, _TEN)
-    steps = (Step(0, ("x/a",), ("1",)), Step(1, ("x/old-b", "x/b"), ("1",)))
-    gang = GangKey("default", "batch", "Job", "train")
-    members = (Member("spec.template", 2, (("nvidia.com/gpu", 4),), 4), Member("spec.launcher", 1, ()))
-    gone = Promise(gang, (Step(0, ("x/a",), ("2",)),), members, until=0)
-
-    reserved = reservations(machines, [Promise(gang, steps, members, until=0), gone])
-    root = tree(machines, _ABC, None, reserved)
-
-    assert reserved == (Reservation(frozenset({"n1", "n2"}), 8),)
-    (a,) = root.branches
-    assert [branch.count.promised for branch in (root, a, *a.branches, *a.branches[0].branches)] == [8, 8, 8, 0, 0, 0]
 
 
 def test_more_than_there_is_leaves_nothing_free() -> None:

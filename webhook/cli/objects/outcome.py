@@ -115,15 +115,9 @@ def with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> 
     """The facts with the Nodes in files. Raises InputError."""
     if not paths:
         return facts
-    from webhook.cli.topology import nodefiles, stock  # noqa: PLC0415 - most runs read no Nodes
+    from webhook.cli.topology import nodefiles  # noqa: PLC0415 - most runs read no Nodes
 
     objects = nodefiles.read(paths, options.stdin(paths))
-    nodes = tuple(manifest.node for manifest in objects.nodes)
-    choose = stock.chooser(objects, stock.records(objects, settings))
-    # Requests on a command line are dry runs, but what one object takes is not free for the next.
-    return replace(
-        facts,
-        cluster_nodes=nodes,
-        chooser=lambda key: choose(replace(key, dry_run=False)),
-        coming=objects.coming,
-    )
+    with reading(ValueError):
+        nodes = tuple(replace(one.node, allocatable=allocatable(one.status.allocatable)) for one in objects.nodes)
+    return replace(facts, cluster_nodes=nodes, coming=objects.coming)

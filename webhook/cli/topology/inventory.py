@@ -6,25 +6,30 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
+import msgspec
+from msgspec.structs import replace
 
-from policies.engine.facts import Node
+from policies.engine.facts import Node, StaticFacts
 from policies.kubernetes.spelling import closest, closest_first
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine, machines
-from policies.topology.nodes.tree import Reservation, reservations
+from policies.topology.nodes.requests import allocatable
 from policies.topology.topology import Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError, reading
-from webhook.cli.topology import nodefiles, stock
+from webhook.cli.topology import nodefiles
 from webhook.cli.topology.nodefiles import Objects
-from webhook.cli.topology.stock import Records
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from policies.topology.placer.placer import Placer
 
 Extent = Literal["topologies", "nodes", "everything"]
 """How much is read of a cluster; each contains those before it. Everything: with Pods and workloads."""
@@ -41,13 +46,11 @@ class ClusterOptions(NamedTuple):
 class Inventory:
     """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too.
 
-    records: what they have on record. accelerators: globs of resource names. objects: what Nodes, Pods and workloads
-    say; None without Nodes.
+    accelerators: globs of resource names. objects: what Nodes, Pods and workloads say; None without Nodes.
     """
 
     catalog: Catalog
     own: tuple[Topology, ...]
-    records: Records
     accelerators: tuple[str, ...]
     objects: Objects | None = None
 
@@ -55,7 +58,9 @@ class Inventory:
     def nodes(self) -> tuple[Node, ...]:
         """The Nodes, sorted by name."""
         nodes = () if self.objects is None else self.objects.nodes
-        return tuple(sorted((manifest.node for manifest in nodes), key=attrgetter("name")))
+        with reading(ValueError):
+            made = [replace(one.node, allocatable=allocatable(one.status.allocatable)) for one in nodes]
+        return tuple(sorted(made, key=attrgetter("name")))
 
     @cached_property
     def machines(self) -> tuple[Machine, ...] | None:
@@ -65,10 +70,24 @@ class Inventory:
         with reading(ValueError):
             return machines(self.objects.nodes, self.objects.pods, self.accelerators)
 
-    @cached_property
-    def reservations(self) -> tuple[Reservation, ...]:
-        """What is promised on these Nodes."""
-        return reservations(self.machines or (), self.records.promises)
+    def placer(self, settings: Settings) -> Placer:
+        """A placer that knows all of it. Raises InputError."""
+        from policies.topology.placer.placer import Options, Placer  # noqa: PLC0415 - loads numpy, most runs do without
+
+        chosen = rules.topology_options(settings)
+        facts = StaticFacts(datetime.now(UTC).date(), cluster_nodes=self.nodes, cluster_topologies=self.own)
+        seconds = settings.topology.settle_seconds, settings.topology.patience_seconds
+        placer = Placer(Options(chosen.workloads, facts, chosen.accelerators, *seconds))
+        placer.put_catalog(self.catalog)
+        objects = self.objects or Objects(())
+        with reading(ValueError), nodefiles.uncollected():
+            for node in objects.nodes:
+                placer.put_node(node)
+            for workload in objects.workloads:
+                placer.put_root(workload)
+            for pod in objects.pods or ():
+                placer.put_pod(pod, objects.placed.get(pod.key))
+        return placer
 
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,8 +114,7 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
         objects = objects or there
     for clash in catalog.clashes:
         click.echo(str(clash), err=True)
-    records, accelerators = stock.records(objects, settings), settings.tolerations.accelerators.resources
-    return Inventory(catalog, own, records, accelerators, objects)
+    return Inventory(catalog, own, settings.tolerations.accelerators.resources, objects)
 
 
 def find(catalog: Catalog, name: str) -> Topology:
@@ -122,6 +140,7 @@ def _look(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], O
 async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above
+    from webhook.cluster.placer.objects import MENTION  # noqa: PLC0415 - as above
 
     api = await connect(where.kubeconfig or None, where.in_cluster)
     try:
@@ -139,5 +158,5 @@ async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ..
         await api.close()
     for problem in workloads.problems:
         click.echo(problem, err=True)
-    manifests, contents = zip(*pods, strict=True) if pods else ((), ())
-    return known.found, Objects(tuple(nodes), manifests, contents, workloads.found, time.time())
+    placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}
+    return known.found, Objects(tuple(nodes), tuple(pod for pod, _ in pods), placed, workloads.found, time.time())

@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from policies.selectors import pool
-from policies.topology.affinity import RECORD
-from policies.topology.gang.account import counts
+from policies.topology.annotation import TOPOLOGY
 from policies.topology.gang.gang import GangKey
-from policies.topology.gang.membership import LEADER_WORKER_SET, identity
+from policies.topology.gang.membership import identity
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.requests import allocatable
+from policies.topology.placer.root import KINDS as ROOT_KINDS
 from webhook.cli.exits import InputError, reading
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -34,13 +34,13 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 class Objects(NamedTuple):
     """What the Nodes of a cluster are and hold. pods: None if not known.
 
-    contents: the same Pods as JSON; empty if nothing has a record. workloads: those that something may be promised to.
-    seconds: when it was so, since the epoch; None if not known. coming: the labels of Nodes that pools would add.
+    placed: the Pods with a placement as JSON, by namespace and name. workloads: those with a placement. seconds: when
+    it was so, since the epoch; None if not known. coming: the labels of Nodes that pools would add.
     """
 
     nodes: tuple[NodeManifest, ...]
     pods: tuple[PodManifest, ...] | None = None
-    contents: tuple[Content, ...] = ()
+    placed: Mapping[tuple[str, str], JsonObject] = {}
     workloads: tuple[JsonObject, ...] = ()
     seconds: float | None = None
     coming: tuple[Mapping[str, str], ...] = ()
@@ -62,8 +62,8 @@ _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 # What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
 _PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
-_RECORD = RECORD.encode()
-_MARKS = tuple(f'"{text}"'.encode() for text in (RECORD, LEADER_WORKER_SET[1], pool.KIND))
+_MENTION = TOPOLOGY.encode()
+_MARKS = (_MENTION, f'"{pool.KIND}"'.encode())
 
 
 @contextmanager
@@ -82,25 +82,26 @@ def uncollected() -> Iterator[None]:
 def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     """The objects in files, in directories and, for `-`, in the text of standard input.
 
-    Objects of other kinds are passed over unless something may be promised to them, or they are pools of Nodes.
+    Objects of other kinds are passed over unless they have a placement, or are pools of Nodes.
 
     Raises InputError.
     """
     # What stands in two files is one object.
     nodes: dict[str, NodeManifest] = {}
-    pods: dict[tuple[str, str], tuple[PodManifest, Content]] = {}
+    pods: dict[tuple[str, str], PodManifest] = {}
+    placed: dict[tuple[str, str], JsonObject] = {}
     workloads: dict[GangKey, JsonObject] = {}
     coming: list[Mapping[str, str]] = []
-    has_record = False
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
-            has_record = has_record or _RECORD in text
             for item, content in _quickly(text) or _carefully(name, text):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
                 elif isinstance(item, PodManifest):
-                    pods[item.key] = item, content
+                    pods[item.key] = item
+                    if (pod := _placed(content)) is not None:
+                        placed[item.key] = pod
                 elif isinstance(content, dict) and (labels := pool.labels(content)):
                     coming += labels
                 elif isinstance(content, dict):
@@ -109,9 +110,8 @@ def read(paths: Sequence[str], stdin: bytes = b"") -> Objects:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
     for node in nodes.values():
         node.status.allocatable = _PLENTY | (node.status.allocatable or {})
-    manifests, contents = zip(*pods.values(), strict=True) if pods else (None, ())
-    recorded = contents if has_record else ()
-    return Objects(tuple(nodes.values()), manifests, recorded, tuple(workloads.values()), None, tuple(coming))
+    manifests = tuple(pods.values()) or None
+    return Objects(tuple(nodes.values()), manifests, placed, tuple(workloads.values()), None, tuple(coming))
 
 
 def _quickly(text: bytes) -> list[_Read] | None:
@@ -130,7 +130,7 @@ def _quickly(text: bytes) -> list[_Read] | None:
             if kind is not None:
                 objects.append((_checked(msgspec.json.decode(item, type=kind)), item))
             elif any(mark in bytes(item) for mark in _MARKS):
-                objects += _promised(msgspec.json.decode(item))
+                objects += _counting(msgspec.json.decode(item))
     except _UNREADABLE:
         return None
     return objects
@@ -141,7 +141,7 @@ def _carefully(name: str, text: bytes) -> Iterator[_Read]:
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
         if kind is None:
-            yield from _promised(written.object)
+            yield from _counting(written.object)
             continue
         try:
             yield _checked(msgspec.convert(written.object, kind)), written.object
@@ -149,9 +149,19 @@ def _carefully(name: str, text: bytes) -> Iterator[_Read]:
             raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
 
 
-def _promised(obj: JsonObject) -> list[_Read]:
-    """The object, if something may be promised to it, or it is a pool of Nodes."""
-    return [(None, obj)] if counts(obj) or pool.labels(obj) else []
+def _counting(obj: JsonObject) -> list[_Read]:
+    """The object, if it is a workload that says how many Pods start together, or a pool of Nodes."""
+    key = identity(obj)
+    return [(None, obj)] if (key.group, key.kind) in ROOT_KINDS or pool.labels(obj) else []
+
+
+def _placed(content: Content) -> JsonObject | None:
+    """A Pod with a placement as JSON; None for others."""
+    if isinstance(content, msgspec.Raw):
+        pod: JsonObject | None = msgspec.json.decode(content) if _MENTION in bytes(content) else None
+        return pod
+    annotations = (content.get("metadata") or {}).get("annotations") or {}
+    return content if TOPOLOGY in annotations else None
 
 
 def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:

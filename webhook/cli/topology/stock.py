@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
+from policies.topology.gang.ledger import Ledger
+from policies.topology.gang.lifetime import seconds
+from policies.topology.gang.promise import Promise
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject, mapping
 from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.gang.demand import Cluster
-from policies.topology.gang.ledger import Ledger
-from policies.topology.gang.lifetime import seconds
-from policies.topology.gang.promise import Promise
 from webhook.cli.exits import reading
 from webhook.cli.topology.nodefiles import Content, Objects, uncollected
 from webhook.configuration import rules
@@ -56,6 +56,7 @@ def chooser(objects: Objects | None, records: Records) -> Chooser:
     if objects is None:
         return lambda key: key.failure("there is no cluster to ask")
     from policies.topology.choice.survey import choose  # noqa: PLC0415 - loads numpy, which runs without Nodes do not need
+
     from policies.topology.nodes.inventory import Inventory  # noqa: PLC0415 - as above
     from webhook.cluster.inventory.keeper import Keeper  # noqa: PLC0415 - as above
     from webhook.cluster.inventory.resources import gang_of  # noqa: PLC0415 - as above

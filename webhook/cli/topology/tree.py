@@ -63,7 +63,7 @@ def command(
     )
     lowest = _level(level, topology) if level else None
     _notes(machines, topology, lowest)
-    root = grow(machines, topology, lowest, known.reservations)
+    root = grow(machines, topology, lowest)
     if output == "svg":
         click.echo(svg.draw(root, topology), nl=False)
     elif output == "text":
@@ -116,7 +116,6 @@ def _count(count: Count) -> dict[str, Any]:
         "gpus": count.total,
         "used": count.used,
         "free": count.free,
-        "promised": count.promised,
         "unavailable": None if count.free is None else count.unavailable,
         **({"flaws": dict(count.flaws)} if count.flaws else {}),
     }

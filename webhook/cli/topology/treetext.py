@@ -36,13 +36,9 @@ class _Row(Struct, frozen=True):
 def draw(root: Branch, topology: Topology) -> Iterator[str]:
     """The lines: one for each domain and each Node, under a head, and what the bars mean."""
     rows = [_Row("", f"topology {topology.name}", root.count), *_below(root, topology, "")]
-    known, reserved = root.count.free is not None, root.count.promised > 0
-    heads = [
-        head
-        for head, is_shown in (("NODES", True), ("FREE", known), ("PROMISED", reserved), ("GPUS", True))
-        if is_shown
-    ]
-    cells = [_cells(row, known=known, reserved=reserved) for row in rows]
+    known = root.count.free is not None
+    heads = ["NODES", *(["FREE"] if known else []), "GPUS"]
+    cells = [_cells(row, known=known) for row in rows]
     wide = max(len(row.drawing) + len(row.label) for row in rows)
     widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
     yield click.style(_line(" " * wide, heads, widths).rstrip(), bold=True)
@@ -62,12 +58,11 @@ def _line(label: str, numbers: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join((label, *(number.rjust(width) for number, width in zip(numbers, widths, strict=True))))
 
 
-def _cells(row: _Row, *, known: bool, reserved: bool) -> list[str]:
+def _cells(row: _Row, *, known: bool) -> list[str]:
     counts = row.count
     nodes = "" if row.is_machine and counts.nodes == 1 else str(counts.nodes)
     gpus, free = (str(counts.total), str(counts.free)) if counts.total else ("-", "-")
-    promised = str(counts.promised) if counts.promised else ""
-    return [cell for cell, is_shown in ((nodes, True), (free, known), (promised, reserved), (gpus, True)) if is_shown]
+    return [nodes, *([free] if known else []), gpus]
 
 
 def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:

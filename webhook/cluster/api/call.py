@@ -5,7 +5,7 @@ The client's generated classes would convert every object to a tree of Python ob
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class Call(msgspec.Struct, frozen=True):
     query: tuple[tuple[str, str], ...] = ()
     accept: str = "application/json"
     content_type: str = "application/json"
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, Any] | Sequence[Any] | None = None
     seconds: float | None = ANSWER_SECONDS
     silence: float | None = None
 

@@ -26,9 +26,13 @@ Reason = Literal[
     "CreationRefused",
     "DomainLost",
     "MayWriteLabels",
+    "OutsideDomain",
+    "Placed",
     "PoliciesLoaded",
     "PoliciesRefused",
     "PolicySlow",
+    "Stuck",
+    "Waiting",
     "WouldBeRefused",
     "WritesReservedLabels",
 ]

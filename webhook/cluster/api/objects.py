@@ -10,9 +10,13 @@ import msgspec
 from msgspec import Struct, field
 
 from policies.engine.facts import Namespace, Node, Taint
+from policies.topology.gang.gang import Amounts
+from policies.topology.nodes.requests import allocatable
 from policies.vocabulary.nvlink import labelled
 
 T = TypeVar("T", bound="Object")
+# Thousands of Nodes have the same, which is kept once.
+_ALIKE: dict[Amounts, Amounts] = {}
 
 
 class Metadata(Struct, rename="camel"):
@@ -77,10 +81,15 @@ class _NodeSpec(Struct):
     taints: list[_TaintJson] | None = None
 
 
+class _NodeStatus(Struct):
+    allocatable: dict[str, str] | None = None
+
+
 class WatchedNode(Object):
     """A Node."""
 
     spec: _NodeSpec = field(default_factory=_NodeSpec)
+    status: _NodeStatus = field(default_factory=_NodeStatus)
 
 
 class _ClassName(Struct, rename="camel"):
@@ -216,4 +225,8 @@ def namespace_of(obj: NamespaceObject) -> Namespace:
 def node_of(obj: WatchedNode) -> Node:
     """The parts of a Node that rules read."""
     taints = tuple(Taint(sys.intern(taint.key), taint.effect, taint.value or "") for taint in obj.spec.taints or ())
-    return Node(obj.metadata.name, labelled(labels_of(obj)), taints)
+    try:
+        amounts = allocatable(obj.status.allocatable)
+    except ValueError:  # a Node with a malformed amount has nothing for Pods
+        amounts = ()
+    return Node(obj.metadata.name, labelled(labels_of(obj)), taints, _ALIKE.setdefault(amounts, amounts))

@@ -12,7 +12,6 @@ from policies.cel.library.kubernetes.authorizer import Check
 from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.topology.choice.choice import Choice, ChoiceKey
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.podgroup import RecordKey
 from policies.topology.scheduling.support import SupportKey
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NO_CLASSES: frozenset[str] = frozenset()
-
-Choices = Callable[[ChoiceKey, float], Awaitable[tuple[Choice, ...]]]
-"""Returns the choices for a key within some seconds; unknown ones where nothing can be chosen. It raises nothing."""
 
 
 class KnownFacts(Facts, frozen=True):
@@ -117,8 +113,7 @@ class ClusterFacts:
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
     watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
     watch_priorities: whether PriorityClasses matter. watch_pools: whether a rule asks for Nodes that may be added.
-    workloads: the kinds that may name a topology; to be replaced when they change. choices: answers where gangs belong;
-    to be replaced if there is an inventory. support: asks what the cluster does about topology constraints of
+    workloads: the kinds that may name a topology; to be replaced when they change. support: asks what the cluster does about topology constraints of
     workloads; None if nobody needs to know. parameters: the followed parameters of admission policies. known: the facts
     for rules.
     """
@@ -138,7 +133,6 @@ class ClusterFacts:
     ) -> None:
         self.api = api
         self.workloads = tuple(workloads)
-        self.choices: Choices = _no_inventory
         clock = clock or Clock()
         self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
         self._reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
@@ -218,14 +212,13 @@ class ClusterFacts:
 
         A Namespace is read and cached for some seconds; one that does not exist has only its name and name label.
         Parameters are awaited. References contain the kinds that could not be searched in time. A check without an
-        answer in time becomes an errored one. A domain that cannot be chosen is unknown, with the reason.
+        answer in time becomes an errored one.
         """
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
             NamespaceKey: self._read_namespace,
             ParametersKey: self.parameters.read,
             ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
-            ChoiceKey: self.choices,
             FlavorsKey: lambda key, seconds: scheduling.flavors(self.api, key, seconds),
             RecordKey: lambda key, seconds: scheduling.record(self.api, key, seconds),
         }
@@ -244,7 +237,3 @@ class ClusterFacts:
             if namespace.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE
         )
         return tuple(sorted(names))
-
-
-async def _no_inventory(key: ChoiceKey, _seconds: float) -> tuple[Choice, ...]:
-    return key.failure("no inventory is kept (topology.inventory)")

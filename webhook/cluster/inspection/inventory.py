@@ -1,4 +1,4 @@
-"""Reads the Nodes of a cluster, the Pods that are bound to them, workloads with a record, and topologies, once."""
+"""Reads the Nodes and Pods of a cluster, workloads with a placement, and topologies, once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from policies.engine.request import JsonObject
 from policies.objects.workload import plural
 from policies.topology import document
 from policies.topology.document import GROUPS, KINDS, TopologyError
-from policies.topology.gang.account import POD, counts
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.placer.root import KINDS as ROOT_KINDS
 from policies.topology.topology import Topology
 from webhook.cluster.api.discovery import places
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import UNREADABLE
-from webhook.cluster.facts.references import WORKLOADS
+from webhook.cluster.placer.objects import MENTION
 from webhook.cluster.watches.topologies import VERSIONS
 from webhook.doctor.observation import TopologyObjects
 
@@ -53,32 +53,37 @@ def _pod(raw: msgspec.Raw) -> tuple[PodManifest, msgspec.Raw]:
 
 
 class WorkloadObjects(NamedTuple):
-    """Workloads, other than Pods, that something may be promised to. problems: a line for each kind not to be read."""
+    """Workloads with a placement. problems: a line for each kind that cannot be read."""
 
     found: tuple[JsonObject, ...]
     problems: tuple[str, ...]
 
 
 async def workloads(api: ApiClient) -> WorkloadObjects:
-    """The workloads that something may be promised to, of all kinds that are served. Raises ClusterError.
+    """The workloads with a placement, of all kinds that are served. Raises ClusterError.
 
     A missing right is reported as a problem: what is free is known without them.
     """
-    promised: list[JsonObject] = []
+    placed: list[JsonObject] = []
     problems: list[str] = []
-    for group, rows in groupby(sorted({*WORKLOADS} - {POD}), key=itemgetter(0)):
+    for group, rows in groupby(sorted(ROOT_KINDS), key=itemgetter(0)):
         served = await places(api, group, [kind for _, kind in rows])
         for kind, place in sorted(served.items()):
             head = {"apiVersion": place.root.removeprefix("/apis/").removeprefix("/api/"), "kind": kind}
             try:
-                objects = [item async for item in _listed(api, place.path(""), _CONTENT.decode, _WORKLOADS_PAGE)]
+                objects = [item async for item in _listed(api, place.path(""), _placed, _WORKLOADS_PAGE)]
             except ApiError as error:
                 if error.status not in (403, 404):
                     raise
-                problems.append(f"what a {kind} is promised is not known: {error}")
+                problems.append(f"how many Pods a {kind} starts is not known: {error}")
             else:
-                promised += [named for item in objects if counts(named := {**item, **head})]
-    return WorkloadObjects(tuple(promised), tuple(problems))
+                placed += [{**item, **head} for item in objects if item]
+    return WorkloadObjects(tuple(placed), tuple(problems))
+
+
+def _placed(raw: msgspec.Raw) -> JsonObject:
+    """An object with a placement; empty for others."""
+    return _CONTENT.decode(raw) if MENTION in bytes(raw) else {}
 
 
 async def topologies(api: ApiClient) -> TopologyObjects:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from webhook.cluster.replicas.audits import AuditLook
 from webhook.cluster.replicas.labelwriters import LabelWriters
-from webhook.cluster.replicas.lostdomains import LostDomains
 from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
 from webhook.cluster.survey.survey import NodeSurvey, Surroundings
 from webhook.configuration.settings import Settings
@@ -25,12 +24,10 @@ def looks(
     measures: Metrics,
 ) -> dict[str, Coroutine[None, None, NoReturn]]:
     """What is to run until it is cancelled. settings, judgement: the current ones, the latter with the facts."""
-    lost = LostDomains(api, settings, lambda: judgement()[1], leading, measures.placing)
     around = Surroundings(settings, lambda: judgement()[1], leading)
     return {
         "waiting Pods": WaitingPods(api, judgement, leading).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
-        "lost domains": lost.run(),
         "audits": AuditLook(api, settings, leading, measures.audits).run(),
         "Nodes": NodeSurvey(api, around, measures.placing).run(),
     }

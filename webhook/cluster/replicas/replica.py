@@ -64,7 +64,7 @@ async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
     namespace = settings.cluster.namespace
     authority = SecretStore(api, namespace, settings.tls.secret, changed=changed) if settings.tls.secret else None
     began = authority.reread if authority is not None else (lambda: None)
-    leadership = Leadership(api, namespace, settings.cluster.lease, _identity(), changed=changed, began=began)
+    leadership = Leadership(api, namespace, settings.cluster.lease, identity(), changed=changed, began=began)
     webhooks = Webhooks(api, settings.registration.name, noticed=changed.set)
     taking_part = asyncio.create_task(leadership.run(), name="lease")
     try:
@@ -80,6 +80,6 @@ async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
             await authority.stop()
 
 
-def _identity() -> str:
+def identity() -> str:
     """The identity of this process: its Pod and a unique part, because one that restarts in its Pod is another."""
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.gangs import naive
 from support.gangs.machines import Machine, ground
 from support.gangs.smallclusters import HOSTNAME, KEY, PRIORITY, RACK, SUPERPOD, case, members
 
-from policies.topology.choice.choice import Ground, Placing, Search, Terms, choose, is_safe, taken
-from policies.topology.choice.pack import Room
+from policies.topology.choice.choice import Ground, Placing, Search, Terms, choose, taken
+from policies.topology.choice.crowd import Crowd, is_safe
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import Gang
+from policies.topology.nodes.inventory import Inventory
 
 SEEDS = st.integers(0, 1_000_000)
 
@@ -106,26 +109,41 @@ def test_what_is_held_is_not_given_again(seed: int, other: int) -> None:
     assert naive.fits(pods, naive.free(cluster.machines))
 
 
-def _binds(room: Room, random: Random) -> bool:
-    """Whether all Pods of a room find a Node, one after the other, each on a random one that has room."""
-    pods = [index for index, count in enumerate(room.counts.tolist()) for _ in range(count)]
-    random.shuffle(pods)
-    free = room.free.copy()
-    for member in pods:
-        request = room.requests[member]
-        nodes = np.flatnonzero((free >= request[:, None]).all(axis=0) & room.open[member])
-        if not len(nodes):
-            return False
-        free[:, random.choice(nodes.tolist())] -= request
-    return True
-
-
-@given(SEEDS, st.randoms(use_true_random=False))
-def test_what_is_safe_fits_in_every_order(seed: int, random: Random) -> None:
+@given(SEEDS, SEEDS, st.booleans(), st.randoms(use_true_random=False))
+def test_what_is_safe_fits_in_every_order(seed: int, other: int, alone: bool, random: Random) -> None:  # noqa: FBT001 - drawn
     """Pods of which it is said that no order of binding matters all find a Node, in whatever order they come."""
     cluster = case(seed)
-    room = Search(ground(cluster.machines), cluster.gang).room
-    assume(
-        len(room.rows) and is_safe(room, ()) and next(Search(ground(cluster.machines), cluster.gang).placing(), None)
-    )
-    assert [_binds(room, random) for _ in range(20)] == [True] * 20
+    inventory = ground(cluster.machines).inventory
+    half = np.arange(inventory.size) % 2 == 0
+    crowds = [
+        Crowd(replace(one, alone=alone and number == 0), one.count, inventory.eligible(one)[0] & where)
+        for where, gang in ((True, cluster.gang), (half, narrow(other, 0)))
+        for number, one in enumerate(gang.members)
+    ]
+    assume(is_safe(crowds, inventory.free))
+    for _ in range(20):
+        assert _binds(crowds, inventory, random)
+
+
+def _binds(crowds: Sequence[Crowd], inventory: Inventory, random: Random) -> bool:
+    """Whether all Pods find a Node, one after the other, each on a random one that has room."""
+    pods = [index for index, crowd in enumerate(crowds) for _ in range(crowd.count)]
+    random.shuffle(pods)
+    names = {name for crowd in crowds for name, _ in crowd.member.requests}
+    free = {name: inventory.free(name) for name in names}
+    taken: set[tuple[int, int]] = set()
+    for index in pods:
+        crowd = crowds[index]
+        nodes = [
+            int(row)
+            for row in np.flatnonzero(crowd.where)
+            if all(free[name][row] >= amount for name, amount in crowd.member.requests)
+            and not (crowd.member.alone and (index, int(row)) in taken)
+        ]
+        if not nodes:
+            return False
+        row = random.choice(nodes)
+        taken.add((index, row))
+        for name, amount in crowd.member.requests:
+            free[name][row] -= amount
+    return True

@@ -11,19 +11,16 @@ from msgspec.structs import replace
 from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
-from policies.engine.match import SelectorRequirement
-from policies.topology.affinity import with_terms
 from policies.topology.catalog import BUILT_IN
-from policies.topology.gang.demand import Assignment, Cluster, NoDemand, gangs, member, tiers
-from policies.topology.gang.gang import Gang, GangKey, Member, Requirement, Tier, Toleration
+from policies.topology.gang.demand import Cluster, NoDemand, member, tiers
+from policies.topology.gang.gang import Member, Requirement, Tier, Toleration
 from policies.topology.topology import Topology
 
 _CLUSTER = Cluster(FACTS)
-_KEY = GangKey("ns", "batch", "Job", "a")
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
 _KEYLESS = {"matchExpressions": [{"operator": "Exists"}]}
 _AMOUNTLESS = {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}
-_RACK = (SelectorRequirement("rack", "In", ("12",)),)
+_RACK = (Requirement("rack", "In", ("12",)),)
 
 
 def _topology(name: str) -> Topology:
@@ -75,8 +72,8 @@ def test_everything() -> None:
                 Requirement("", "In", ("n1",)),
             ),
             (
-                Requirement("rack", "In", ("12",)),
                 Requirement("", "In", ("n1",)),
+                Requirement("rack", "In", ("12",)),
                 Requirement("", "In", ("n1",)),
             ),
         ),
@@ -88,14 +85,6 @@ def test_everything() -> None:
         priority=7,
         preempts=False,
     )
-
-
-def test_what_was_written_before_is_no_demand() -> None:
-    """Recorded terms are left out, so that a gang may be placed again elsewhere."""
-    own = _affinity(_expressions("pool", "a"))
-    written, entry = with_terms(own, [_RACK], [])
-
-    assert _member({**_GPUS, "affinity": written}, entry=entry) == _member({**_GPUS, "affinity": own})
 
 
 @pytest.mark.parametrize(
@@ -135,6 +124,51 @@ def test_claims() -> None:
 
     assert isinstance(demand, Member)
     assert demand.claims == ("deviceclass.resource.kubernetes.io/mig.nvidia.com", "gpus", "lost")
+
+
+_LABELS = {"app": "train"}
+
+
+def _apart(selector: Any, key: str = "kubernetes.io/hostname") -> dict[str, Any]:
+    term = {"topologyKey": key, "labelSelector": selector}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "alone"),
+    [
+        ({}, False),
+        ({"containers": [{"ports": [{"containerPort": 80}]}]}, False),
+        ({"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}, True),
+        ({"initContainers": [{"ports": [{"hostPort": 80}]}]}, True),
+        ({"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]}, True),
+        ({"hostNetwork": True}, False),
+        (_apart({"matchLabels": _LABELS}), True),
+        (_apart({"matchExpressions": [{"key": "app", "operator": "In", "values": ["train"]}]}), True),
+        (_apart({"matchLabels": {"app": "other"}}), False),
+        (_apart({"matchLabels": _LABELS}, "topology.kubernetes.io/zone"), False),
+        (_apart(None), False),
+    ],
+    ids=[
+        "plain",
+        "port",
+        "host port",
+        "init",
+        "host network",
+        "no port",
+        "labels",
+        "expressions",
+        "others",
+        "zone",
+        "",
+    ],
+)
+def test_one_pod_a_node(spec: dict[str, Any], *, alone: bool) -> None:
+    """A port of the Node, or a Pod that keeps away from its own kind, allows one Pod on each Node."""
+    demand = member({"metadata": {"labels": _LABELS}, "spec": spec}, "", 1, _CLUSTER)
+
+    assert isinstance(demand, Member)
+    assert demand.alone is alone
 
 
 def test_second_names() -> None:
@@ -192,32 +226,15 @@ def test_tiers() -> None:
     plain, united = tiers(topology), tiers(topology, None, union)
 
     assert [tier.keys[0].rpartition("/")[2] for tier in plain] == [
-        *("core", "spine", "leaf", "accelerator", "gpu.clique", "hostname")
+        *("core", "spine", "leaf", "accelerator", "nvl-domain", "gpu.clique", "hostname")
     ]
     assert united == (
-        *plain[:4],
-        Tier("nvlink", ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"), distinct=True),
-        plain[5],
-    )
-
-
-def test_gangs() -> None:
-    """There is a gang for each topology and required level, wider ones first; members without Pods are in none."""
-    levels = tiers(_topology("kubernetes"))
-    a, b, c, d, none = (Member(name, count, ()) for name, count in [*((name, 1) for name in "abcd"), ("none", 0)])
-    made = gangs(
-        _KEY,
-        [
-            Assignment(a, "kubernetes", levels, None, 2),
-            Assignment(b, "kubernetes", levels, 1, None),
-            Assignment(c, "kubernetes", levels, 0),
-            Assignment(d, "kubernetes", levels, 1, 2),
-            Assignment(none, "kubernetes", levels, 2),
-        ],
-    )
-
-    assert made == (
-        Gang(_KEY, "kubernetes", levels, (c,), 0),
-        Gang(_KEY, "kubernetes", levels, (b, d), 1, 2),
-        Gang(_KEY, "kubernetes", levels, (a,), None, 2),
+        *plain[:5],
+        Tier(
+            "nvlink",
+            ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"),
+            distinct=True,
+            independent=True,
+        ),
+        plain[6],
     )

@@ -1,4 +1,4 @@
-"""Membership: the gang and the role of a Pod, from the labels and the owner that controllers give it."""
+"""Membership: the root, the role and the rank of a Pod, from the labels and the owner that controllers give it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from policies.topology.gang.membership import Membership, identity, membership, 
 
 _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
 _KUBEFLOW, _RAY, _VOLCANO = "training.kubeflow.org/", "ray.io/", "volcano.sh/"
+_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def _pod(name: str, version: str = "", kind: str = "", controller: str = "", **labels: Any) -> dict[str, Any]:
@@ -27,16 +28,27 @@ _OF_GROVE = {"app.kubernetes.io/part-of": "a", "grove.io/podcliqueset-replica-in
 _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
     "Pod": (_pod("a"), Membership(GangKey("ns", "", "Pod", "a"))),
     "Job": (_pod("a-x", "batch/v1", "Job", "a"), Membership(GangKey("ns", "batch", "Job", "a"))),
+    "Indexed Job": (
+        _pod("a-7-x", "batch/v1", "Job", "a", labels={_INDEX: "7"}),
+        Membership(GangKey("ns", "batch", "Job", "a"), rank=(7,)),
+    ),
+    "no index": (
+        _pod("a-x", "batch/v1", "Job", "a", labels={_INDEX: "99999999999999999999"}),
+        Membership(GangKey("ns", "batch", "Job", "a")),
+    ),
     "DaemonSet": (_pod("a-x", "apps/v1", "DaemonSet", "a"), None),
     "static": (_pod("a-x", "v1", "Node", "a"), None),
-    "StatefulSet": (_pod("a-0", "apps/v1", "StatefulSet", "a"), Membership(GangKey("ns", "apps", "StatefulSet", "a"))),
+    "StatefulSet": (
+        _pod("a-0", "apps/v1", "StatefulSet", "a", labels={"controller-revision-hash": "a-5f"}),
+        Membership(GangKey("ns", "apps", "StatefulSet", "a"), rank=(0,)),
+    ),
     "Deployment": (
         _pod("a-77-x", "apps/v1", "ReplicaSet", "a-77", labels={"pod-template-hash": "77"}),
-        Membership(GangKey("ns", "apps", "Deployment", "a")),
+        Membership(GangKey("ns", "apps", "ReplicaSet", "a-77")),
     ),
     "Rollout": (
         _pod("a-77-x", "apps/v1", "ReplicaSet", "a-77", labels={"rollouts-pod-template-hash": "77"}),
-        Membership(GangKey("ns", "argoproj.io", "Rollout", "a")),
+        Membership(GangKey("ns", "apps", "ReplicaSet", "a-77")),
     ),
     "ReplicaSet": (_pod("a-x", "apps/v1", "ReplicaSet", "a"), Membership(GangKey("ns", "apps", "ReplicaSet", "a"))),
     "ReplicationController": (
@@ -45,21 +57,27 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
     ),
     "Notebook": (
         _pod("a-0", "apps/v1", "StatefulSet", "a", labels={"notebook-name": "a"}),
-        Membership(GangKey("ns", "kubeflow.org", "Notebook", "a")),
+        Membership(GangKey("ns", "apps", "StatefulSet", "a"), rank=(0,)),
     ),
     "JobSet": (
         _pod(
             *("a-w-0-x", "batch/v1", "Job", "a-w-0"),
-            labels={f"{_JOBSET}jobset-name": "a", f"{_JOBSET}replicatedjob-name": "w"},
+            labels={
+                **{f"{_JOBSET}jobset-name": "a", f"{_JOBSET}replicatedjob-name": "w"},
+                **{f"{_JOBSET}job-index": "2", _INDEX: "1"},
+            },
         ),
-        Membership(GangKey("ns", "jobset.x-k8s.io", "JobSet", "a"), "w"),
+        Membership(GangKey("ns", "jobset.x-k8s.io", "JobSet", "a"), "w", rank=(2, 1)),
     ),
     "PyTorchJob": (
         _pod(
             *("a-worker-0", "kubeflow.org/v1", "PyTorchJob", "a"),
-            labels={f"{_KUBEFLOW}job-name": "a", f"{_KUBEFLOW}replica-type": "worker"},
+            labels={
+                **{f"{_KUBEFLOW}job-name": "a", f"{_KUBEFLOW}replica-type": "worker"},
+                f"{_KUBEFLOW}replica-index": "3",
+            },
         ),
-        Membership(GangKey("ns", "kubeflow.org", "PyTorchJob", "a"), "worker"),
+        Membership(GangKey("ns", "kubeflow.org", "PyTorchJob", "a"), "worker", rank=(3,)),
     ),
     "MPIJob launcher": (
         _pod(
@@ -69,34 +87,46 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         Membership(GangKey("ns", "kubeflow.org", "MPIJob", "a"), "launcher"),
     ),
     "RayCluster": (
-        _pod(*("a-x", "ray.io/v1", "RayCluster", "a"), labels={f"{_RAY}cluster": "a", f"{_RAY}group": "gpus"}),
-        Membership(GangKey("ns", "ray.io", "RayCluster", "a"), "gpus"),
+        _pod(
+            *("a-x", "ray.io/v1", "RayCluster", "a"),
+            labels={
+                **{f"{_RAY}cluster": "a", f"{_RAY}group": "gpus"},
+                **{f"{_RAY}worker-group-replica-index": "4", f"{_RAY}replica-host-index": "1"},
+            },
+        ),
+        Membership(GangKey("ns", "ray.io", "RayCluster", "a"), "gpus", rank=(4, 1)),
     ),
     "Volcano": (
         _pod(
             *("a-t-0", "batch.volcano.sh/v1alpha1", "Job", "a"),
-            labels={f"{_VOLCANO}job-name": "a", f"{_VOLCANO}task-spec": "t"},
+            labels={f"{_VOLCANO}job-name": "a", f"{_VOLCANO}task-spec": "t", f"{_VOLCANO}task-index": "5"},
         ),
-        Membership(GangKey("ns", "batch.volcano.sh", "Job", "a"), "t"),
+        Membership(GangKey("ns", "batch.volcano.sh", "Job", "a"), "t", rank=(5,)),
     ),
     "leader at its creation": (
         _pod("a-3", "apps/v1", "StatefulSet", "a", labels={f"{_LWS}name": "a", f"{_LWS}worker-index": "0"}),
-        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "leader"),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "leader", rank=(0,)),
     ),
     "forged leader": (
         _pod("x-3", "apps/v1", "StatefulSet", "a", labels={f"{_LWS}name": "a", f"{_LWS}worker-index": "0"}),
-        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a"), "worker"),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a"), "worker", rank=(0,)),
     ),
     "worker": (
-        _pod("a-3-1", "apps/v1", "StatefulSet", "a-3", labels={f"{_LWS}name": "a", f"{_LWS}group-index": "3"}),
-        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "worker"),
+        _pod(
+            *("a-3-1", "apps/v1", "StatefulSet", "a-3"),
+            labels={
+                **{f"{_LWS}name": "a", f"{_LWS}group-index": "3", f"{_LWS}worker-index": "1"},
+                f"{_LWS}template-revision-hash": "6f",
+            },
+        ),
+        Membership(GangKey("ns", "leaderworkerset.x-k8s.io", "LeaderWorkerSet", "a", "3"), "worker", "6f", (1,)),
     ),
     "clique": (
         _pod(
             *("a-0-prefill-x", "grove.io/v1alpha1", "PodClique", "a-0-prefill"),
-            labels={**_OF_GROVE, "grove.io/podclique": "a-0-prefill"},
+            labels={**_OF_GROVE, "grove.io/podclique": "a-0-prefill", "grove.io/podclique-pod-index": "2"},
         ),
-        Membership(GangKey("ns", "grove.io", "PodCliqueSet", "a"), "prefill"),
+        Membership(GangKey("ns", "grove.io", "PodCliqueSet", "a", "0"), "prefill", rank=(2,)),
     ),
     "clique of a scaling group": (
         _pod(
@@ -108,7 +138,7 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
                 "grove.io/podcliquescalinggroup-replica-index": "1",
             },
         ),
-        Membership(GangKey("ns", "grove.io", "PodCliqueSet", "a"), "leader"),
+        Membership(GangKey("ns", "grove.io", "PodCliqueSet", "a", "0"), "leader", rank=(1,)),
     ),
     "another kind": (_pod("a-x", "example.org/v1", "Run", "a"), Membership(GangKey("ns", "example.org", "Run", "a"))),
     "malformed": (
@@ -120,7 +150,7 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
 
 @pytest.mark.parametrize("case", _TABLE)
 def test_membership(case: str) -> None:
-    """A Pod belongs to the workload that a person created, in the role of its template."""
+    """A Pod belongs to the workload whose Pods start together, in the role of its template, with its numbers."""
     pod, expected = _TABLE[case]
 
     assert membership(pod, "d") == expected

@@ -8,7 +8,7 @@ import pytest
 from support.builders import WORKLOADS
 
 from policies.objects.fieldpath import Location, locate, parse, render
-from policies.topology.gang.podcount import completions, podcount, successes
+from policies.topology.gang.podcount import due, podcount
 from policies.topology.gang.size import MOST_PODS
 
 _T: dict[str, Any] = {"spec": {}}
@@ -32,12 +32,6 @@ def _replicated(*jobs: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"template": {"spec": {"template": _T}}, **job} for job in jobs]
 
 
-def _leader(size: str, index: str = "0") -> dict[str, Any]:
-    prefix = "leaderworkerset.sigs.k8s.io/"
-    labels = {f"{prefix}name": "l", f"{prefix}worker-index": index}
-    return {**_T, "metadata": {"labels": labels, "annotations": {f"{prefix}size": size}}}
-
-
 def _ray(**group: Any) -> dict[str, Any]:
     return {"headGroupSpec": {"template": _T}, "workerGroupSpecs": [{"template": _T, **group}]}
 
@@ -57,17 +51,14 @@ def _cliques(total: int | None, **group: Any) -> dict[str, Any]:
 _CLIQUE = "spec.template.cliques[{}]"
 _TABLE: list[tuple[str, str, dict[str, Any], dict[str, int | None]]] = [
     ("", "Pod", _T, {"": 1}),
-    ("", "Pod", _leader("4"), {"": 4}),
-    ("", "Pod", _leader("four"), {"": 1}),
-    ("", "Pod", _leader("4", "1"), {"": 1}),
     ("", "PodTemplate", {"template": _T}, {"template": None}),
     ("", "ReplicationController", _job(replicas=3), {"spec.template": 3}),
     ("apps", "Deployment", _job(), {"spec.template": 1}),
-    ("grove.io", "PodCliqueSet", _cliques(3), {_CLIQUE.format(0): 6, _CLIQUE.format(1): 3}),
-    ("grove.io", "PodCliqueSet", _cliques(None), {_CLIQUE.format(0): 0, _CLIQUE.format(1): 0}),
+    ("grove.io", "PodCliqueSet", _cliques(3), {_CLIQUE.format(0): 2, _CLIQUE.format(1): 1}),
+    ("grove.io", "PodCliqueSet", _cliques(None), {_CLIQUE.format(0): 2, _CLIQUE.format(1): 1}),
     (
         *("grove.io", "PodCliqueSet", _cliques(2, name="g", cliqueNames=["b"], replicas=4)),
-        {_CLIQUE.format(0): 4, _CLIQUE.format(1): 8},
+        {_CLIQUE.format(0): 2, _CLIQUE.format(1): 4},
     ),
     ("slinky.slurm.net", "NodeSet", _job(replicas=4), {"spec.template": 4}),
     ("apps", "ReplicaSet", _job(replicas=0), {"spec.template": 0}),
@@ -204,45 +195,56 @@ def test_configured_kinds(obj: dict[str, Any], count: int | None) -> None:
     assert podcount(("example.org", "TrainingRun"), obj, location) == count
 
 
-@pytest.mark.parametrize(
-    ("kind", "obj", "total"),
-    [
-        (("batch", "Job"), _job(parallelism=2, completions=9), 9),
-        (("batch", "Job"), _job(parallelism=2), 2),
-        (("apps", "StatefulSet"), _job(replicas=2), None),
-        (("kubeflow.org", "PyTorchJob"), _job(replicas=2), 2),
-    ],
-    ids=["Job", "queue", "StatefulSet", "PyTorchJob"],
-)
-def test_completions(kind: tuple[str, str], obj: dict[str, Any], total: int | None) -> None:
-    """What ends by success has a total, what is replaced has none."""
-    assert completions(kind, obj, ("spec", "template")) == total
+def _status(obj: dict[str, Any], **status: Any) -> dict[str, Any]:
+    return {**obj, "status": status}
+
+
+_TEMPLATE: Location = ("spec", "template")
+_JOBSET_TEMPLATE: Location = ("spec", "replicatedJobs", 0, "template", "spec", "template")
+_WORKERS: Location = ("spec", "mpiReplicaSpecs", "Worker", "template")
+_GROUP: Location = ("spec", "workerGroupSpecs", 0, "template")
+_SET = {"spec": {"replicatedJobs": _replicated({"name": "w", "replicas": 3, "template": _job(parallelism=4)})}}
+_MPI = {"spec": {"mpiReplicaSpecs": {"Worker": {"replicas": 8, "template": _T}}}}
+_JOB, _JOBSET, _MPIJOB = ("batch", "Job"), ("jobset.x-k8s.io", "JobSet"), ("kubeflow.org", "MPIJob")
 
 
 @pytest.mark.parametrize(
-    ("kind", "obj", "location", "done"),
+    ("kind", "obj", "location", "pods"),
     [
-        (("batch", "Job"), {"status": {"succeeded": 3}}, ("spec", "template"), 3),
-        (("batch", "Job"), {"status": {"succeeded": "3"}}, ("spec", "template"), 0),
-        (("apps", "Deployment"), {"status": {"succeeded": 3}}, ("spec", "template"), 0),
+        (_JOB, _job(parallelism=4, completions=8), _TEMPLATE, 4),
+        (_JOB, _status(_job(parallelism=4, completions=8), succeeded=3), _TEMPLATE, 4),
+        (_JOB, _status(_job(parallelism=4, completions=8), succeeded=7), _TEMPLATE, 1),
+        (_JOB, _status(_job(parallelism=4, completions=8), succeeded=3, failedIndexes="1,3-5"), _TEMPLATE, 1),
+        (_JOB, _status(_job(parallelism=4, completions=8), succeeded=8), _TEMPLATE, 0),
+        (_JOB, _status(_job(parallelism=4), active=4), _TEMPLATE, 4),
+        (_JOB, _status(_job(parallelism=4), succeeded=1, active=2), _TEMPLATE, 2),
+        (_JOB, _status(_job(parallelism=4, completions=4), succeeded="3"), _TEMPLATE, 4),
+        (_JOB, _job(parallelism=4, suspend=True), _TEMPLATE, 0),
+        (_JOB, _job(parallelism="4"), _TEMPLATE, None),
+        (_JOBSET, _SET, _JOBSET_TEMPLATE, 12),
         (
-            ("jobset.x-k8s.io", "JobSet"),
-            {
-                "spec": {"replicatedJobs": [{"name": "w", "replicas": 2, "template": _job(parallelism=4)}]},
-                "status": {"replicatedJobsStatus": [{"name": "d", "succeeded": 9}, {"name": "w", "succeeded": 1}]},
-            },
-            ("spec", "replicatedJobs", 0, "template", "spec", "template"),
-            4,
+            *(_JOBSET, _status(_SET, replicatedJobsStatus=[{"name": "d", "succeeded": 9}, {"name": "w", "failed": 1}])),
+            *(_JOBSET_TEMPLATE, 8),
         ),
         (
-            ("kubeflow.org", "MPIJob"),
-            {"status": {"replicaStatuses": {"Worker": {"succeeded": 2}}}},
-            ("spec", "mpiReplicaSpecs", "Worker", "template"),
-            2,
+            *(_JOBSET, _status(_SET, replicatedJobsStatus=[{"name": "w", "succeeded": 2, "failed": 1}])),
+            *(_JOBSET_TEMPLATE, 0),
         ),
+        (_JOBSET, {"spec": {**_SET["spec"], "suspend": True}}, _JOBSET_TEMPLATE, 0),
+        (_MPIJOB, _status(_MPI, replicaStatuses={"Worker": {"succeeded": 2}}), _WORKERS, 6),
+        (_MPIJOB, {"spec": {**_MPI["spec"], "runPolicy": {"suspend": True}}}, _WORKERS, 0),
+        (("ray.io", "RayCluster"), {"spec": _ray(replicas=3)}, _GROUP, 3),
+        (("ray.io", "RayCluster"), {"spec": {**_ray(replicas=3), "suspend": True}}, _GROUP, 0),
+        (("apps", "ReplicaSet"), _status(_job(replicas=3), succeeded=2), _TEMPLATE, 3),
+        (("apps", "StatefulSet"), _job(replicas=3), _TEMPLATE, 3),
+        (("slinky.slurm.net", "NodeSet"), _job(), _TEMPLATE, None),
     ],
-    ids=["Job", "malformed", "Deployment", "JobSet", "MPIJob"],
+    ids=[
+        *("Job", "some done", "one left", "failed indexes", "done", "queue", "queue ends", "malformed", "suspended"),
+        *("unknown", "JobSet", "failed Job", "over", "suspended JobSet", "MPIJob", "suspended MPIJob", "Ray"),
+        *("suspended Ray", "ReplicaSet", "StatefulSet", "NodeSet"),
+    ],
 )
-def test_successes(kind: tuple[str, str], obj: dict[str, Any], location: Location, done: int) -> None:
-    """The status tells how many Pods of a template have succeeded, where they are counted."""
-    assert successes(kind, obj, location) == done
+def test_due(kind: tuple[str, str], obj: dict[str, Any], location: Location, pods: int | None) -> None:
+    """What is suspended or over is not due; of what comes one after the other no more than there are at once."""
+    assert due(kind, obj, location) == pods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,19 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.topology.choice.stock import Stock
-from policies.topology.gang.gang import GangKey, Member, Requirement, Toleration
+from policies.topology.gang.gang import Member, Requirement, Toleration
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.requests import requests
+from policies.topology.nodes.usage import PodKey
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]
-_TRAIN = GangKey("team", "batch", "Job", "train")
-
-
-def _gang_of(pod: PodManifest) -> GangKey | None:
-    job = (pod.metadata.labels or {}).get("job")
-    return None if job is None else GangKey(pod.metadata.namespace, "batch", "Job", job)
 
 
 def _node(name: str, labels: Mapping[str, str] | None = None, *taints: Json, **more: Any) -> NodeManifest:
@@ -39,11 +34,9 @@ def _node(name: str, labels: Mapping[str, str] | None = None, *taints: Json, **m
     return msgspec.convert(whole, NodeManifest)
 
 
-def _pod(
-    name: str, node: str, gpus: int = 1, priority: int | None = None, phase: str = "Running", **labels: str
-) -> PodManifest:
+def _pod(name: str, node: str, gpus: int = 1, priority: int | None = None, phase: str = "Running") -> PodManifest:
     whole = {
-        "metadata": {"name": name, "namespace": "team", "labels": labels},
+        "metadata": {"name": name, "namespace": "team"},
         "spec": {
             "nodeName": node,
             "priority": priority,
@@ -55,28 +48,31 @@ def _pod(
 
 
 def _inventory(*objects: NodeManifest | PodManifest) -> Inventory:
-    inventory = Inventory(_gang_of)
+    inventory = Inventory()
     for item in objects:
         if isinstance(item, NodeManifest):
             inventory.put_node(item)
         else:
-            inventory.put_pod(item)
+            _put(inventory, item)
     return inventory
+
+
+def _put(inventory: Inventory, pod: PodManifest) -> None:
+    """A Pod as it is now: it takes room as long as it is on a Node and has not finished."""
+    if pod.holds:
+        inventory.put_pod(pod.key, pod.spec.node_name, requests(pod), pod.spec.priority or 0)
+    else:
+        inventory.remove_pod(pod.key)
 
 
 def _by_name(inventory: Inventory, column: Any) -> dict[str, Any]:
     return {name: value for name, value in zip(inventory.names(), column.tolist(), strict=True) if name}
 
 
-def _free(inventory: Inventory, *which: Any, resource: str = GPU) -> dict[str, int]:
-    return _by_name(inventory, inventory.free(resource, *which))
-
-
-def test_the_inventory_is_a_stock() -> None:
-    """What the choice reads is there."""
-    stock: Stock = Inventory(_gang_of)
-
-    assert (stock.size, stock.names(), stock.free(GPU).tolist()) == (0, [], [])
+def _free(
+    inventory: Inventory, priority: int | None = None, leaving: Iterable[PodKey] = (), resource: str = GPU
+) -> dict[str, int]:
+    return _by_name(inventory, inventory.free(resource, priority, leaving))
 
 
 def test_bound_pods_take_room() -> None:
@@ -86,9 +82,9 @@ def test_bound_pods_take_room() -> None:
     )
     seen = [_free(inventory), _free(inventory, resource="pods"), _free(inventory, resource="x/y")]
 
-    inventory.put_pod(_pod("p", "a", 3, phase="Succeeded"))
-    inventory.remove_pod("team", "q")
-    inventory.remove_pod("team", "q")
+    _put(inventory, _pod("p", "a", 3, phase="Succeeded"))
+    inventory.remove_pod(("team", "q"))
+    inventory.remove_pod(("team", "q"))
 
     assert [*seen, _free(inventory)] == [{"a": 3, "b": 0}, {"a": 8, "b": 9}, {"a": 0, "b": 0}, {"a": 8, "b": 0}]
 
@@ -126,7 +122,7 @@ def test_rows_are_used_again() -> None:
     inventory = _inventory()
     for number in range(100):
         inventory.put_node(_node(f"n{number}", {"x/a": str(number)}))
-        inventory.put_pod(_pod("p", f"n{number}", 2))
+        _put(inventory, _pod("p", f"n{number}", 2))
         inventory.remove_node(f"n{number - 1}")
 
     assert (inventory.size, _free(inventory), list(inventory.nodes), list(inventory.pods)) == (
@@ -143,24 +139,27 @@ def test_lower_priorities_could_be_preempted() -> None:
     ]  # fmt: skip
 
 
-def test_a_gang_does_not_stand_in_its_own_way() -> None:
-    """Without a gang, its own Pods count nothing, and what counts nothing anyway is not left out twice."""
-    leader, worker = _pod("p", "a", 1, 5, job="train"), _pod("q", "a", 2, job="train")
-    inventory = _inventory(_node("a"), leader, worker, _pod("r", "a", 4, job="b"))
-    seen = [_free(inventory, priority, _TRAIN) for priority in (None, 1, 6)]
-    inventory.put_pod(_pod("q", "a", 2))
+def test_pods_that_leave_do_not_count() -> None:
+    """Named Pods count nothing, and what counts nothing anyway is not left out twice."""
+    inventory = _inventory(_node("a"), _pod("p", "a", 1, 5), _pod("q", "a", 2), _pod("r", "a", 4))
+    leaving = [("team", "p"), ("team", "q"), ("team", "gone")]
 
-    assert [*seen, _free(inventory, None, _TRAIN)] == [{"a": 4}, {"a": 8}, {"a": 8}, {"a": 2}]
+    assert [_free(inventory, priority, leaving) for priority in (None, 1, 6)] == [{"a": 4}, {"a": 8}, {"a": 8}]
 
 
-def test_a_list_replaces_what_was_known() -> None:
-    """After a list, what is not on it is gone, and what is on it counts once."""
-    inventory = _inventory(_node("a"), _node("b"), _pod("p", "a", 3), _pod("q", "b", 2))
+def test_what_may_make_room_is_counted() -> None:
+    """What was tried without success need not be tried again while no Pod went and no Node changed."""
+    inventory = _inventory(_node("a"), _pod("p", "a", 1))
+    before = inventory.freed
 
-    inventory.replace_nodes([_node("b"), _node("c")])
-    inventory.replace_pods([_pod("q", "b", 2), _pod("r", "c", 1)])
-
-    assert (_free(inventory), sorted(inventory.pods)) == ({"b": 6, "c": 7}, [("team", "q"), ("team", "r")])
+    _put(inventory, _pod("p", "a", 1))
+    _put(inventory, _pod("q", "a", 1))
+    inventory.put_node(_node("a"))
+    assert inventory.freed == before
+    inventory.remove_pod(("team", "q"))
+    inventory.put_node(_node("a", {"rack": "1"}))
+    inventory.put_node(_node("a", {"rack": "1"}, **{GPU: 4}))
+    assert inventory.freed == before + 3
 
 
 _TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
@@ -184,15 +183,15 @@ def _member(*terms: tuple[Requirement, ...], tolerations: tuple[Toleration, ...]
 @pytest.mark.parametrize(
     ("member", "now", "later"),
     [
-        pytest.param(_member(), "plain other bare", "locked cordoned unready triage", id="anywhere"),
-        pytest.param(_member(rack="1"), "plain", "locked cordoned unready triage", id="selector"),
+        pytest.param(_member(), "plain other bare", "locked cordoned unready", id="anywhere"),
+        pytest.param(_member(rack="1"), "plain", "locked cordoned unready", id="selector"),
         pytest.param(_member(rack="3"), "", "", id="unknown-value"),
         pytest.param(_member(()), "", "", id="term-without-requirements"),
         pytest.param(_member((Requirement("rack", "In", ("2", "3")),)), "other", "", id="in"),
         pytest.param(_member((Requirement("rack", "NotIn", ("1",)),)), "other bare", "", id="not-in"),
         pytest.param(_member((Requirement("rack", "DoesNotExist"),)), "bare", "", id="does-not-exist"),
         pytest.param(
-            _member((Requirement("rack", "Exists"),)), "plain other", "locked cordoned unready triage", id="exists"
+            _member((Requirement("rack", "Exists"),)), "plain other", "locked cordoned unready", id="exists"
         ),
         pytest.param(_member((Requirement("n", "Gt", ("4",)),)), "plain", "", id="greater"),
         pytest.param(_member((Requirement("n", "Lt", ("4",)),)), "", "", id="less"),
@@ -210,19 +209,19 @@ def _member(*terms: tuple[Requirement, ...], tolerations: tuple[Toleration, ...]
         pytest.param(
             _member(tolerations=(Toleration("dedicated", "Equal", "x"),)),
             "plain other bare apart",
-            "locked cordoned unready triage",
+            "locked cordoned unready",
             id="tolerated",
         ),
         pytest.param(
             _member(tolerations=(Toleration("sunk.coreweave.com/lock", "Exists", effect="NoSchedule"),)),
             "plain other bare",
-            "locked cordoned unready triage",
+            "locked cordoned unready",
             id="another-effect-tolerated",
         ),
         pytest.param(
             _member(tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"), Toleration("", "Gt", "1"))),
             "plain other bare cordoned",
-            "locked unready triage",
+            "locked unready",
             id="cordon-tolerated",
         ),
         pytest.param(
@@ -283,28 +282,6 @@ def test_domains_are_those_of_the_first_key() -> None:
     assert together(distinct=True) == {frozenset("a"), frozenset("b"), frozenset("c")}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        pytest.param([{"new": "1", "old": "1"}, {"new": "1"}], ("new",), id="first-key"),
-        pytest.param([{"new": "1", "old": "1"}, {"old": "1"}], ("old",), id="common-to-all"),
-        pytest.param([{"new": "1"}, {"old": "1"}], ("new", "old"), id="each-needed"),
-        pytest.param([{"new": "1", "old": "2"}, {"new": "1", "old": "2"}], ("new",), id="another-value-under-the-old"),
-        pytest.param([{"new": "1", "old": "2"}, {"old": "1"}], ("new", "old"), id="both-carried-but-not-alike"),
-        pytest.param([], (), id="no-node"),
-    ],
-)
-def test_the_keys_that_nodes_carry(nodes: list[dict[str, str]], expected: tuple[str, ...]) -> None:
-    """One key is told if all Nodes of a domain have its value under it, else those that are needed."""
-    inventory = _inventory(
-        _node("far", {"new": "7"}), *(_node(f"n{number}", each) for number, each in enumerate(nodes))
-    )
-
-    rows = inventory.domains(("new", "old")) == max(inventory.domains(("new", "old"))[1:], default=-1)
-
-    assert inventory.carried(("new", "old"), rows if nodes else rows & False) == expected
-
-
 def test_values_of_lost_nodes_are_forgotten() -> None:
     """Nodes that come and go under ever new names do not pile up."""
     inventory = _inventory(_node("n", {"host": "0"}))
@@ -333,14 +310,12 @@ def _nodes(draw: st.DrawFn) -> NodeManifest:
 
 @st.composite
 def _pods(draw: st.DrawFn) -> PodManifest:
-    labels: dict[str, str] = draw(st.sampled_from([{}, {"job": "train"}, {"job": "other"}]))
     return _pod(
         draw(st.sampled_from("pqrs")),
         draw(st.sampled_from(["", *_NAMES])),
         draw(st.integers(0, 3)),
         draw(st.sampled_from([None, 0, 10])),
         draw(st.sampled_from(["Running", "Pending", "Failed"])),
-        **labels,
     )
 
 
@@ -349,8 +324,6 @@ _STEPS = st.lists(
         _nodes(),
         _pods(),
         st.sampled_from([*_NAMES, *((("team", name)) for name in "pqrs"), "?"]),
-        st.lists(_nodes(), max_size=3, unique_by=lambda node: node.metadata.name),
-        st.lists(_pods(), max_size=3, unique_by=lambda pod: pod.key),
     ),
     max_size=30,
 )
@@ -366,10 +339,10 @@ def _all(inventory: Inventory) -> Any:
     """Everything that can be asked, by the names of Nodes."""
     return (
         {
-            (resource, priority, gang): _free(inventory, priority, gang, resource=resource)
+            (resource, priority, leaving): _free(inventory, priority, leaving, resource=resource)
             for resource in (GPU, "cpu", "pods")
             for priority in (None, 0, 5, 11)
-            for gang in (None, _TRAIN)
+            for leaving in ((), (("team", "p"), ("team", "q")))
         },
         [_by_name(inventory, mask) for member in _MEMBERS for mask in inventory.eligible(member)],
         [_values(inventory, keys) for keys in (("new",), ("new", "old"), ("old",))],
@@ -386,22 +359,14 @@ def _take(
             inventory.put_node(step)
             nodes[step.metadata.name] = step
         case PodManifest():
-            inventory.put_pod(step)
+            _put(inventory, step)
             pods[step.key] = step
         case str():
             inventory.remove_node(step)
             nodes.pop(step, None)
-        case tuple():
-            inventory.remove_pod(*step)
-            pods.pop(step, None)
-        case [PodManifest(), *_]:
-            inventory.replace_pods(step)
-            pods.clear()
-            pods.update({pod.key: pod for pod in step})
         case _:
-            inventory.replace_nodes(step)
-            nodes.clear()
-            nodes.update({node.metadata.name: node for node in step})
+            inventory.remove_pod(step)
+            pods.pop(step, None)
 
 
 @given(_STEPS, st.randoms(use_true_random=False), st.integers(1, 7))

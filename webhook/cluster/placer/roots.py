@@ -1,20 +1,19 @@
-"""Follows the workloads with a record of their placement, of all kinds that the cluster serves."""
+"""Follows the workloads with a placement, of all kinds that the cluster serves."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 import structlog
 
-from policies.topology.affinity import RECORD
-from policies.topology.gang.membership import LEADER_WORKER_SET
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, kinds, versions
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, whole
-from webhook.cluster.inventory.entries import Entries
+from webhook.cluster.placer.entries import Entries
+from webhook.cluster.placer.objects import MENTION
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import cancelled
 
@@ -29,21 +28,7 @@ Sink = Entries[WholeObject, NamespacedName]
 # How soon a new or removed CustomResourceDefinition is noticed. Most clusters lack most of the kinds, and nothing but
 # what is promised depends on it.
 LOOK_AGAIN_SECONDS = 30.0
-_RECORD = RECORD.encode()
 _OBJECT = msgspec.json.Decoder(Object)
-
-
-class _OwnedMetadata(msgspec.Struct, rename="camel", omit_defaults=True):
-    name: str = ""
-    namespace: str = ""
-    owner_references: list[dict[str, Any]] | None = None
-
-
-class _Owned(msgspec.Struct):
-    metadata: _OwnedMetadata
-
-
-_OWNED = msgspec.json.Decoder(_Owned)
 
 
 class _Watch(NamedTuple):
@@ -54,7 +39,7 @@ class _Watch(NamedTuple):
     task: asyncio.Task[NoReturn]
 
 
-class Workloads:
+class Roots:
     """The workloads of several API groups. kinds: those to follow. sink: makes the sink of a kind."""
 
     def __init__(
@@ -136,7 +121,7 @@ class _Group:
             await cancelled([self._watches.pop(kind).task])
             self._sinks[kind].begin()
             self._sinks[kind].complete()
-            self._log.info("workloads are followed no more", kind=kind, group=self._group)
+            self._log.info("stopped watching workloads", kind=kind, group=self._group)
         for kind in served.keys() - self._watches.keys():
             self._watches[kind] = self._watch(kind, served[kind])
 
@@ -149,26 +134,18 @@ class _Group:
 
 
 def _decoder(version: str, kind: str) -> Callable[[msgspec.Raw], WholeObject]:
-    """Decodes an object with its type, which items of a list lack.
-
-    It is whole if the placement of its Pods is on record, or may be that of its Pods' own records; else it has only its
-    name and owners, which tell whose Pods are whose.
-    """
+    """Decodes an object with its type, which items of a list lack; without content if no placement is in it."""
     typed = {"apiVersion": version, "kind": kind}
-    counts = kind == LEADER_WORKER_SET[1]
 
     def decode(raw: msgspec.Raw) -> WholeObject:
-        item = whole(raw) if counts or _RECORD in bytes(raw) else _owned(raw)
+        if MENTION not in bytes(raw):
+            return WholeObject(_OBJECT.decode(raw).metadata, {})
+        item = whole(raw)
         item.content = {**typed, **item.content}
+        item.content["metadata"].pop("managedFields", None)
         return item
 
     return decode
-
-
-def _owned(raw: msgspec.Raw) -> WholeObject:
-    """An object with its name and owners."""
-    owned = _OWNED.decode(raw)
-    return WholeObject(_OBJECT.decode(raw).metadata, msgspec.to_builtins(owned))
 
 
 def _problem(reflector: Reflector[WholeObject]) -> str:

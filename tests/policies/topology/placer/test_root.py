@@ -1,0 +1,170 @@
+"""What roots need, by kind: how many Pods of which template, and which of them come only after others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.builders import WORKLOADS
+from support.gangs.world import required
+
+from policies.topology.placer.opening import placement_of
+from policies.topology.placer.root import KINDS, STAGED, Need, needs
+
+Json = dict[str, Any]
+_ANNOTATIONS = required("rack")
+_T: Json = {"metadata": {"annotations": _ANNOTATIONS}, "spec": {"containers": []}}
+_PLACEMENT = placement_of(_T)
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+
+
+def _needs(group: str, kind: str, spec: Json, **metadata: Any) -> list[tuple[Any, ...]] | None:
+    """Role, count, stage, phase and whether the Pods come one after the other, of each need."""
+    found = needs({"metadata": metadata, "spec": spec}, WORKLOADS[group, kind], _PLACEMENT)
+    return None if found is None else [(n.role, n.count, n.stage, n.phase, n.single) for n in found]
+
+
+def _plain(count: int, role: str = "") -> tuple[Any, ...]:
+    return role, count, 0, 0, False
+
+
+def _jobs(*jobs: Json) -> Json:
+    template = {"spec": {"parallelism": 2, "completions": 2, "template": _T}}
+    return {"replicatedJobs": [{"template": template, **job} for job in jobs]}
+
+
+def _kubeflow(field: str, master: str) -> Json:
+    return {f"{field}ReplicaSpecs": {master: {"template": _T}, "Worker": {"replicas": 4, "template": _T}}}
+
+
+_SERVE = {"leaderWorkerTemplate": {"size": 4, "workerTemplate": _T}}
+_GROVE = {"name": "a", "annotations": _ANNOTATIONS, "spec": {"replicas": 2, "podSpec": _T["spec"]}}
+_CASES: dict[tuple[str, str], tuple[Json, list[tuple[Any, ...]] | None]] = {
+    ("", "ReplicationController"): ({"replicas": 3, "template": _T}, [_plain(3)]),
+    ("apps", "Deployment"): ({"replicas": 3, "template": _T}, [_plain(3)]),
+    ("apps", "ReplicaSet"): ({"replicas": 3, "template": _T}, [_plain(3)]),
+    ("apps", "StatefulSet"): ({"replicas": 3, "template": _T}, [("", 3, 0, 0, True)]),
+    ("argoproj.io", "Rollout"): ({"replicas": 3, "template": _T}, [_plain(3)]),
+    ("batch", "Job"): ({"parallelism": 3, "completions": 9, "template": _T}, [_plain(3)]),
+    ("batch.volcano.sh", "Job"): ({"tasks": [{"name": "t", "replicas": 3, "template": _T}]}, [_plain(3, "t")]),
+    ("grove.io", "PodCliqueSet"): ({"replicas": 5, "template": {"cliques": [_GROVE]}}, [_plain(2, "a")]),
+    ("jobset.x-k8s.io", "JobSet"): (_jobs({"name": "w", "replicas": 2}), [_plain(4, "w")]),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (_SERVE, [_plain(1, "leader"), _plain(3, "worker")]),
+    ("ray.io", "RayCluster"): (
+        {"headGroupSpec": {"template": _T}, "workerGroupSpecs": [{"groupName": "g", "replicas": 2, "template": _T}]},
+        [_plain(1, "headgroup"), _plain(2, "g")],
+    ),
+    ("slinky.slurm.net", "NodeSet"): ({"replicas": 3, "template": _T}, [_plain(3)]),
+    ("sunk.coreweave.com", "NodeSet"): ({"template": _T}, None),
+    **{
+        ("kubeflow.org", f"{name}Job"): (_kubeflow(field, master), [_plain(1, master.lower()), _plain(4, "worker")])
+        for name, field, master in (
+            *(("MPI", "mpi", "Launcher"), ("PyTorch", "pytorch", "Master"), ("TF", "tf", "Chief")),
+            *(("XGBoost", "xgb", "Master"), ("Paddle", "paddle", "Master"), ("JAX", "jax", "Coordinator")),
+        )
+    },
+}
+
+
+def test_every_kind_is_tried() -> None:
+    """There is a case for each kind of root, and each kind that comes in stages is a root."""
+    assert (set(_CASES), STAGED <= KINDS) == (KINDS, True)
+
+
+@pytest.mark.parametrize("kind", _CASES, ids=lambda kind: kind[1])
+def test_kinds(kind: tuple[str, str]) -> None:
+    """Each template of a kind has its role and its count."""
+    spec, expected = _CASES[kind]
+    assert _needs(*kind, spec) == expected
+
+
+def test_another_placement_is_another_gang() -> None:
+    """Only templates with the very placement are meant; where none has it, nothing is known."""
+    other = {**_T, "metadata": {"annotations": required("rack", preferred="hostname")}}
+    tasks = [{"name": "a", "replicas": 2, "template": _T}, {"name": "b", "replicas": 3, "template": other}]
+    row = WORKLOADS["batch.volcano.sh", "Job"]
+    obj: Json = {"spec": {"tasks": tasks}}
+
+    assert needs(obj, row, _PLACEMENT) == [Need("a", 2, _T)]
+    assert needs(obj, row, placement_of(other)) == [Need("b", 3, other)]
+    assert needs(obj, row, placement_of({"metadata": {"annotations": required("superpod")}})) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "metadata", "stages"),
+    [
+        ({}, {}, (0, 0)),
+        ({"startupPolicy": "LeaderCreated"}, {}, (0, 0)),
+        ({"startupPolicy": "LeaderReady"}, {}, (0, 1)),
+        ({}, {"annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}}, (0, 1)),
+    ],
+    ids=["default", "created", "ready", "exclusive"],
+)
+def test_leaders_and_workers(spec: Json, metadata: Json, stages: tuple[int, int]) -> None:
+    """Workers come after a leader that has to be Ready, or whose Node says where they belong."""
+    found = _needs("leaderworkerset.x-k8s.io", "LeaderWorkerSet", {**_SERVE, **spec}, **metadata)
+    assert found == [("leader", 1, stages[0], 0, False), ("worker", 3, stages[1], 0, False)]
+
+
+def test_a_leader_with_a_template_of_its_own() -> None:
+    """It is counted once, and its workers are those that are left of the size."""
+    template = {"size": 4, "leaderTemplate": {"metadata": {}, "spec": {}}, "workerTemplate": _T}
+    assert _needs("leaderworkerset.x-k8s.io", "LeaderWorkerSet", {"leaderWorkerTemplate": template}) == [
+        _plain(3, "worker")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "more", "order"),
+    [
+        (({"name": "a"}, {"name": "b"}), {}, [(0, 0, False), (0, 0, False)]),
+        (
+            ({"name": "a"}, {"name": "b"}, {"name": "c"}),
+            {"startupPolicy": {"startupPolicyOrder": "InOrder"}},
+            [(0, 0, False), (1, 0, False), (2, 0, False)],
+        ),
+        (
+            ({"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}),
+            {},
+            [(0, 0, False), (1, 0, False)],
+        ),
+        (
+            ({"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Complete"}]}),
+            {},
+            [(0, 0, False), (0, 1, False)],
+        ),
+        (
+            ({"name": "a", "dependsOn": [{"name": "b"}]}, {"name": "b", "dependsOn": [{"name": "a"}]}),
+            {},
+            [(1, 0, False), (1, 0, False)],
+        ),
+    ],
+    ids=["none", "in order", "ready", "complete", "circle"],
+)
+def test_jobs_that_depend_on_others(jobs: tuple[Json, ...], more: Json, order: list[tuple[int, int, bool]]) -> None:
+    """Jobs that wait for others to be Ready are a later stage, for others to be complete a later phase."""
+    found = _needs("jobset.x-k8s.io", "JobSet", {**_jobs(*jobs), **more})
+    assert found == [(job["name"], 2, *own) for job, own in zip(jobs, order, strict=True)]
+
+
+def test_exclusive_topology_of_a_jobset() -> None:
+    """The Pods of such Jobs come after a first one, so they are opened as they come."""
+    assert _needs("jobset.x-k8s.io", "JobSet", _jobs({"name": "w"}), annotations={_EXCLUSIVE: "rack"}) == [
+        ("w", 2, 0, 0, True)
+    ]
+
+
+def test_other_orders() -> None:
+    """An MPIJob's launcher may wait for its workers, a Volcano task for others, a StatefulSet may start at once."""
+    mpi = {**_kubeflow("mpi", "Launcher"), "launcherCreationPolicy": "WaitForWorkersReady"}
+    assert _needs("kubeflow.org", "MPIJob", mpi) == [("launcher", 1, 1, 0, False), ("worker", 4, 0, 0, False)]
+    tasks = [
+        {"name": name, "replicas": 1, "template": _T, **({"dependsOn": {"name": after}} if after else {})}
+        for name, after in (("c", ["b"]), ("b", ["a"]), ("a", []))
+    ]
+    assert _needs("batch.volcano.sh", "Job", {"tasks": tasks}) == [
+        ("c", 1, 2, 0, False), ("b", 1, 1, 0, False), ("a", 1, 0, 0, False),
+    ]  # fmt: skip
+    assert _needs(
+        "apps", "StatefulSet", {"replicas": 2, "podManagementPolicy": "Parallel", "template": _T}
+    ) == [_plain(2)]

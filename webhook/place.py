@@ -1,0 +1,110 @@
+"""The composition root of `cks-admission place`, which chooses domains for gangs and opens the gates of their Pods.
+
+It answers no reviews. Its account may read what decides on placement and patch gated Pods, and a policy of the API
+server holds it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from aiohttp import web
+
+from policies.topology.placer.placer import Options
+from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.placer.follower import Follower
+from webhook.cluster.placer.gatekeeper import Gatekeeper
+from webhook.cluster.replicas.lease import Leadership
+from webhook.cluster.replicas.replica import identity
+from webhook.cluster.watches.cluster import follow
+from webhook.composition import run
+from webhook.configuration import rules
+from webhook.configuration.configuration import Configuration
+from webhook.configuration.settings import Settings
+from webhook.http import ports, probes
+from webhook.http.readiness import Readiness
+from webhook.measures.sources import Log
+from webhook.metrics import Metrics
+from webhook.process import stop_signal
+from webhook.version import VERSION
+
+if TYPE_CHECKING:
+    from policies.engine.facts import Facts
+
+
+class Placement(NamedTuple):
+    """The placer of a process, and whether it leads."""
+
+    follower: Follower
+    leadership: Leadership
+
+    def unready(self) -> list[str]:
+        """What has not arrived yet."""
+        return self.follower.unsynced()
+
+    def problems(self) -> list[str]:
+        """What is not followed, with reasons and remedies."""
+        return self.follower.problems()
+
+
+@asynccontextmanager
+async def placing(api: Connection, settings: Settings, facts: Facts, measures: Metrics) -> AsyncIterator[Placement]:
+    """Place gangs during the block, while this process holds the Lease.
+
+    facts: the cluster's topologies, PriorityClasses and device classes, which the caller follows.
+    """
+    chosen = rules.topology_options(settings)
+    options = Options(
+        chosen.workloads,
+        facts,
+        chosen.accelerators,
+        settings.topology.settle_seconds,
+        settings.topology.patience_seconds,
+    )
+    async with AsyncExitStack() as stack:
+        follower = Follower(api, options, rules.topologies(settings))
+        await follower.start()
+        stack.push_async_callback(follower.stop)
+        namespace, lease = settings.cluster.namespace, settings.place.lease
+        leadership = Leadership(api, namespace, lease, identity(), changed=follower.changed)
+        stack.push_async_callback(leadership.release)
+        measures.placing.sizes = follower.placer.sizes
+        run(stack, "lease of the placer", leadership.run())
+        gatekeeper = Gatekeeper(api, follower, lambda: leadership.leading, measures.placing)
+        run(stack, "placer", gatekeeper.run())
+        yield Placement(follower, leadership)
+
+
+async def place(read: Callable[[], Settings], path: Path | None = None, log_lines: Log | None = None) -> None:
+    """Place gangs until SIGTERM or SIGINT. Raises SettingsError, ClusterError or PortError at start.
+
+    read: returns the current settings. path: their file. log_lines: where log lines go, whose losses are counted.
+    """
+    log, stopping, measures = structlog.get_logger(), stop_signal(), Metrics("place")
+    measures.log = log_lines
+    settings = Configuration(read, path, measures).current.settings
+    cluster = settings.cluster
+    async with AsyncExitStack() as stack:
+        api = await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
+        followed = await stack.enter_async_context(
+            follow(api, nodes=False, topologies=True, maps_in="", natives=False, priorities=True)
+        )
+        measures.kubernetes = followed.release
+        placement = await stack.enter_async_context(placing(api, settings, followed.facts.known, measures))
+        readiness = Readiness()
+        readiness.add_gate("cluster", followed.unsynced)
+        readiness.add_gate("placer", placement.unready)
+        readiness.add_note("cluster", followed.facts.problems)
+        readiness.add_note("placer", placement.problems)
+        health = web.AppRunner(probes.application(readiness, measures), access_log=None)
+        await ports.listen(health, settings.health.host, settings.health.port)
+        stack.push_async_callback(health.cleanup)
+        log.info("placing", version=VERSION, health=ports.address("http", health))
+        received = await stopping
+        readiness.draining = True
+        log.info("stopping", signal=received.name)
+    log.info("stopped")

@@ -11,7 +11,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suited
-from policies.topology.scheduling.support import ANNOTATION, Support
+from policies.topology.scheduling.workload import ANNOTATION, Support
 from policies.topology.topology import Level, Topology
 from policies.vocabulary.keys import HOSTNAME
 from webhook.configuration import rules

@@ -13,8 +13,7 @@ from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, Referenc
 from policies.engine.lookup import Key, Missing
 from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.podgroup import RecordKey
-from policies.topology.scheduling.support import SupportKey
+from policies.topology.scheduling.workload import JobKey, SupportKey
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import (
@@ -220,7 +219,7 @@ class ClusterFacts:
             ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
             FlavorsKey: lambda key, seconds: scheduling.flavors(self.api, key, seconds),
-            RecordKey: lambda key, seconds: scheduling.record(self.api, key, seconds),
+            JobKey: lambda key, seconds: scheduling.job(self.api, key, seconds),
         }
         value: T = await readers[type(key)](key, seconds)
         return value

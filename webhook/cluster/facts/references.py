@@ -12,7 +12,7 @@ import structlog
 from policies.engine.facts import References
 from policies.objects.workload import BUILT_IN
 from policies.topology.annotation import TOPOLOGY
-from policies.topology.schemes import fields
+from policies.topology.schemes import mention
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.api.pages import pages
@@ -122,7 +122,7 @@ class _Search:
         query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
         try:
             async with self._free:
-                accept = "application/json" if (group, kind) in fields.PLACES else ACCEPT
+                accept = "application/json" if (group, kind) in mention.PLACES else ACCEPT
                 async for page in pages(self._api, place.path(""), query, PAGE_SIZE, accept):
                     workloads = [
                         workload
@@ -137,9 +137,9 @@ class _Search:
 
     def _in_fields(self, raw: msgspec.Raw, kind: GroupKind, workload: _Metadata) -> bool:
         """Whether a constraint in the fields of an object names the topology."""
-        if kind not in fields.PLACES or workload.deletion_timestamp:
+        if kind not in mention.PLACES or workload.deletion_timestamp:
             return False
-        return any(mention.topology == self._topology for mention in fields.mentions(_WHOLE.decode(raw), kind))
+        return any(mention.topology == self._topology for mention in mention.mentions(_WHOLE.decode(raw), kind))
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if error.status == 404:

@@ -16,12 +16,10 @@ import structlog
 
 from policies.engine.lookup import FactUnavailable
 from policies.engine.request import JsonObject, mapping
-from policies.topology.affinity import RECORD
 from policies.topology.document import KUEUE
 from policies.topology.scheduling import workload
 from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.podgroup import GROUP, RecordKey
-from policies.topology.scheduling.support import ANNOTATION, Support
+from policies.topology.scheduling.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary.keys import HOSTNAME
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
@@ -91,15 +89,20 @@ async def publish(api: ApiClient, name: str, support: Support) -> None:
     await fetch(api, Call("PATCH", place, content_type="application/merge-patch+json", body=body, seconds=READ_SECONDS))
 
 
-async def record(api: ApiClient, key: RecordKey, seconds: float) -> str | FactUnavailable:
-    """The record of a Job, empty if it has none or is another one by now."""
+async def job(api: ApiClient, key: JobKey, seconds: float) -> JsonObject | FactUnavailable:
+    """A Job; empty if it is gone, or another one by now.
+
+    It is listed and not read, which is the right that the service has.
+    """
+    place, name = f"/apis/batch/v1/namespaces/{key.namespace}/jobs", f"metadata.name={key.name}"
     try:
         async with asyncio.timeout(seconds):
-            return await _annotation(api, f"/apis/batch/v1/namespaces/{key.namespace}/jobs", key.job, RECORD, key.uid)
+            items = await _items(api, place, ("fieldSelector", name))
     except TimeoutError:
         return key.failure(f"the API server did not answer within {seconds:.1f} s")
     except ClusterError as error:
         return key.failure(str(error))
+    return next((item for item in items if mapping(item, "metadata").get("uid") == key.uid), {})
 
 
 async def flavors(api: ApiClient, key: FlavorsKey, seconds: float) -> frozenset[str] | FactUnavailable | None:
@@ -167,14 +170,13 @@ async def _dry_run(api: ApiClient, version: str, kind: str, namespace: str, spec
         raise ClusterError(f"the answer to POST {place} is not a {kind}: {error}") from error
 
 
-async def _annotation(api: ApiClient, place: str, name: str, key: str, uid: str = "") -> str:
+async def _annotation(api: ApiClient, place: str, name: str, key: str) -> str:
     """An annotation of the object with a name, empty without one. Raises ClusterError.
 
     It is listed and not read, which is the right that the service has.
     """
     items = await _items(api, place, ("fieldSelector", f"metadata.name={name}"))
-    found = [mapping(item, "metadata") for item in items]
-    text = next((mapping(one, "annotations").get(key) for one in found if uid in ("", one.get("uid"))), None)
+    text = next((mapping(mapping(item, "metadata"), "annotations").get(key) for item in items), None)
     return str(text or "")
 
 

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import convert
-
-from benchmarks.report import Figure
-from policies.topology.choice.choice import Choice
 from policies.topology.choice.ground.address import Values
 from policies.topology.choice.ground.atlas import Atlas
 from policies.topology.choice.survey import Survey
-from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.gang.promise import Promise
+
+from benchmarks.report import Figure
+from policies.topology.choice.choice import Choice
+from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.requests import requests

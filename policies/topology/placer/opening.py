@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
+from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.catalog import Catalog
 from policies.topology.gang.address import Address
 from policies.topology.gang.demand import tiers
@@ -22,11 +23,6 @@ from policies.topology.term import alternatives, meets
 from policies.topology.topology import Level, Topology
 from policies.vocabulary.keys import CLIQUE, HOSTNAME
 from policies.vocabulary.nvlink import NVL_DOMAIN
-
-TOPOLOGY = "kai.scheduler/topology"
-REQUIRED = "kai.scheduler/topology-required-placement"
-PREFERRED = "kai.scheduler/topology-preferred-placement"
-ANNOTATIONS = (TOPOLOGY, REQUIRED, PREFERRED)
 
 _NEED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WISH = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -154,12 +150,9 @@ def is_fixed(pod: JsonObject) -> bool:
     """Whether an opened Pod has to run on its packed Node."""
     need = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_NEED)
     terms = mapping({"": need}, "").get("nodeSelectorTerms")
-    return bool(terms) and all(
-        any(
-            isinstance(one, dict) and one.get("key") == HOSTNAME
-            for one in mapping({"": term}, "").get("matchExpressions") or []
-        )
-        for term in terms
+    expressions = [mapping({"": term}, "").get("matchExpressions") or [] for term in terms or ()]
+    return bool(expressions) and all(
+        any(isinstance(one, dict) and one.get("key") == HOSTNAME for one in term) for term in expressions
     )
 
 

@@ -242,11 +242,11 @@ class _Round:
         if goal.required is None or obj is None or row is None:
             return 0
         absent = 0
-        for annotations in {placement_of(template) for _, template in row.pods(obj)} - {gang.group.annotations}:
-            group = replace(gang.group, annotations=annotations)
-            other = self._state.goal(group) if annotations and group not in self._state.gangs else ""
+        for placement in {placement_of(template) for _, template in row.pods(obj)} - {gang.group.annotations}:
+            group = replace(gang.group, annotations=placement)
+            other = self._state.goal(group) if placement and group not in self._state.gangs else ""
             if not isinstance(other, str) and other.tiers == goal.tiers and other.required is not None:
-                given = needs(obj, row, annotations) or ()
+                given = needs(obj, row, placement) or ()
                 absent += sum(need.count for need in given if not (need.stage or need.phase))
         return absent
 
@@ -442,9 +442,7 @@ class _Round:
             if any(not np.array_equal(free(name, least), free(name)) for name in names):
                 yield least
 
-    def _order_of(
-        self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None
-    ) -> bool | None:
+    def _order_of(self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None) -> bool | None:
         """Whether Pods have to be bound where they are packed, since they do not fit in every order of binding.
 
         None: they have to wait for others that are not bound yet, and may be bound anywhere. wheres: the gangs that are

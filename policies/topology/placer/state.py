@@ -254,7 +254,8 @@ class State:
         demand = member(
             content, belongs.role, 1, Cluster(self.options.facts, self.options.accelerators), namespace=key[0]
         )
-        ready = next((c for c in mapping(content, "status").get("conditions") or () if c.get("type") == "Ready"), {})
+        conditions = mapping(content, "status").get("conditions") or ()
+        ready: JsonObject = next((one for one in conditions if one.get("type") == "Ready"), {})
         is_opened = PLACEMENT in mapping(metadata, "annotations") and GATE not in gates
         return Pod(
             key,

@@ -76,7 +76,9 @@ ROLE: Manifest = {
             "resources": ["configmaps"],
             "verbs": ["create", "get", "list", "patch", "update", "watch"],
         },
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "list"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["list", "watch"]},
         {"apiGroups": ["kai.scheduler", "kueue.x-k8s.io"], "resources": ["topologies"], "verbs": ["list", "watch"]},
         {
             "apiGroups": ["compute.coreweave.com", "karpenter.sh"],

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 PAUSE_SECONDS: Final = 0.01
 """After a change others follow, such as the other Pods of a gang. So much later all of them are looked at together."""
 
+GRACE_SECONDS: Final = 5.0
+"""A gang that waits for so long is told of; before, its Pods are just being created."""
+
 MOST_AT_ONCE: Final = 8
 """Patches under way at a time."""
 
@@ -153,7 +156,9 @@ class Gatekeeper:
             self._said.pop((placed.about.uid, "Waiting"), None)
             self._tell(placed.about, "Placed", placed.message, warning=False)
         for waiting in look.queue:
-            if self._is_due(waiting.about, "Waiting", waiting.reason):
+            if self._now() < waiting.since + GRACE_SECONDS:
+                self._wake = min(self._wake, waiting.since + GRACE_SECONDS)
+            elif self._is_due(waiting.about, "Waiting", waiting.reason):
                 self._spawn(self._wait(waiting))
         for notice in look.notices:
             if self._is_due(notice.about, notice.reason, notice.message):

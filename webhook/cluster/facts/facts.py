@@ -112,8 +112,9 @@ class ClusterFacts:
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
     watch_topologies: whether a rule needs the cluster's topologies. watch_devices: whether a rule needs device claims.
     watch_priorities: whether PriorityClasses matter. watch_pools: whether a rule asks for Nodes that may be added.
-    workloads: the kinds that may name a topology; to be replaced when they change. support: asks what the cluster does about topology constraints of
-    workloads; None if nobody needs to know. parameters: the followed parameters of admission policies. known: the facts
+    workloads: the kinds that may name a topology; to be replaced when they change. support: asks what the cluster does
+    about topology constraints of workloads; None if nobody needs to know. parameters: the followed parameters of
+    admission policies. known: the facts
     for rules.
     """
 

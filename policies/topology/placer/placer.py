@@ -375,7 +375,7 @@ class _Round:
             if made is not None:
                 self._open(attempts, made, fixed=fixed)
                 return
-            if first.demand.required is None:
+            if first.demand.required is None and not unsettled:
                 self._scatter(first)
                 return
             self._failures.add(failure)
@@ -399,7 +399,7 @@ class _Round:
             def holds(demand: Demand, level: int, group: int, priority: int | None = priority) -> bool:
                 nonlocal unsettled
                 own = by_demand[id(demand)]
-                rows = self._state.layouts.of(demand.tiers).rows(level, group) & within
+                rows = self._required(own, level, group) & within
                 terms = Terms(rows, priority, own.leaving)
                 if any(next(Search(ground, whole, terms).placing(), None) is None for whole in own.whole):
                     return False
@@ -410,9 +410,8 @@ class _Round:
 
             placings = choose(ground, [one.demand for one in attempts], Terms(within, priority), holds)
             if placings is not None:
-                layouts = self._state.layouts
                 wheres = [
-                    (one, layouts.of(one.demand.tiers).rows(made.level, made.group) & within)
+                    (one, self._required(one, made.level, made.group) & within)
                     for one, made in zip(attempts, placings, strict=True)
                 ]
                 fixed = self._order_of(ground, wheres, priority)
@@ -431,9 +430,14 @@ class _Round:
             if any(not np.array_equal(free(name, least), free(name)) for name in names):
                 yield least
 
-    def _order_of(
-        self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None
-    ) -> bool | None:
+    def _required(self, attempt: _Attempt, level: int, group: int) -> Mask:
+        """The Nodes that a gang's required level allows around a domain; all if it requires none."""
+        layout, required = self._state.layouts.of(attempt.demand.tiers), attempt.demand.required
+        if required is None:
+            return layout.present
+        return layout.rows(required, int(layout.groups(required)[layout.row(level, group)]))
+
+    def _order_of(self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None) -> bool | None:
         """Whether Pods have to be bound where they are packed, since they do not fit in every order of binding.
 
         None: they have to wait for others that are not bound yet, and may be bound anywhere. wheres: the gangs that are
@@ -557,9 +561,11 @@ class _Round:
             if not left or (len(own) == len(pods) > 1 and len(left) < len(pods)):
                 continue
             attempt = replace(self._attempt_of(gang, goal, left, ()), within=within)
-            made, fixed, _ = self._placings([attempt], within)
+            made, fixed, unsettled = self._placings([attempt], within)
             if made is not None:
                 self._open([attempt], made, fixed=fixed)
+            elif unsettled:
+                self._wake = min(self._wake, self._now + 1.0)
             elif goal.required is None:
                 self._scatter(attempt)
         if not gang.gated:

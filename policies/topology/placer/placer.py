@@ -47,7 +47,7 @@ KEPT_SECONDS: Final = 600.0
 
 # How often it is looked up anew why a gang does not fit, and for how many gangs in one look: that takes longer than to
 # see that it does not.
-_REASON_SECONDS, _MOST_REASONS = 5.0, 5
+_REASON_SECONDS, _MOST_REASONS = 5.0, 2
 # How soon to look again at what waits for Pods to be bound.
 _SOON = 1.0
 
@@ -160,7 +160,7 @@ class _Round:
         rows = inventory.freed_since(tried[0])
         if rows is None:
             return True
-        *_, priority = self._priorities(attempts)
+        priority = _least(attempts)
         members = {one for attempt in attempts for one in attempt.demand.members} if rows else ()
         return any(
             (
@@ -230,14 +230,10 @@ class _Round:
     def _priorities(self, attempts: Sequence[Attempt]) -> Iterator[int | None]:
         """None, and then the priority below which Pods make room, if the gangs may preempt others."""
         yield None
-        members = [one for attempt in attempts for one in attempt.demand.members]
-        priorities = [one.priority for one in members]
-        known = [priority for priority in priorities if priority is not None]
-        if len(known) == len(priorities) and all(one.preempts for one in members):
-            least, free = min(known), self._state.inventory.free
-            names = {name for one in members for name, _ in one.requests}
-            if any(not np.array_equal(free(name, least), free(name)) for name in names):
-                yield least
+        least, free = _least(attempts), self._state.inventory.free
+        names = {name for one in attempts for member in one.demand.members for name, _ in member.requests}
+        if least is not None and any(not np.array_equal(free(name, least), free(name)) for name in names):
+            yield least
 
     def _required(self, attempt: Attempt, level: int, group: int) -> Mask:
         """The Nodes that a gang's required level allows around a domain; all if it requires none."""
@@ -326,7 +322,7 @@ class _Round:
     def _scatter(self, attempt: Attempt) -> None:
         """Open a gang that only prefers to be together and has no room: it does not wait for any."""
         goal, inventory = attempt.goal, self._state.inventory
-        best = next(iter(Search(self._ground(set()), attempt.demand, Terms()).candidates()), None)
+        best = next(iter(Search(self._ground(set()), attempt.demand, Terms()).candidates(1)), None)
         rows = np.flatnonzero(np.logical_or.reduce([inventory.eligible(one)[1] for one in attempt.demand.members]))
         labels = dict(inventory.labels(int(rows[0]))) if len(rows) else {}
         labels.pop(HOSTNAME, None)
@@ -471,7 +467,7 @@ class _Round:
     def _why(self, attempt: Attempt, search: Search, about: str) -> str:
         """The reason why a gang does not fit, with the domain in which most of it does."""
         level = attempt.goal.level
-        candidates = search.candidates()
+        candidates = search.candidates(1)
         if not candidates:
             keys = " or ".join(attempt.goal.tiers[search.required].keys)
             return f"no Node that its Pods may run on has the label {keys}."
@@ -479,7 +475,7 @@ class _Round:
         gpus = f" and {best.free} of {counted(best.total, 'GPU')} free" if best.total else ""
         empty = Search(self._ground(set()), attempt.demand, Terms(attempt.within, empty=True))
         if next(empty.placing(), None) is None:
-            largest = empty.candidates()[0]
+            largest = empty.candidates(1)[0]
             return (
                 f"no {level} can hold {about}, even if nothing else ran: the largest, {words(largest.address)}, "
                 f"holds {counted(largest.pods, 'Pod')}. Require a level above {level}, or ask for less."
@@ -569,6 +565,13 @@ class _Round:
 
 def _order(gang: Gang) -> tuple[int, float, str, str]:
     return gang.order
+
+
+def _least(attempts: Sequence[Attempt]) -> int | None:
+    """The priority below which Pods make room for gangs; None if they may not preempt others."""
+    members = [one for attempt in attempts for one in attempt.demand.members]
+    known = [one.priority for one in members if one.priority is not None and one.preempts]
+    return min(known) if len(known) == len(members) else None
 
 
 def _kind(attempts: Sequence[Attempt]) -> tuple[object, tuple[int, ...]]:

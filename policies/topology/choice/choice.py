@@ -161,15 +161,15 @@ class Search:
                 if made is not None:
                     yield made
 
-    def candidates(self) -> list[Candidate]:
-        """The domains of the required level, those with room for the most Pods first, at most MOST_CONSIDERED."""
+    def candidates(self, number: int = MOST_CONSIDERED) -> list[Candidate]:
+        """The first domains of the required level, those with room for the most Pods first."""
         level = self._of(self.required)
         groups = [group for group in np.flatnonzero(self.layout.carries(self.required)).tolist() if level.told(group)]
         order = level.order(np.array(groups, np.int64))
         pods = level.most(groups).sum(axis=0) if groups else np.zeros(0, np.int64)
         rank = {int(group): place for place, group in enumerate(order.groups)}
         best = sorted(zip(groups, pods.tolist(), strict=True), key=lambda pair: (-pair[1], rank[pair[0]]))
-        return [self._candidate(level, group, count) for group, count in best[:MOST_CONSIDERED]]
+        return [self._candidate(level, group, count) for group, count in best[:number]]
 
     def slots(self, placing: Placing) -> tuple[tuple[int, ...], ...]:
         """The rows for the Pods of each of the gang's members, in the order of ranks."""

@@ -130,7 +130,7 @@ def _binds(crowds: Sequence[Crowd], inventory: Inventory, random: Random) -> boo
     pods = [index for index, crowd in enumerate(crowds) for _ in range(crowd.count)]
     random.shuffle(pods)
     names = {name for crowd in crowds for name, _ in crowd.member.requests}
-    free = {name: inventory.free(name) for name in names}
+    free = {name: inventory.free(name).copy() for name in names}
     taken: set[tuple[int, int]] = set()
     for index in pods:
         crowd = crowds[index]

@@ -143,7 +143,10 @@ def test_nvl_domains_are_written_as_cliques() -> None:
 def test_the_topologys_requirement() -> None:
     """The flavor is required in the words that the packed Node knows."""
     annotations = required("superpod", "coreweave-infiniband")
-    new, old = {_BACKEND: "2", "backend.coreweave.cloud/flavor": "infiniband"}, {_IB: "2", "ib.coreweave.cloud/fabric": "f"}
+    new, old = (
+        {_BACKEND: "2", "backend.coreweave.cloud/flavor": "infiniband"},
+        {_IB: "2", "ib.coreweave.cloud/fabric": "f"},
+    )
 
     assert _node(_opened(_pod(), Seat(new, _SUPERPOD), annotations))[0] == [
         [_is_in(_BACKEND, "2"), _is_in("backend.coreweave.cloud/flavor", "infiniband")]

@@ -73,7 +73,7 @@ def check_bound(world: Stream) -> None:
     assert left <= world.disturbed, (sorted(left - world.disturbed), world.free())
 
 
-@settings(deadline=None, max_examples=3000)
+@settings(deadline=None)
 @given(_RACKS, _EVENTS, st.integers(0, 1_000_000))
 def test_whatever_happens(racks: list[int], events: list[tuple[Any, Any, Any]], seed: int) -> None:
     """Gangs start whole, in one domain, with room for each Pod, and all that fit have their turn."""

@@ -165,6 +165,6 @@ def test_other_orders() -> None:
     assert _needs("batch.volcano.sh", "Job", {"tasks": tasks}) == [
         ("c", 1, 2, 0, False), ("b", 1, 1, 0, False), ("a", 1, 0, 0, False),
     ]  # fmt: skip
-    assert _needs(
-        "apps", "StatefulSet", {"replicas": 2, "podManagementPolicy": "Parallel", "template": _T}
-    ) == [_plain(2)]
+    assert _needs("apps", "StatefulSet", {"replicas": 2, "podManagementPolicy": "Parallel", "template": _T}) == [
+        _plain(2)
+    ]

@@ -160,12 +160,9 @@ def is_fixed(pod: JsonObject) -> bool:
     """Whether an opened Pod has to run on its packed Node."""
     need = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_NEED)
     terms = mapping({"": need}, "").get("nodeSelectorTerms")
-    return bool(terms) and all(
-        any(
-            isinstance(one, dict) and one.get("key") == HOSTNAME
-            for one in mapping({"": term}, "").get("matchExpressions") or []
-        )
-        for term in terms
+    expressions = [mapping({"": term}, "").get("matchExpressions") or [] for term in terms or ()]
+    return bool(expressions) and all(
+        any(isinstance(one, dict) and one.get("key") == HOSTNAME for one in term) for term in expressions
     )
 
 

@@ -40,7 +40,7 @@ def table(measurement: Measurement) -> Iterator[str]:
     for name, megabytes in measurement.memory.items():
         yield f"  {'memory ' + name:<44}{megabytes:>10.0f} MB"
     for name, spread in measurement.looks.items():
-        yield f"  {'a look that ' + name if ' ' in name else name:<44}{spread['p50']:>10.1f} ms (p99 {spread['p99']:.1f})"
+        yield f"  {'a look, ' + name:<44}{spread['p50']:>10.1f} ms, p99 {spread['p99']:.1f}"
     for name, microseconds in measurement.times.items():
         yield f"  {name:<44}{microseconds:>10.1f} us"
 

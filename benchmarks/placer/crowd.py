@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -211,6 +212,8 @@ def _measured() -> Mapping[str, Any]:
     memory["with Nodes"] = _resident()
     for one in _bound():
         crowd.put(one)
+    gc.collect()
+    gc.freeze()  # as the process does once it has listed everything
     memory["with Nodes and Pods"] = _resident()
     new = [pod(f"more-{number}", f"more-{number // 8}", 1, f"g{number:05}") for number in range(_EMPTY, NODES)]
     raw = [_POD.decode(msgspec.json.encode(one)) for one in new]

@@ -58,7 +58,7 @@ class Ground(Struct):
     layouts: Layouts
     held: Mapping[str, Integers] = {}
 
-    def free(self, resource: str, priority: int | None = None, leaving: Iterable[PodKey] = ()) -> Integers:
+    def free(self, resource: str, priority: int | None = None, leaving: Sequence[PodKey] = ()) -> Integers:
         """What is free of a resource on each Node; see `Inventory.free`."""
         free = self.inventory.free(resource, priority, leaving)
         held = self.held.get(resource)

@@ -34,6 +34,7 @@ class Inventory:
 
     def __init__(self) -> None:
         self.freed = 0
+        self._relabelled = 0
         self._freed: deque[int] = deque(maxlen=_MOST_FREED)
         self._free: dict[tuple[str, int | None], Integers] = {}
         self._rows: dict[str, int] = {}
@@ -54,8 +55,8 @@ class Inventory:
 
     @property
     def edition(self) -> tuple[int, int]:
-        """What stays the same while no Node comes, goes or changes its labels or its standing; Pods do not matter."""
-        return self._eligibility.changes, self.size
+        """What stays the same while no Node comes, goes or changes its labels; what keeps Pods out does not matter."""
+        return self._relabelled, self.size
 
     @property
     def nodes(self) -> KeysView[str]:
@@ -203,7 +204,9 @@ class Inventory:
 
     def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:
         # Both are asked: each keeps what it is told.
-        if self._labels.put(row, labels) | self._eligibility.put(row, standing):
+        is_new, is_another = self._labels.put(row, labels), self._eligibility.put(row, standing)
+        self._relabelled += is_new
+        if is_new or is_another:
             self._more_room(row)
             self._eligibility.change(row)
 

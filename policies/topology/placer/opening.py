@@ -41,7 +41,8 @@ class Goal(Struct, frozen=True):
     """A whole placement. tiers: the topology's levels; required, preferred: positions in them.
 
     nodes: alternatives of which each Node of the placement meets one: named domains, the topology's requirement and its
-    pool. near: alternatives in the same way for the domains that are named as preferred; empty for none.
+    pool. near: alternatives in the same way for the domains that are named as preferred; empty for none. flavors:
+    the topology's requirement, in each way in which Nodes may be labelled.
     """
 
     topology: Topology
@@ -50,6 +51,7 @@ class Goal(Struct, frozen=True):
     preferred: int | None
     nodes: tuple[tuple[Requirement, ...], ...]
     near: tuple[tuple[Requirement, ...], ...] = ()
+    flavors: tuple[tuple[SelectorRequirement, ...], ...] = ()
 
     @property
     def level(self) -> str:
@@ -83,6 +85,7 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
         None if preferred is None else topology.position(preferred.level),
         tuple(_requirements((*term, *pool)) for term in terms or ((),)),
         tuple(map(_requirements, near)),
+        alternatives((), topology.requirement),
     )
 
 
@@ -177,8 +180,7 @@ def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[s
 
 def _of_topology(goal: Goal, seat: Seat) -> list[JsonObject]:
     """The topology's requirement and pool, in the words of the packed Node."""
-    terms = alternatives((), goal.topology.requirement)
-    own = next((term for term in terms if meets(seat.labels, [term])), terms[0] if terms else ())
+    own = next((term for term in goal.flavors if meets(seat.labels, [term])), goal.flavors[0] if goal.flavors else ())
     pool = () if goal.topology.pool is None else goal.topology.pool.requirements
     return [requirement.to_json() for requirement in (*own, *pool)]
 

@@ -45,9 +45,9 @@ STUCK_SECONDS: Final = 60.0
 KEPT_SECONDS: Final = 600.0
 """How long room for a later stage is kept after the earlier one is Ready."""
 
-# How often it is looked up anew why a gang does not fit, and for how many gangs in one look: that takes longer than to
-# see that it does not.
-_REASON_SECONDS, _MOST_REASONS = 5.0, 2
+# How often it is looked up anew why a gang does not fit, and for how many gangs in one look: that takes milliseconds,
+# longer than to see that it does not.
+_REASON_SECONDS, _MOST_REASONS = 5.0, 1
 # How soon to look again at what waits for Pods to be bound.
 _SOON = 1.0
 
@@ -96,6 +96,7 @@ class _Round:
         self._kept: list[str] = []
         # By what gangs ask for, the numbers of Pods that did not fit.
         self._failures: dict[object, list[tuple[int, ...]]] = {}
+        self._helped: dict[tuple[int, Member, int | None], bool] = {}
         self._reasons = _MOST_REASONS
 
     def look(self) -> Look:
@@ -165,23 +166,31 @@ class _Round:
         key, counts = _kind(attempts)
         if any(all(map(int.__le__, failed, counts)) for failed in self._failures.get(key, ())):
             return False
-        tried, inventory = attempts[0].gang.tried, self._state.inventory
+        tried = attempts[0].gang.tried
         if tried is None or tried[1] != context:
             return True
-        rows = inventory.freed_since(tried[0])
-        if rows is None:
-            return True
-        priority = _least(attempts)
-        members = {one for attempt in attempts for one in attempt.demand.members} if rows else ()
         return any(
-            (
-                inventory.eligible(one)[0][rows]
-                & np.logical_and.reduce(
-                    [inventory.free(name, priority)[rows] >= amount for name, amount in one.requests]
-                )
-            ).any()
-            for one in members
+            self._helps(tried[0], replace(one, count=1), _least(attempts))
+            for attempt in attempts
+            for one in attempt.demand.members
         )
+
+    def _helps(self, freed: int, one: Member, priority: int | None) -> bool:
+        """Whether a Pod has room on a Node on which there has become more since then."""
+        known = self._helped.get((freed, one, priority))
+        if known is not None:
+            return known
+        inventory = self._state.inventory
+        rows = inventory.freed_since(freed)
+        if rows is None:
+            helps = True
+        else:
+            fit = inventory.eligible(one)[0][rows]
+            for name, amount in one.requests:
+                fit &= inventory.free(name, priority)[rows] >= amount
+            helps = bool(fit.any())
+        self._helped[freed, one, priority] = helps
+        return helps
 
     def _remember(self, attempts: Sequence[Attempt]) -> None:
         """That gangs do not fit now, so that others that ask for as much of the same need not be tried."""

@@ -123,7 +123,7 @@ class Gang:
     def change(self) -> None:
         """Look at it anew."""
         self.version += 1
-        for name in ("gated", "anchors", "order", "last"):
+        for name in ("gated", "anchors", "order", "since", "last"):
             vars(self).pop(name, None)
 
     @cached_property
@@ -144,7 +144,7 @@ class Gang:
         priority = max(pod.demand.priority or 0 for pod in self.gated)
         return -priority, self.since, self.group.root.namespace, self.group.root.name
 
-    @property
+    @cached_property
     def since(self) -> float:
         """Since when it waits."""
         return min(pod.created for pod in self.gated)
@@ -287,9 +287,8 @@ class State:
             return None
         gates = tuple(str(gate.get("name")) for gate in spec.get("schedulingGates") or () if isinstance(gate, dict))
         demand = member(content, belongs.role, 1, self._cluster, namespace=key[0], asked=asked)
-        ready: JsonObject = next(
-            (c for c in mapping(content, "status").get("conditions") or () if c.get("type") == "Ready"), {}
-        )
+        conditions = mapping(content, "status").get("conditions") or ()
+        ready: JsonObject = next((one for one in conditions if one.get("type") == "Ready"), {})
         is_opened = PLACEMENT in mapping(metadata, "annotations") and GATE not in gates
         return Pod(
             key,

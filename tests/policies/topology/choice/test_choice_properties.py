@@ -103,7 +103,8 @@ def test_what_is_held_is_not_given_again(seed: int, other: int) -> None:
     assume(second is not None)
     pods = [
         (member, naive.inside(cluster.machines, domain(nodes, gang, placing)))
-        for gang, (placing,) in ((earlier, first or ()), (cluster.gang, second or ()))
+        for gang, placings in ((earlier, first or ()), (cluster.gang, second or ()))
+        for placing in placings
         for member in gang.members
     ]
     assert naive.fits(pods, naive.free(cluster.machines))

@@ -30,7 +30,7 @@ def happen(world: Stream, event: tuple[Any, Any, Any]) -> None:
     gangs = list(world.gangs.values())
     match kind:
         case "submit":
-            world.submit(*which, parts)
+            world.submit(which[0], which[1], parts)
         case "end" | "succeed" | "replaced" if gangs:
             getattr(world, kind)(gangs[which % len(gangs)])
         case "lose" if world.nodes:

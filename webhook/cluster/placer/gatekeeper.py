@@ -76,12 +76,14 @@ class Gatekeeper:
             await self._changed()
             if self._follower.unsynced() or not self._leading():
                 self._led = self._led and self._leading()
+                self._measures.lead(leads=False)
                 self._measures.queue(())
                 continue
             if not self._led:
                 # What another process opened meanwhile is known by the watches; what this one meant to open is not.
                 self._follower.placer.forget_openings()
                 self._led = True
+            self._measures.lead(leads=True)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - whatever it is, gangs wait for the next look

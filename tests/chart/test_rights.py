@@ -146,7 +146,9 @@ def test_roles_are_bound_to_one_account(entry: Entry, name: str) -> None:
     """Each role is for the account of its name in the release's namespace, which a Pod of the chart runs as."""
     rendered = entry("default")
     bindings = [
-        each for each in rendered.objects if each["kind"].endswith("Binding") and each["metadata"]["name"] == name
+        each
+        for each in rendered.objects
+        if each["kind"] in ("ClusterRoleBinding", "RoleBinding") and each["metadata"]["name"] == name
     ]
     account = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOOK = f"{NAME}-unregister"
+_OTHER = "example.org/approval"
 EVERYWHERE = (
     "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings"
@@ -67,23 +68,34 @@ def test_uninstall_with_replicas(removable: Release) -> None:
 
 
 def test_uninstall_opens_all_gates(removable: Release) -> None:
-    """A Pod that waits for its gang can start once the release is gone: a Job with the rights for that opens its gate."""
+    """No Pod waits for ever for a placer that is gone: a Job with the rights for that opens the gates, and no other gates."""
     cluster = removable.control_plane
     before = cluster.audit_log.stat().st_size
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "left-behind", "namespace": load.NAMESPACE},
-        "spec": {"schedulingGates": [{"name": GATE}], "containers": [{"name": "c", "image": "i"}]},
+        "metadata": {
+            "name": "left-behind",
+            "namespace": load.NAMESPACE,
+            "annotations": {
+                "kai.scheduler/topology": "kubernetes",
+                "kai.scheduler/topology-required-placement": "zone",
+            },
+        },
+        # With a gate of somebody else the placer leaves it alone.
+        "spec": {"schedulingGates": [{"name": _OTHER}], "containers": [{"name": "c", "image": "i"}]},
     }
-    # No placement, so that the placer leaves it alone.
-    assert cluster.objects.applied(manifest, user="admin").code == HTTPStatus.CREATED
+    answer = cluster.objects.applied(manifest, user="alice")
+    assert (answer.code, answer.body["spec"]["schedulingGates"]) == (
+        HTTPStatus.CREATED,
+        [{"name": _OTHER}, {"name": GATE}],
+    )
 
     removable.uninstall()
     wait_for("the Pods to end", lambda: not left(removable))
 
     pod = cluster.get("pod", "left-behind", "-n", load.NAMESPACE)
-    assert "schedulingGates" not in pod["spec"]
+    assert pod["spec"]["schedulingGates"] == [{"name": _OTHER}]
     uses, forbidden = used(cluster, NAMESPACE, f"{NAME}-release", since=before)
     wanted = {Right("list", "", "pods"), Right("patch", "", "pods", "left-behind", load.NAMESPACE)}
     assert (uses, forbidden) == (wanted, [])

@@ -12,6 +12,7 @@ from chart.rendering import render
 from cluster.apicalls import Caller
 from cluster.polling import NotYet
 from policies.topology.gate import GATE, PLACEMENT
+from webhook.cluster.placer.gatekeeper import CHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -197,7 +198,8 @@ def test_a_patch_of_the_placer(fenced: Pods, name: str) -> None:
             gate for gate in gates if gate != GATE
         ]
         return
-    assert answer.code == HTTPStatus.UNPROCESSABLE_ENTITY, answer.body
+    invalid = says.startswith("pod updates")
+    assert answer.code == (HTTPStatus.UNPROCESSABLE_ENTITY if invalid else HTTPStatus.FORBIDDEN), answer.body
     assert says in answer.body["message"]
     assert answer.body["message"].count("The placer may") <= 1
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
@@ -210,6 +212,13 @@ def test_a_pod_is_opened_once(fenced: Pods) -> None:
     assert fenced.patch(path, [*_OPEN, *_PLACE]).code == HTTPStatus.OK
     again = fenced.patch(path, [{"op": "replace", "path": _PLACEMENT, "value": "x"}])
     assert "may change Pods behind the gate" in again.body["message"]
+
+
+def test_a_pod_that_has_changed_is_told_apart(fenced: Pods) -> None:
+    """Where a test of the patch fails, the API server says so in the words by which the placer knows that it is no refusal."""
+    answer = fenced.patch(fenced.path((_OTHER_GATE,)), [*_OPEN, *_PLACE])
+
+    assert (answer.code, CHANGED in answer.body["message"]) == (HTTPStatus.UNPROCESSABLE_ENTITY, True), answer.body
 
 
 def test_requests_that_are_no_patches(fenced: Pods) -> None:

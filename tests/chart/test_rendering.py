@@ -83,7 +83,13 @@ OBJECTS = {
     "placed": _MANAGED | _SECRET,
     "named": {f"{kind}/guard" for kind in ("ConfigMap", "Deployment", "PodDisruptionBudget", "Service")}
     | {"Job/guard-unregister", "Lease/guard", "Secret/guard-ca"}
-    | {"Secret/guard-tls", "Deployment/guard-manage", "FlowSchema/guard", "Deployment/guard-placer", "Job/guard-release"}
+    | {
+        "Secret/guard-tls",
+        "Deployment/guard-manage",
+        "FlowSchema/guard",
+        "Deployment/guard-placer",
+        "Job/guard-release",
+    }
     | {"Lease/guard-placer", "PodDisruptionBudget/guard-placer", "ValidatingAdmissionPolicy/guard-placer"}
     | {"ValidatingAdmissionPolicyBinding/guard-placer"},
     "no-gates": (_MANAGED | _SECRET) - _PLACER,

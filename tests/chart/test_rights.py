@@ -166,9 +166,7 @@ def test_roles_are_bound_to_one_account(entry: Entry, name: str) -> None:
         ("rendered", "release", "post-delete", ("1", "2")),
     ],
 )
-def test_what_a_job_needs_goes_with_it(
-    entry: Entry, name: str, job: str, when: str, weights: tuple[str, str]
-) -> None:
+def test_what_a_job_needs_goes_with_it(entry: Entry, name: str, job: str, when: str, weights: tuple[str, str]) -> None:
     """All that is made for a removal is a hook that is deleted when it is done, the account before the Job."""
     found = {
         each["kind"]: each["metadata"]["annotations"]

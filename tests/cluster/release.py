@@ -34,7 +34,8 @@ NODES = ("host-1", "host-2")
 
 _HELM_SECONDS = 300
 _ROLL_OUT_SECONDS = 240.0  # for Pods that start one after the other, and end after a grace period
-# Three replicas, manage and two placers, those that they replace, those that these replaced and that still end, two hooks'.
+# Three replicas, manage and two placers, those that they replace, those that these replaced and that still end, and
+# two hooks'.
 _PODS = 20
 
 

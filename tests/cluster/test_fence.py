@@ -215,7 +215,7 @@ def test_a_pod_is_opened_once(fenced: Pods) -> None:
 
 
 def test_a_pod_that_has_changed_is_told_apart(fenced: Pods) -> None:
-    """Where a test of the patch fails, the API server says so in the words by which the placer knows that it is no refusal."""
+    """Where a test of the patch fails, the API server says so in the words by which the placer knows it."""
     answer = fenced.patch(fenced.path((_OTHER_GATE,)), [*_OPEN, *_PLACE])
 
     assert (answer.code, CHANGED in answer.body["message"]) == (HTTPStatus.UNPROCESSABLE_ENTITY, True), answer.body

@@ -68,7 +68,7 @@ def test_uninstall_with_replicas(removable: Release) -> None:
 
 
 def test_uninstall_opens_all_gates(removable: Release) -> None:
-    """No Pod waits for ever for a placer that is gone: a Job with the rights for that opens the gates, and no other gates."""
+    """No Pod waits for a placer that is gone: a Job with the rights for that opens our gates, and no others."""
     cluster = removable.control_plane
     before = cluster.audit_log.stat().st_size
     manifest = {

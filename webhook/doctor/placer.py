@@ -1,4 +1,4 @@
-"""Checks what Pods behind the gate depend on: a placer that leads, and the policy that limits what its account may change."""
+"""Checks what Pods behind the gate depend on: a placer that leads, and the policy that limits its account."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BINDING: Final = "ValidatingAdmissionPolicyBinding"
 
 _QUEUE: Final = "`cks-admission topology queue --kubeconfig FILE` says for what their gangs wait, and behind whom"
 _FENCE: Final = (
-    "install the chart again; without it whoever has the token of the placer's account may change all that can be changed in Pods"
+    "install the chart again; without it, whoever has the token of the placer's account may change Pods at will"
 )
 
 
@@ -74,7 +74,9 @@ def _gated(gated: Read[Sequence[Gated]], patience: float, now: datetime) -> Diag
     if not late:
         return Diagnosis(CHECK, "ok", where, f"{count(len(gated), 'Pod')}, none older than {limit}")
     named = listed([f"{pod.namespace}/{pod.name}" for pod in late])
-    return Diagnosis(CHECK, "warning", where, f"{len(late)} of {count(len(gated), 'Pod')} older than {limit}: {named}", _QUEUE)
+    return Diagnosis(
+        CHECK, "warning", where, f"{len(late)} of {count(len(gated), 'Pod')} older than {limit}: {named}", _QUEUE
+    )
 
 
 def _fence(name: str, objects: Mapping[str, Read[JsonObject | None]]) -> Iterator[Diagnosis]:

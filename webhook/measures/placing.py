@@ -50,7 +50,7 @@ class Placing:
         )
         self._overdue = Gauge(
             "cks_admission_gangs_overdue",
-            "Gangs that wait for longer than topology.patienceSeconds although room was there; in the placer that leads.",
+            "Gangs that wait for longer than topology.patienceSeconds although room was there; in the leading placer.",
             registry=registry,
         )
         self._opening = Histogram(

@@ -121,10 +121,8 @@ async def _examine(
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
     from webhook.registration.rights import needed, needed_by_manager, placer  # noqa: PLC0415 - as above
 
-    if of_placer:
-        rights = placer(settings)
-    else:
-        rights = needed_by_manager(settings) if of_manage else needed(settings)
+    asked_for = needed_by_manager if of_manage else placer if of_placer else needed
+    rights = asked_for(settings)
     # A kubeconfig on the command line overrides how the service itself connects.
     inside = settings.cluster.in_cluster and not kubeconfig
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)

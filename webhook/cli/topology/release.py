@@ -32,7 +32,9 @@ def command(kubeconfig: str, namespace: str, service_account: str, *, in_cluster
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
 
     try:
-        opened = asyncio.run(_release(kubeconfig, service_account, in_cluster=in_cluster, namespace=namespace, ask=not yes))
+        opened = asyncio.run(
+            _release(kubeconfig, service_account, in_cluster=in_cluster, namespace=namespace, ask=not yes)
+        )
     except ClusterError as error:
         raise ToolError(str(error)) from None
     click.echo(f"{counted(opened, 'gate')} opened")

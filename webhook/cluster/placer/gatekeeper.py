@@ -35,7 +35,7 @@ _GONE: Final = frozenset({404, 409})
 """The Pod is gone or has changed, which the watch will show."""
 
 CHANGED: Final = "the server rejected our request due to an error in our request"
-"""What the API server says, with 422, where a test in a patch fails: the Pod has changed, which the watch will show, too."""
+"""What the API server says, with 422, where a test in a patch fails: the Pod has changed, as the watch will show."""
 
 
 class _Message(msgspec.Struct):

@@ -33,7 +33,7 @@ from policies.topology.gang.membership import owner
 from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, required_terms
-from policies.topology.topology import Topology, no_level
+from policies.topology.topology import Topology
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
 LOWEST: Final = "lowest"
@@ -335,7 +335,7 @@ def _obstacles(
         asking = [options.accelerators.requested(template.value, namespace, facts) for template in found]
         accelerated = asking if any(asking) else accelerated
     for template, is_accelerated in zip(found, accelerated, strict=True):
-        if row.affinity == "never":
+        if row.affinity == "never" and not template.own.anything:
             yield f"nothing is written into a {row.kind}; write the annotations into its template"
         elif row.group_kind in _NOT_TOGETHER:
             yield f"a {row.kind} has a Pod on each Node, which belong to no gang"
@@ -409,16 +409,10 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
     if annotation is None:
         return None
     try:
-        placement = parse(annotation.value, topology)
+        return parse(annotation.value, topology)
     except PlacementError as error:
         violations.append(refusal.unreadable(annotation, error))
         return None
-    for key in placement.level.keys:
-        if why := no_level(key):
-            # A topology of somebody's own may list anything.
-            violations.append(refusal.no_place(annotation, key, why, topology))
-            return None
-    return placement
 
 
 def _for_reader(constraint: Constraint) -> Iterator[Violation]:

@@ -442,7 +442,9 @@ class _Round:
             if any(not np.array_equal(free(name, least), free(name)) for name in names):
                 yield least
 
-    def _order_of(self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None) -> bool | None:
+    def _order_of(
+        self, ground: Ground, wheres: Sequence[tuple[_Attempt, Mask]], priority: int | None
+    ) -> bool | None:
         """Whether Pods have to be bound where they are packed, since they do not fit in every order of binding.
 
         None: they have to wait for others that are not bound yet, and may be bound anywhere. wheres: the gangs that are

@@ -138,7 +138,7 @@ def _problem(constraint: Constraint, short: Shortfall) -> str:
     else:
         held = "no Node has room for one of its Pods" if short.largest else "no Node that its Pods may run on is in one"
     if required is None or topology is None:
-        held = held if not short.best_pods else f"there is room for {short.best_pods}"
+        held = f"there is room for {short.best_pods}" if short.best_pods else "no Node has room for one of its Pods"
         return f"the Nodes cannot hold {size} even if nothing else ran: {held}"
     called = required.called(topology)
     holder = f"no {called} can" if required.is_open else f"{called} cannot"

@@ -74,19 +74,6 @@ class Racks:
         self.control_plane.objects.delete_all("statefulsets", "jobs", "pods", namespace=self.namespace)
         self.control_plane.wait_for("the Nodes to be empty", self._is_empty)
 
-    def await_knowledge(self) -> None:
-        """Wait until the service knows the racks and what is free in them: which has the least room for five Nodes."""
-        asked = self._job("asked", "domain", PODS - 1)
-        room = f"({(IN_RACK - OCCUPIED['a']) * GPUS} of {IN_RACK * GPUS} GPUs free)"
-
-        def known() -> bool:
-            answer = self.control_plane.objects.applied(asked, user="alice", dry_run=True)
-            if not any(f"a-{self.run} {room}" in warning for warning in answer.warnings):
-                raise NotYet(f"{answer}")
-            return True
-
-        self.control_plane.wait_for("the service to know what is free", known, 30.0)
-
     def land(self, way: Way) -> Landing:
         """Create the workload that needs six Nodes, and say where its Pods are."""
         self.control_plane.objects.create(self._job("six", way, PODS), user="alice")

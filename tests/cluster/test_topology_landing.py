@@ -51,9 +51,8 @@ def example(control_plane: ControlPlane, service: Service) -> Iterator[Racks]:
 
 @pytest.fixture
 def two_racks(example: Racks, request: pytest.FixtureRequest) -> Iterator[Racks]:
-    """The racks, filled anew, as the service knows; and empty again at the end."""
+    """The racks, filled anew, and empty again at the end."""
     example.arrange(1000 + request.session.items.index(request.node))
-    example.await_knowledge()
     yield example
     example.control_plane.objects.delete_all("jobsets", "leaderworkersets", "mpijobs", namespace=NAMESPACE)
     example.empty()

@@ -17,9 +17,8 @@ from policies.topology.rule import RULE, TopologyPlacement
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.objects.outcome import in_namespace, read_objects
-from webhook.cli.topology import inventory, stock
+from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions, Inventory
-from webhook.cli.topology.stock import Chooser
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -27,30 +26,25 @@ from webhook.files.manifest import Manifest
 
 
 class Context(NamedTuple):
-    """The topology rule, alone and as a rule set, and what it asks for. labels: of the objects' Namespaces.
-
-    chooser: chooses domains by the Nodes that are known.
-    """
+    """The topology rule, alone and as a rule set, and what it asks for. labels: of the objects' Namespaces."""
 
     rule: TopologyPlacement
     ruleset: RuleSet
     namespace: str
     labels: Mapping[str, str]
     known: Inventory
-    chooser: Chooser
+    settings: Settings
 
     def request(self, given: Manifest) -> AdmissionRequest:
         """The request that would create an object."""
         who = UserInfo("user", groups=("system:authenticated",))
         request = manifest.request(given.object, None, user=who, namespace=self.namespace, uid=given.where)
-        return replace(request, dry_run=False)  # what is chosen for one object is not free for the next
+        return replace(request, dry_run=False)
 
     def facts(self, namespace: str) -> StaticFacts:
         """The facts for what is in a Namespace."""
         today = datetime.now(UTC).date()
-        facts = StaticFacts(
-            today, cluster_nodes=self.known.nodes, cluster_topologies=self.known.own, chooser=self.chooser
-        )
+        facts = StaticFacts(today, cluster_nodes=self.known.nodes, cluster_topologies=self.known.own)
         return in_namespace(facts, namespace, self.labels)
 
     def nothing(self, request: AdmissionRequest) -> str:
@@ -63,7 +57,7 @@ class Context(NamedTuple):
         if is_mirror_pod(request.object):
             return "it is the mirror of a kubelet's static Pod"
         if kind != "Pod" and is_owned(request.object):
-            return f"a controller owns it; explain its owner: a translated {kind} would differ from what that wants"
+            return "a controller owns it; explain its owner"
         return "it has no topology annotations"
 
 
@@ -106,4 +100,4 @@ def _context(settings: Settings, known: Inventory, namespace: str, labels: Mappi
     ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return Context(rule, ruleset, namespace, labels, known, stock.chooser(known.objects, known.records))
+    return Context(rule, ruleset, namespace, labels, known, settings)

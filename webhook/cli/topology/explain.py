@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 from policies.topology.schemes.judgement import Judge
-from policies.topology.schemes.mention import Mention
-from policies.topology.schemes.warning import mentions
+from policies.topology.schemes.mention import Mention, mentions
 from webhook.cli import exits, options
 from webhook.cli.objects.outcome import ObjectOutcome, decide
 from webhook.cli.output import write
@@ -36,7 +35,7 @@ class ObjectExplanation(NamedTuple):
 @subject
 @options.output
 def command(output: str, **inputs: Any) -> None:
-    """Say what becomes of topology annotations: which hold, what is added to the node affinity, and why.
+    """Say what becomes of topology annotations: which hold, who keeps the Pods together, and why.
 
     With Nodes it also says on how many of them the Pods may land.
 
@@ -58,10 +57,8 @@ def command(output: str, **inputs: Any) -> None:
 def _explain(given: Manifest, context: Context) -> ObjectExplanation:
     request = context.request(given)
     facts = context.facts(request.namespace)
-    templates = tuple(
-        explain(constraint, translation, context.known.machines, context.known.reservations)
-        for constraint, translation in context.rule.explain(request, facts).translations
-    )
+    explained = context.rule.explain(request, facts)
+    templates = tuple(explain(one, context.known.machines) for one in explained)
     row = context.rule.options.workloads.get(request.kind.group_kind)
     judge = Judge(context.rule.catalog(facts), facts.nodes())
     named = mentions(request.object, request.kind.group_kind, row)

@@ -1,27 +1,69 @@
-"""`cks-admission topology place`."""
+"""`cks-admission topology place`: whether gangs would start now, where, and where each of their Pods would run."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
+from msgspec import Struct
 
+from policies.engine.request import JsonObject, mapping
+from policies.objects.fieldpath import lookup
+from policies.topology.constraint import Constraint
+from policies.topology.gang.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
+from policies.topology.gang.podcount import podcount
+from policies.topology.gate import GATE
+from policies.topology.nodes.manifest import PodManifest
+from policies.topology.rule import Explained
+from policies.topology.shortage import gangs
+from policies.vocabulary.keys import HOSTNAME
 from webhook.cli import exits, options
+from webhook.cli.objects.outcome import ObjectOutcome, decide
 from webhook.cli.output import write
 from webhook.cli.topology import nodefiles
-from webhook.cli.topology.context import read, subject
-from webhook.cli.topology.placement import answer, gangs, text
+from webhook.cli.topology.context import Context, read, subject
+from webhook.cli.topology.explanation import meaning
+from webhook.files.manifest import Manifest
+
+if TYPE_CHECKING:
+    from policies.topology.placer.placer import Opening, Placer
+
+_LATER: Final = 3600.0
+_MOST_PODS: Final = 10_000
+_MOST_REPLICAS: Final = 100
+_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_REPLICATED: Final = frozenset({LEADER_WORKER_SET, POD_CLIQUE_SET})
+"""Kinds of which each replica starts by itself."""
 
 
-@click.command("place", short_help="Say in which domain gangs would be placed, and what else was considered.")
+class Gang(Struct, frozen=True):
+    """What becomes of a gang. templates: paths of its pod templates. replica: its number, empty for the only one.
+
+    way, reason: see `Explanation`. starts: whether all of its Pods start now; None where no placer decides. message: in
+    words. ranks: the nearer domain of Pods by their ranks, as `0-7`, where they are spread over several.
+    """
+
+    templates: tuple[str, ...]
+    asked: str
+    way: str
+    message: str
+    replica: str = ""
+    pods: int | None = None
+    starts: bool | None = None
+    ranks: tuple[tuple[str, str], ...] = ()
+
+
+@click.command("place", short_help="Say whether gangs would start now, where, and what they wait for.")
 @subject
 @options.output
 def command(output: str, **inputs: Any) -> None:
-    """Say for each gang who keeps it together, in which domain, and what else was considered.
+    """Say for each gang who keeps it together, whether it would start now, and in which domain each Pod would run.
 
-    Nodes decide with what their Pods leave free, and what was promised to workloads that were placed before. Objects
-    are placed in their order: what the first one takes is not free for the next.
+    Nodes decide with what their Pods leave free. Objects are placed in their order: what the first one takes is not
+    free for the next.
 
     \b
     Examples:
@@ -30,19 +72,165 @@ def command(output: str, **inputs: Any) -> None:
       cks-admission topology place -f train.yaml --kubeconfig ~/.kube/config -o json
     """
     objects, around = read(**inputs)
+    placer: Placer | None = None
     if around.known.objects is None:
         click.echo(
-            f"no domain is chosen without Nodes: give --kubeconfig, or --nodes with what {nodefiles.HOW} prints",
-            err=True,
+            f"nothing is placed without Nodes: give --kubeconfig, or --nodes with what {nodefiles.HOW} prints", err=True
         )
-    elif around.known.objects.pods is None:
-        click.echo(f"without Pods all of the Nodes counts as free; {nodefiles.HOW} gives them", err=True)
-    answers = [gangs.place(given, around) for given in objects]
-    if output == "text":
-        click.echo("\n".join(line for told in answers for line in text.text(told)))
     else:
-        write([answer.data(gang, told.outcome) for told in answers for gang in told.gangs], output)
-        for told in answers:
-            if not (told.gangs or told.outcome.allowed):
-                click.echo(f"{told.outcome.headline}\n{told.outcome.message}", err=True)
-    sys.exit(exits.OK if all(told.fits for told in answers) else exits.REFUSED)
+        if around.known.objects.pods is None:
+            click.echo(f"without Pods all of the Nodes counts as free; {nodefiles.HOW} gives them", err=True)
+        placer = around.known.placer(around.settings)
+    answers = [
+        (outcome, list(_placed(outcome, explained, around, placer))) for outcome, explained in _all(objects, around)
+    ]
+    if output == "text":
+        click.echo("\n".join(line for answer in answers for line in _text(*answer, around)))
+    else:
+        write([_data(outcome, gang) for outcome, made in answers for gang in made], output)
+        for outcome, _ in answers:
+            if not outcome.allowed:
+                click.echo(f"{outcome.headline}\n{outcome.message}", err=True)
+    is_fine = all(outcome.allowed and all(gang.starts is not False for gang in made) for outcome, made in answers)
+    sys.exit(exits.OK if is_fine else exits.REFUSED)
+
+
+def _all(objects: Sequence[Manifest], around: Context) -> Iterator[tuple[ObjectOutcome, tuple[Explained, ...]]]:
+    for given in objects:
+        request = around.request(given)
+        facts = around.facts(request.namespace)
+        yield decide(given, request, around.ruleset, facts), around.rule.explain(request, facts)
+
+
+def _placed(
+    outcome: ObjectOutcome, explained: Sequence[Explained], around: Context, placer: Placer | None
+) -> Iterator[Gang]:
+    """The gangs of an object. Those behind the gate are placed by the placer, with Pods that are made up."""
+    by_path = {one.constraint.template.path: one for one in explained if one.constraint.annotations.anything}
+    for together in gangs([one.constraint for one in by_path.values()]):
+        first, paths = by_path[together[0].template.path], tuple(one.template.path for one in together)
+        keeper, asked = first.keeper, together[0].asked if together[0].placement is not None else ""
+        if keeper.way != "gate" or placer is None or not outcome.allowed:
+            yield Gang(paths, asked, keeper.way, meaning(first), starts=None if outcome.allowed else False)
+            continue
+        kind, obj = outcome.request.kind.group_kind, outcome.changed
+        counts = [podcount(kind, obj, one.template.location) for one in together]
+        pods = sum(count or 0 for count in counts)
+        if None in counts or pods > _MOST_PODS:
+            why = "the number of its Pods is not known" if None in counts else f"it has over {_MOST_PODS} Pods"
+            yield Gang(paths, asked, keeper.way, f"{meaning(first)}; {why}")
+            continue
+        replicas = mapping(obj, "spec").get("replicas", 1) if kind in _REPLICATED else 1
+        for number in range(min(replicas, _MOST_REPLICAS) if isinstance(replicas, int) else 1):
+            replica = str(number) if kind in _REPLICATED else ""
+            owner = f"{outcome.request.display_name}{f'-{replica}' if replica else ''}"
+            starts, message, ranks = _start(placer, _pods(outcome, together, counts, owner, around))
+            yield Gang(paths, asked, keeper.way, message, replica, pods, starts, ranks)
+
+
+def _pods(
+    outcome: ObjectOutcome, together: Sequence[Constraint], counts: Sequence[int | None], owner: str, around: Context
+) -> list[JsonObject]:
+    """The Pods of a gang as its controller would make them, in the order of their ranks."""
+    kind = outcome.request.kind
+    made: list[JsonObject] = []
+    row = around.rule.options.workloads[kind.group_kind]
+    controller = {
+        "apiVersion": "cks-admission.dev/v1",
+        "kind": kind.kind,
+        "name": owner,
+        "uid": owner,
+        "controller": True,
+    }
+    for constraint, count in zip(together, counts, strict=True):
+        template = row.view(outcome.changed, lookup(outcome.changed, constraint.template.location))
+        metadata, spec = mapping(template, "metadata"), mapping(template, "spec")
+        gates = [gate for gate in spec.get("schedulingGates") or () if mapping({"": gate}, "").get("name") != GATE]
+        for _ in range(count or 0):
+            name = f"{owner}-{together[0].template.path}-{len(made):06}"
+            annotations = {**mapping(metadata, "annotations"), _INDEX: str(len(made))}
+            made.append(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {
+                        "namespace": outcome.request.namespace,
+                        "name": name,
+                        "uid": name,
+                        "labels": mapping(metadata, "labels"),
+                        "annotations": annotations,
+                        "ownerReferences": [controller],
+                    },
+                    "spec": {**spec, "schedulingGates": [*gates, {"name": GATE}]},
+                }
+            )
+    return made
+
+
+def _start(placer: Placer, pods: Sequence[JsonObject]) -> tuple[bool, str, tuple[tuple[str, str], ...]]:
+    """Whether the placer opens these Pods now, what it says of that, and where Pods of neighbouring ranks would run."""
+    if not pods:
+        return True, "it has no Pods now", ()
+    now = _LATER
+    placer.look(now)  # what waits already comes first
+    for pod in pods:
+        placer.put_pod(msgspec.convert(pod, PodManifest, strict=False), pod)
+    names = [pod["metadata"]["name"] for pod in pods]
+    look = placer.look(now)
+    openings = {opening.name: opening for opening in look.openings}
+    owner = pods[0]["metadata"]["ownerReferences"][0]["name"]
+    if all(name in openings for name in names):
+        message = next((placed.message for placed in look.placed if placed.about.name == owner), "it starts now.")
+        return True, message.removesuffix("."), _ranks([openings[name] for name in names])
+    reason = next((waiting.reason for waiting in look.queue if waiting.about.name == owner), "it waits.")
+    for pod in pods:
+        placer.remove_pod(pod["metadata"].get("namespace", ""), pod["metadata"]["name"])
+    return False, reason.removesuffix("."), ()
+
+
+def _ranks(openings: Sequence[Opening]) -> tuple[tuple[str, str], ...]:
+    """The nearer domains of Pods in the order of their ranks; none where there is one for all."""
+    runs: list[tuple[int, int, str]] = []
+    for rank, opening in enumerate(openings):
+        domain = _domain(opening)
+        if runs and runs[-1][2] == domain:
+            runs[-1] = (runs[-1][0], rank, domain)
+        else:
+            runs.append((rank, rank, domain))
+    told = tuple((f"{first}-{last}" if last > first else str(first), domain) for first, last, domain in runs)
+    return told if len(told) > 1 else ()
+
+
+def _domain(opening: Opening) -> str:
+    """The nearest domain that a Pod prefers, by the affinity that it gets."""
+    affinity: JsonObject = next((one["value"] for one in opening.patch if one["path"] == "/spec/affinity"), {})
+    wishes = mapping(affinity, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution") or [{}]
+    # The last two are those for the domain and for the Node, which says nothing about neighbours.
+    for wish in reversed(wishes[-2:]):
+        expressions = mapping(wish, "preference").get("matchExpressions") or []
+        if not any(one["key"] == HOSTNAME for one in expressions):
+            return ",".join(f"{one['key'].rpartition('/')[2]}={','.join(one.get('values', ()))}" for one in expressions)
+    return ""
+
+
+def _text(outcome: ObjectOutcome, made: Sequence[Gang], around: Context) -> Iterator[str]:
+    yield outcome.headline
+    if not made:
+        yield f"  Nothing is placed: {around.nothing(outcome.request)}."
+    for gang in made:
+        templates = f"replica {gang.replica}" if gang.replica else ", ".join(gang.templates) or "the Pod itself"
+        yield click.style(f"  {templates}{f': {gang.asked}' if gang.asked else ''}", bold=True)
+        verdict = {True: click.style("starts now: ", fg="green"), False: click.style("waits: ", fg="yellow")}
+        started = "" if gang.starts is None or not gang.way else verdict[gang.starts]
+        yield f"    {gang.way or 'nobody'}: {started}{gang.message}."
+        yield from (f"    ranks {ranks}: {domain}" for ranks, domain in gang.ranks)
+    for warning in outcome.warnings:
+        yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+    yield from ("  " + line for line in outcome.message.splitlines())
+
+
+def _data(outcome: ObjectOutcome, gang: Gang) -> dict[str, Any]:
+    """A gang for machines."""
+    ranks = [{"ranks": ranks, "domain": domain} for ranks, domain in gang.ranks]
+    told = {**msgspec.structs.asdict(gang), "templates": list(gang.templates), "ranks": ranks}
+    return {**outcome.head, **told, "refusal": outcome.message, "warnings": outcome.warnings}

@@ -7,7 +7,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 import click
-from msgspec import structs
 
 from policies.topology.nodes.tree import Count, Path
 from policies.topology.topology import Level, Topology
@@ -26,10 +25,12 @@ def text(explanation: Explanation) -> Iterator[str]:
         yield f"  {key}: {value}  ({path})"
     if explanation.topology is not None:
         yield f"  {_levels(explanation, explanation.topology)}"
-    if explanation.nothing:
-        yield f"  Nothing is added to the node affinity: {explanation.nothing}."
-    else:
-        yield from (f"  {line}" for line in _added(explanation))
+    for key, value in explanation.copied:
+        yield f"  The template gets {key}: {value}."
+    why = f" ({explanation.reason})" if explanation.reason else ""
+    yield f"  {explanation.way or 'Nothing is done'}: {explanation.meaning}{why}."
+    if explanation.never:
+        yield click.style(f"  By the Nodes that there are it can never start: {explanation.never}.", fg="red")
     if explanation.landing is not None:
         yield from (f"  {line}" for line in _landed(explanation.landing, explanation.topology))
 
@@ -45,20 +46,6 @@ def _levels(explanation: Explanation, topology: Topology) -> str:
         ]
         told.append(f"{topology.called(level)} [{', '.join(marks)}]" if marks else topology.called(level))
     return f"Topology {topology.name} ({topology.source}), farthest first: {', '.join(told)}."
-
-
-def _added(explanation: Explanation) -> Iterator[str]:
-    yield "Added to the node affinity:"
-    if explanation.required:
-        yield f"  required{', one of these' if len(explanation.required) > 1 else ''}:"
-        for alternative in explanation.required:
-            yield "    - " + " and ".join(f"{r.requirement}{' (your own)' if r.own else ''}" for r in alternative)
-    if explanation.preferred:
-        yield "  preferred:"
-        yield from (f"    - weight {preference.weight}: {preference.term}" for preference in explanation.preferred)
-    if explanation.reasons:
-        yield "  why:"
-        yield from (f"    - {reason}" for reason in explanation.reasons)
 
 
 def _landed(landing: Landing, topology: Topology | None) -> Iterator[str]:
@@ -82,8 +69,7 @@ def _room(count: Count) -> str:
     """`3 Nodes, 16 of 24 GPUs free, 1 cordoned`."""
     gpus = counted(count.total, "GPU") if count.total else "no GPUs"
     free = gpus if count.free is None or not count.total else f"{count.free:,} of {gpus} free"
-    promised = f"{count.promised:,} promised" if count.promised else ""
-    return ", ".join(part for part in (counted(count.nodes, "Node"), free, promised, noted(count)) if part)
+    return ", ".join(part for part in (counted(count.nodes, "Node"), free, noted(count)) if part)
 
 
 def _path(path: Path, level: Level, telling: AbstractSet[Level], topology: Topology) -> str:
@@ -106,12 +92,11 @@ def data(explanation: Explanation) -> dict[str, Any]:
             for name, placement in explanation.placements
             if topology is not None
         },
-        "added": {
-            "required": [list(map(structs.asdict, term)) for term in explanation.required],
-            "preferred": list(map(structs.asdict, explanation.preferred)),
-        },
-        "nothing": explanation.nothing,
-        "reasons": list(explanation.reasons),
+        "copied": dict(explanation.copied),
+        "way": explanation.way,
+        "meaning": explanation.meaning,
+        "reason": explanation.reason,
+        "never": explanation.never,
         **({} if explanation.landing is None else {"nodes": _landing_data(explanation.landing, topology)}),
     }
 
@@ -123,7 +108,6 @@ def _landing_data(landing: Landing, topology: Topology | None) -> dict[str, Any]
             "nodes": count.nodes,
             "gpus": count.total,
             "free": count.free,
-            "promised": count.promised,
             "obstacles": dict(count.obstacles),
         }
         for path, count in landing.domains

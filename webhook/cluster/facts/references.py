@@ -139,7 +139,7 @@ class _Search:
         """Whether a constraint in the fields of an object names the topology."""
         if kind not in mention.PLACES or workload.deletion_timestamp:
             return False
-        return any(mention.topology == self._topology for mention in mention.mentions(_WHOLE.decode(raw), kind, None))
+        return any(one.topology == self._topology for one in mention.mentions(_WHOLE.decode(raw), kind, None))
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if error.status == 404:

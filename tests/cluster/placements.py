@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
 PREFERRED = "kai.scheduler/topology-preferred-placement"
-GATED = "SchedulingGated"
+GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
 MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 # Pods that select such Nodes stay pending, so that a Job of them does not end.
 NOWHERE: dict[str, Any] = {"nodeSelector": {**HERE, "example.org/none": "true"}}
@@ -104,7 +104,7 @@ def scheduled(control_plane: ControlPlane, namespace: str, app: str, pods: int, 
     def decided() -> tuple[list[str]]:
         found = control_plane.get("pods", "-n", namespace, "-l", f"app={app}")["items"]
         seen = {each["metadata"]["name"]: _decision(each) for each in found}
-        placed = sorted(node for node in seen.values() if node != _NOWHERE)
+        placed = sorted(node for node in seen.values() if node != UNSCHEDULABLE)
         if len(seen) != pods or not all(seen.values()) or len(placed) < pods - pending:
             raise NotYet(f"{seen}")
         return (placed,)
@@ -117,7 +117,7 @@ def gated(control_plane: ControlPlane, namespace: str, app: str, pods: int) -> N
 
     def waiting() -> bool:
         found = control_plane.get("pods", "-n", namespace, "-l", f"app={app}")["items"]
-        seen = {each["metadata"]["name"]: _condition(each) for each in found if not each["spec"].get("nodeName")}
+        seen = {each["metadata"]["name"]: condition(each) for each in found if not each["spec"].get("nodeName")}
         if len(found) != pods or list(seen.values()) != [GATED] * pods:
             raise NotYet(f"{len(found)} Pods, of which wait {seen}")
         return True
@@ -184,10 +184,7 @@ def fixed(kind: str, changed: str) -> str:
     return denied(summary, f"  metadata.annotations[{changed}", f"Delete the {kind} and create it again.")
 
 
-_NOWHERE = "Unschedulable"
-
-
-def _condition(found: Manifest) -> str:
+def condition(found: Manifest) -> str:
     """Why a Pod has no Node; nothing where that is not said yet."""
     conditions = {each["type"]: each.get("reason", "") for each in found["status"].get("conditions", [])}
     return conditions.get("PodScheduled") or ""
@@ -195,5 +192,5 @@ def _condition(found: Manifest) -> str:
 
 def _decision(found: Manifest) -> str:
     """The Node of a Pod, `Unschedulable`, or nothing yet."""
-    refused = _condition(found) == _NOWHERE  # another reason is a failure, after which it tries again
-    return str(found["spec"].get("nodeName") or (_NOWHERE if refused else ""))
+    refused = condition(found) == UNSCHEDULABLE  # another reason is a failure, after which it tries again
+    return str(found["spec"].get("nodeName") or (UNSCHEDULABLE if refused else ""))

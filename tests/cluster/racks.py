@@ -16,7 +16,7 @@ from cluster.polling import NotYet
 from cluster.topologynodes import BACKEND, LEVELS, RACK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
     from cluster.gangs import Way
@@ -53,7 +53,7 @@ class Racks:
         self.racks: dict[str, str] = {}
         """The rack of each Node, with the run's number in its name, so that it is no rack of another run."""
 
-    def arrange(self, run: int) -> None:
+    def arrange(self, run: int, occupied: Mapping[str, int] = OCCUPIED) -> None:
         """Empty all Nodes, deal them out to the racks, occupy some, and start the scheduler again."""
         self.empty()
         self.run = run
@@ -65,7 +65,7 @@ class Racks:
                 labels = {"metadata": {"labels": dict.fromkeys(RACK_KEYS, rack)}}
                 caller.send("PATCH", f"/api/v1/nodes/{name}", labels, content_type=MERGE_PATCH)
         for rack, nodes in dealt.items():
-            for name in nodes[: OCCUPIED[rack]]:
+            for name in nodes[: occupied[rack]]:
                 self.control_plane.objects.create(self._occupant(name))
         self.control_plane.restart_scheduler()
 

@@ -64,6 +64,7 @@ def test_gang_waits_whole_and_starts_where_room_comes_first(two: Yard) -> None:
     best = f"rack=b-{two.name}"
     assert said.startswith("No rack has room for 2 Pods with 16 GPUs now: the best, "), said
     assert said.endswith(f"{best}, has room for 1 Pod and 8 of 16 GPUs free."), said
+    assert queue.exit_code == 0, queue.output
     (waiting,) = json.loads(queue.stdout)
     told = {key: waiting[key] for key in ("position", "level", "required", "pods", "existing", "reason")}
     assert waiting["gang"]["name"] == "main"
@@ -81,7 +82,7 @@ def test_release_opens_all_gates(two: Yard) -> None:
 
     done = run("topology", "release", "--kubeconfig", admin, "-n", two.namespace, "--yes")
 
-    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "2 gates opened")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "2 gates opened"), done.output
     two.await_racks({"a": 1, "b": 1})
     assert run("topology", "queue", "--kubeconfig", admin).stdout == "no gang waits\n"
 
@@ -214,7 +215,7 @@ def gate_removed_by_a_user(two: Yard) -> None:
     two.control_plane.objects.create(two.job(), user="alice")
     two.gated(2)
     ungate(two, two.pods()[0], GATE)
-    assert "others of its Pods run in" in two.event("Waiting", "wait for room there").lower()
+    assert two.event("Waiting", "room there").startswith("Others of its Pods run in ")
     assert two.racks() == {"a": 1}
     two.free("b")
     two.free("a")
@@ -283,7 +284,7 @@ spec:
     resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
   matchConditions:
   - {name: ours, expression: 'object.metadata.namespace == "NAMESPACE"'}
-  - name: upper half
+  - name: upper-half
     expression: 'int(object.metadata.labels["batch.kubernetes.io/job-completion-index"]) >= 32'
   - {name: opened, expression: 'has(oldObject.spec.schedulingGates) && !has(object.spec.schedulingGates)'}
   validations: [{expression: "false", message: not yet}]

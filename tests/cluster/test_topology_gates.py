@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from support.service.commands import run
 
-from cluster import controllers, crds, placements, placers, workloads, yards
-from cluster.apicalls import MERGE_PATCH, Caller
+from cluster import placers, workloads, yards
+from cluster.apicalls import Caller
 from cluster.polling import NotYet
 from policies.topology.gate import GATE, PLACEMENT
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
-    from cluster.manifests import Manifest
 
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
@@ -72,9 +71,7 @@ def deployments(control_plane: ControlPlane, topology_nodes: None) -> Iterator[s
     namespace = "topology-placement"
     control_plane.namespace(namespace)
     for name, case in CASES.items():
-        made = placements.deployment(
-            namespace, name, len(case.nodes) or 1, affinity={**case.own, **one_per_node(name)}
-        )
+        made = placements.deployment(namespace, name, len(case.nodes) or 1, affinity={**case.own, **one_per_node(name)})
         control_plane.objects.create(annotated(made, case.required, case.preferred, case.topology), user="alice")
     yield namespace
     control_plane.objects.delete("namespace", namespace)

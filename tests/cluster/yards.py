@@ -107,9 +107,7 @@ class Yard:
 
 
 @contextmanager
-def standing(
-    control_plane: ControlPlane, namespace: str, racks: Mapping[str, int], name: str = ""
-) -> Iterator[Yard]:
+def standing(control_plane: ControlPlane, namespace: str, racks: Mapping[str, int], name: str = "") -> Iterator[Yard]:
     """Racks of so many Nodes, to the end of the block; what runs on them goes before them."""
     yard = Yard(control_plane, namespace, name or namespace)
     yard.make(racks)

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from policies.topology.scheduling.podgroup import RecordKey
+from policies.topology.scheduling.support import Form, Support
 from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, FakeApi, named, status
 
 from policies.engine.lookup import FactUnavailable
 from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.podgroup import RecordKey
-from policies.topology.scheduling.support import Form, Support
 from policies.topology.scheduling.workload import constraints, scheduling
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock

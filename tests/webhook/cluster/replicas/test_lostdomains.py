@@ -13,10 +13,10 @@ from support.api.times import Times
 from support.builders import FACTS, Json
 from support.ledgers import job, leader, placed, pod, workload
 from support.patience import until
-
-from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.lostdomains import PODS
 from webhook.cluster.replicas.lostdomains import LostDomains
+
+from webhook.cluster.api.client import Connection
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 

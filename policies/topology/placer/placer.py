@@ -343,8 +343,8 @@ class _Round:
 
     def _opening(self, attempt: Attempt, key: PodKey, seat: Seat, host: str, sentence: str) -> None:
         pod = attempt.gang.pods[key]
-        values = (value for step in (*seat.domain, *seat.inner) if NVL_DOMAIN in step.keys for value in step.values)
-        cliques = {value: self._state.cliques(value) for value in values}
+        steps = [step for step in (*seat.domain, *seat.inner) if NVL_DOMAIN in step.keys]
+        cliques = {step.value: self._state.cliques(step.value) for step in steps}
         written = patch(pod.content, attempt.goal, seat, cliques, sentence)
         self._openings.append(Opening(*key, pod.uid, tuple(written)))
         self._state.opened(pod, host, self._now, fixed=seat.is_fixed)

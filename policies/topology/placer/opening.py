@@ -172,9 +172,9 @@ def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[s
     for step in address:
         key = next((key for key in step.keys if key in labels), step.keys[0])
         if key == NVL_DOMAIN:
-            made.append(_is_in(CLIQUE, [clique for value in step.values for clique in cliques.get(value, ())]))
+            made.append(_is_in(CLIQUE, list(cliques.get(step.value, ()))))
         else:
-            made.append(_is_in(key, list(step.values)))
+            made.append(_is_in(key, [step.value]))
     return made
 
 

@@ -70,11 +70,15 @@ async def placing(api: Connection, settings: Settings, facts: Facts, measures: M
         await follower.start()
         stack.push_async_callback(follower.stop)
         namespace, lease = settings.cluster.namespace, settings.place.lease
-        leadership = Leadership(api, namespace, lease, identity(), changed=follower.changed)
+        # The lambda is called only after `leadership` exists.
+        gatekeeper = Gatekeeper(api, follower, lambda: leadership.leading, measures.placing)
+        leadership = Leadership(
+            api, namespace, lease, identity(), changed=follower.changed, began=gatekeeper.began
+        )  # fmt: skip
         stack.push_async_callback(leadership.release)
         measures.placing.sizes = follower.placer.sizes
         run(stack, "lease of the placer", leadership.run())
-        gatekeeper = Gatekeeper(api, follower, lambda: leadership.leading, measures.placing)
+        stack.push_async_callback(gatekeeper.stop)
         run(stack, "placer", gatekeeper.run())
         yield Placement(follower, leadership)
 

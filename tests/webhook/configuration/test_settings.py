@@ -101,6 +101,7 @@ _DEFAULTS: Json = {
         "nodeSelector": {},
     },
     "selectors": {"action": "warn", "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()}},
+    "place": {"apart": False, "lease": "cks-admission-placer"},
     "topology": {
         "action": "deny",
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
@@ -108,11 +109,10 @@ _DEFAULTS: Json = {
         "unapplied": "warn",
         "workloadScheduling": "off",
         "placement": (),
-        "full": "pin",
-        "autoscaling": "unknown",
+        "autoscaling": "on",
+        "settleSeconds": 2.0,
+        "patienceSeconds": 900.0,
         "deletion": "warn",
-        "inventory": "on",
-        "staleSeconds": 300.0,
         "facts": "",
         "default": {
             "topology": "",
@@ -220,6 +220,7 @@ sunk:
   namespaceSelector: {matchLabels: {d: e}, matchExpressions: [{key: f, operator: In, values: [g]}]}
   daemonSets: inject
   nodeSelector: {pool: sunk}
+place: {apart: true, lease: placer}
 topology:
   action: audit
   namespaceSelector: {matchLabels: {h: i}, matchExpressions: [{key: j, operator: Exists}]}
@@ -229,12 +230,11 @@ topology:
   placement:
   - topologies: [aws]
     namespaceSelector: {matchLabels: {n: o}}
-    ways: [domain, labels]
-  full: wait
+    ways: [gate, affinity]
   autoscaling: off
+  settleSeconds: 5
+  patienceSeconds: 60
   deletion: off
-  inventory: off
-  staleSeconds: 600
   facts: topologies
   default:
     topology: halls
@@ -397,6 +397,7 @@ _OTHER_READ: Json = {
             "matchExpressions": ({"key": "u", "operator": "Exists", "values": ()},),
         },
     },
+    "place": {"apart": True, "lease": "placer"},
     "topology": {
         "action": "audit",
         "namespaceSelector": {
@@ -410,14 +411,13 @@ _OTHER_READ: Json = {
             {
                 "topologies": ("aws",),
                 "namespaceSelector": {"matchLabels": {"n": "o"}, "matchExpressions": ()},
-                "ways": ("domain", "labels"),
+                "ways": ("gate", "affinity"),
             },
         ),
-        "full": "wait",
         "autoscaling": "off",
+        "settleSeconds": 5.0,
+        "patienceSeconds": 60.0,
         "deletion": "off",
-        "inventory": "off",
-        "staleSeconds": 600.0,
         "facts": "topologies",
         "default": {
             "topology": "halls",

@@ -372,7 +372,10 @@ def _carried(template: Template, earlier: Template | None, *, copies: bool) -> t
     """The values of the annotations that a template has after an update, see `carried`."""
     now = map(Values, template.own.values, template.above.values)
     before = map(Values, earlier.own.values, earlier.above.values) if earlier is not None else repeat(None)
-    return tuple(carried(one, was, copies=copies) for one, was in zip(now, before, strict=False))
+    values = tuple(carried(one, was, copies=copies) for one, was in zip(now, before, strict=False))
+    if values[0] is None and any(value is not None for value in values):
+        return (template.own.values[0], *values[1:])  # what is its own needs its topology
+    return values
 
 
 def _judged(bare: Constraint, catalog: Catalog, options: Options) -> Constraint:

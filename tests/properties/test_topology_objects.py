@@ -96,7 +96,7 @@ def _objects(draw: st.DrawFn, kind: str) -> Json:
 
 
 def _without_ours(value: Any) -> Any:
-    """The object without affinity, annotations, gates and our label, and without maps that are empty then, since they may be new."""
+    """The object without what is ours, and without maps that are empty then, since they may be new."""
     if isinstance(value, dict):
         found = {key: _without_ours(inner) for key, inner in value.items() if key not in _OURS}
         return {key: inner for key, inner in found.items() if inner not in ({}, None)}

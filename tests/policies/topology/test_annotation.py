@@ -8,7 +8,16 @@ import pytest
 from support.builders import WORKLOADS, Json, at, merged, resource
 
 from policies.objects.fieldpath import lookup
-from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, Values, carried, mentions, templates
+from policies.topology.annotation import (
+    Annotation,
+    Annotations,
+    Schedulers,
+    Template,
+    Values,
+    carried,
+    mentions,
+    templates,
+)
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"

@@ -25,7 +25,19 @@ from policies.topology.topology import Topology
 
 _EVERYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)
 _HOOKS = (Hook("mutate", "all", _EVERYTHING, "Ignore"), Hook("validate", "all", _EVERYTHING, "Fail"))
-_FIELDS = {"why", "before", "old", "written", "refused", "warnings", "nodes", "topologies", "pools", "clustered", "room"}
+_FIELDS = {
+    "why",
+    "before",
+    "old",
+    "written",
+    "refused",
+    "warnings",
+    "nodes",
+    "topologies",
+    "pools",
+    "clustered",
+    "room",
+}
 _ROOM = (("cpu", 64_000), ("memory", 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
 
 

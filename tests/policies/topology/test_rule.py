@@ -445,9 +445,7 @@ def test_a_default_for_some_namespaces() -> None:
     selector = LabelSelector((SelectorRequirement("team", "In", ("a",)),))
     rule = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("kubernetes", "zone", selector)))
     job_set = _object("jobset.x-k8s.io/v1alpha2 JobSet")
-    ours, theirs = (
-        StaticFacts(TODAY, namespaces={"default": {"team": team}}) for team in ("a", "b")
-    )
+    ours, theirs = (StaticFacts(TODAY, namespaces={"default": {"team": team}}) for team in ("a", "b"))
 
     assert [len(rule.mutate(request(job_set), facts).operations) for facts in (ours, theirs)] == [1, 0]
     with pytest.raises(Missing):

@@ -170,7 +170,9 @@ def test_the_job_of_a_pod_group() -> None:
 
     assert job_of(group, "team") == JobKey("team", "train", "u")
     assert job_of(merged(group, {"spec": {"schedulingConstraints": constraints(_RACK)}}), "team") is None
-    assert job_of({"metadata": {"ownerReferences": [{**reference, "apiVersion": "batch.volcano.sh/v1"}]}}, "team") is None
+    assert (
+        job_of({"metadata": {"ownerReferences": [{**reference, "apiVersion": "batch.volcano.sh/v1"}]}}, "team") is None
+    )
     assert job_of({"metadata": {}}, "team") is None
 
 

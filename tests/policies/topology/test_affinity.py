@@ -47,7 +47,11 @@ def _node(*terms: Any, **more: Any) -> Any:
         pytest.param(_node({}), [_RACK], [], _node({}), id="a-term-that-matches-nothing"),
         pytest.param(None, [], [_WISH], {"nodeAffinity": {_SHOULD: [_WISH]}}, id="a-preference"),
         pytest.param(
-            {"nodeAffinity": {_SHOULD: [_WISH]}}, [], [_WISH], {"nodeAffinity": {_SHOULD: [_WISH]}}, id="one-that-is-there"
+            {"nodeAffinity": {_SHOULD: [_WISH]}},
+            [],
+            [_WISH],
+            {"nodeAffinity": {_SHOULD: [_WISH]}},
+            id="one-that-is-there",
         ),
         pytest.param({"nodeAffinity": "x"}, [_RACK], [_WISH], {"nodeAffinity": "x"}, id="malformed"),
         pytest.param({"nodeAffinity": {_MUST: "x"}}, [_RACK], [], {"nodeAffinity": {_MUST: "x"}}, id="malformed-terms"),

@@ -17,6 +17,7 @@ from cluster import manifests
 from cluster.topologynodes import BACKEND, RACK
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
+from policies.topology.gang.promise import Promise
 
 from benchmarks.placement import stream
 from benchmarks.placement.history import Binding, History, Stay
@@ -24,7 +25,6 @@ from benchmarks.placement.stream import Arrival
 from policies.topology.choice.choice import Choice
 from policies.topology.gang.address import Address
 from policies.topology.gang.gang import PODS, Gang, GangKey, Member, Tier
-from policies.topology.gang.promise import Promise
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 

@@ -9,7 +9,7 @@ from policies.engine.facts import Node
 from policies.selectors.selection import Term
 from policies.topology.gang.gang import Requirement
 from policies.topology.nodes.selection import meets
-from policies.topology.nodes.tree import natural
+from policies.topology.topology import natural
 from policies.vocabulary import vocabulary
 from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
 

@@ -171,7 +171,7 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
         facts = written.facts(today) if written else StaticFacts(today)
         circumstances = Circumstances(
             ruleset=ruleset,
-            facts=with_nodes(facts, asked.nodes, settings),
+            facts=with_nodes(facts, asked.nodes),
             schema=known,
             user=asked.user,
             namespace=asked.namespace,

@@ -66,7 +66,7 @@ def capacity(requests: Integers, free: Integers, is_open: Mask, count: int) -> I
 
 def alike(members: Sequence[Member], masks: Sequence[Mask]) -> tuple[tuple[Member, int], ...]:
     """Members that ask for the same and may run on the same Nodes as one: the first of them, and the Pods of all."""
-    sums: dict[tuple[object, bytes], tuple[Member, int]] = {}
+    sums: dict[object, tuple[Member, int]] = {}
     for member, mask in zip(members, masks, strict=True):
         key = (member.requests, member.alone, mask.tobytes())
         one, count = sums.get(key, (member, 0))

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import COMMON, natural, present, suited
-from policies.topology.topology import Level, Topology
+from policies.topology.nodes.tree import COMMON, present, suited
+from policies.topology.topology import Level, Topology, natural
 from policies.vocabulary.keys import HOSTNAME
 
 ROOM: Final = 900_000

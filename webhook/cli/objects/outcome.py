@@ -13,11 +13,11 @@ from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.objects import patch
+from policies.topology.nodes.requests import allocatable
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings.finding import Finding
 from webhook.cli.output import headline
-from webhook.configuration.settings import Settings
 from webhook.files import manifest
 from webhook.files.manifest import Manifest, ManifestError
 from webhook.files.yamlfile import FileError
@@ -111,11 +111,10 @@ def in_namespace(facts: StaticFacts, namespace: str, labels: Mapping[str, str]) 
     return replace(facts, namespaces={namespace: {**facts.namespace_labels(namespace), **labels}})
 
 
-def with_nodes(facts: StaticFacts, paths: Sequence[str], settings: Settings) -> StaticFacts:
+def with_nodes(facts: StaticFacts, paths: Sequence[str]) -> StaticFacts:
     """The facts with the Nodes in files. Raises InputError."""
     if not paths:
         return facts
-    from policies.topology.nodes.requests import allocatable  # noqa: PLC0415 - most runs read no Nodes
     from webhook.cli.topology import nodefiles  # noqa: PLC0415 - as above
 
     objects = nodefiles.read(paths, options.stdin(paths))

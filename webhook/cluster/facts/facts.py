@@ -114,8 +114,7 @@ class ClusterFacts:
     watch_priorities: whether PriorityClasses matter. watch_pools: whether a rule asks for Nodes that may be added.
     workloads: the kinds that may name a topology; to be replaced when they change. support: asks what the cluster does
     about topology constraints of workloads; None if nobody needs to know. parameters: the followed parameters of
-    admission policies. known: the facts
-    for rules.
+    admission policies. known: the facts for rules.
     """
 
     def __init__(

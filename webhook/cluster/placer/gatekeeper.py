@@ -25,14 +25,20 @@ if TYPE_CHECKING:
 PAUSE_SECONDS: Final = 0.01
 """After a change others follow, such as the other Pods of a gang. So much later all of them are looked at together."""
 
+GRACE_SECONDS: Final = 5.0
+"""A gang that waits for so long is told of; before, its Pods are just being created."""
+
 MOST_AT_ONCE: Final = 8
 """Patches under way at a time."""
 
 _SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 60.0
 _MOST_EVENTS: Final = 500
-_GONE: Final = frozenset({404, 409, 422})
+_GONE: Final = frozenset({404, 409})
 """The Pod is gone or has changed, which the watch will show."""
+
+CHANGED: Final = "the server rejected our request due to an error in our request"
+"""What the API server says, with 422, where a test in a patch fails: the Pod has changed, as the watch will show."""
 
 
 class _Message(msgspec.Struct):
@@ -76,12 +82,14 @@ class Gatekeeper:
             await self._changed()
             if self._follower.unsynced() or not self._leading():
                 self._led = self._led and self._leading()
+                self._measures.lead(leads=False)
                 self._measures.queue(())
                 continue
             if not self._led:
                 # What another process opened meanwhile is known by the watches; what this one meant to open is not.
                 self._follower.placer.forget_openings()
                 self._led = True
+            self._measures.lead(leads=True)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - whatever it is, gangs wait for the next look
@@ -131,13 +139,12 @@ class Gatekeeper:
     def _failed(self, opening: Opening, error: ClusterError) -> None:
         """Count a Pod as gated again whose gate could not be opened. Each cause is logged once."""
         self._follower.placer.failed(opening)
-        is_gone = error.status in _GONE
+        is_gone = error.status in _GONE or (error.status == 422 and CHANGED in str(error))
         self._measures.opened("gone" if is_gone else "refused")
         if not is_gone and error.status not in self._refusals:
             self._refusals.add(error.status)
-            right = "; a ClusterRole must allow the placer's account to patch pods" if error.status == 403 else ""
             pod = f"{opening.namespace}/{opening.name}"
-            self._log.error("could not open the gate of a Pod", pod=pod, reason=f"{error}{right}")
+            self._log.error("could not open the gate of a Pod", pod=pod, reason=f"{error}{_remedy(str(error))}")
         self._wake = min(self._wake, self._now() + 1.0)
 
     def _say(self, look: Look) -> None:
@@ -153,7 +160,9 @@ class Gatekeeper:
             self._said.pop((placed.about.uid, "Waiting"), None)
             self._tell(placed.about, "Placed", placed.message, warning=False)
         for waiting in look.queue:
-            if self._is_due(waiting.about, "Waiting", waiting.reason):
+            if self._now() < waiting.since + GRACE_SECONDS:
+                self._wake = min(self._wake, waiting.since + GRACE_SECONDS)
+            elif self._is_due(waiting.about, "Waiting", waiting.reason):
                 self._spawn(self._wait(waiting))
         for notice in look.notices:
             if self._is_due(notice.about, notice.reason, notice.message):
@@ -211,3 +220,12 @@ class Gatekeeper:
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _remedy(refusal: str) -> str:
+    """What to do about a refusal, after what the API server said."""
+    if "The placer may" in refusal:
+        return "; a webhook or policy that changes Pods when they are updated must leave out the placer's account"
+    if "cannot patch resource" in refusal:
+        return "; a ClusterRole must allow the placer's account to patch pods"
+    return ""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policies.topology.nodes.machine import Machine, machine
-from policies.topology.nodes.manifest import NodeManifest
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import labels_of, name_of
-from webhook.cluster.inventory.resources import NODES, Manifest
+from webhook.cluster.placer.objects import NODES, WatchedNode
 from webhook.cluster.watches.cache import Cache
 from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.tasks import Followers
@@ -23,7 +22,7 @@ class Machines(Followers):
 
     def __init__(self, api: Connection, accelerators: Sequence[str], clock: Clock) -> None:
         self.accelerators = accelerators
-        self._cache = Cache[Manifest[NodeManifest], str, Machine](name_of, self._machine)
+        self._cache = Cache[WatchedNode, str, Machine](name_of, self._machine)
         self._reflector = Reflector(api, NODES, "/api/v1/nodes", self._cache, clock)
         self._reflectors = (self._reflector,)
 
@@ -46,10 +45,10 @@ class Machines(Followers):
         """The Nodes; the same sequence until one changes."""
         return self._cache.values
 
-    def _machine(self, item: Manifest[NodeManifest]) -> Machine | None:
+    def _machine(self, item: WatchedNode) -> Machine | None:
         """The part of a Node that counts; None for one with a malformed amount."""
-        item.content.metadata.labels = labels_of(item)
+        item.manifest.metadata.labels = labels_of(item)
         try:
-            return machine(item.content, self.accelerators)
+            return machine(item.manifest, self.accelerators)
         except ValueError:
             return None

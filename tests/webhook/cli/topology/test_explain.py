@@ -78,7 +78,9 @@ def test_a_placement_is_explained() -> None:
 @pytest.mark.parametrize(
     ("obj", "told"),
     [
-        pytest.param(_pod(_asks("coreweave", "rack")), f"gate: {_GATE} until all of them fit into one rack.", id="gate"),
+        pytest.param(
+            _pod(_asks("coreweave", "rack")), f"gate: {_GATE} until all of them fit into one rack.", id="gate"
+        ),
         pytest.param(
             _pod(_asks("coreweave", preferred="rack")),
             f"gate: {_GATE} until all exist, and start close to one rack.",
@@ -103,7 +105,9 @@ def test_a_placement_is_explained() -> None:
             "Nothing is done: its scheduler reads the annotations itself (schedulerName kai-scheduler).",
             id="reader",
         ),
-        pytest.param(_pod(_asks("coreweave")), "Nothing is done: a topology alone places nothing.", id="topology-alone"),
+        pytest.param(
+            _pod(_asks("coreweave")), "Nothing is done: a topology alone places nothing.", id="topology-alone"
+        ),
     ],
 )
 def test_who_keeps_the_pods(obj: Json, told: str) -> None:
@@ -190,7 +194,9 @@ def test_an_explanation_as_data() -> None:
     assert told["templates"] == [
         {
             "path": "spec.template",
-            "annotations": [{"key": key, "value": value, "path": "metadata.annotations"} for key, value in placed.items()],
+            "annotations": [
+                {"key": key, "value": value, "path": "metadata.annotations"} for key, value in placed.items()
+            ],
             "topology": "coreweave",
             "levels": _COREWEAVE.split(", "),
             "required": {"level": "rack", "placement": "rack"},

@@ -31,7 +31,10 @@ def _asks(required: str = "", preferred: str = "") -> dict[str, str]:
 def _template(gpus: int = 8, annotations: dict[str, str] | None = None) -> Json:
     """A template of Pods that take a Node each."""
     container = {"name": "main", "image": "train", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
-    return {"metadata": {"annotations": annotations or {}}, "spec": {"restartPolicy": "Never", "containers": [container]}}
+    return {
+        "metadata": {"annotations": annotations or {}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
 
 
 def _job(pods: int, annotations: dict[str, str], name: str = "train", **spec: Any) -> Json:
@@ -138,9 +141,7 @@ def test_a_preference_never_waits() -> None:
 
 def test_the_text() -> None:
     """People read who keeps the gang, whether it starts, where, and what is doubtful."""
-    Path("job.yaml").write_text(
-        yaml.safe_dump_all([_job(6, _asks("rack")), _job(1, {}, "plain")]), encoding="utf-8"
-    )
+    Path("job.yaml").write_text(yaml.safe_dump_all([_job(6, _asks("rack")), _job(1, {}, "plain")]), encoding="utf-8")
     result = run("topology", "place", "-f", "job.yaml", "--nodes", write(Path("nodes.json"), *_racks()))
 
     assert (result.stderr, result.exit_code) == ("", 0)
@@ -190,8 +191,6 @@ def test_numpy_is_for_runs_with_nodes() -> None:
         "print('numpy' in sys.modules)"
     )
 
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
 
     assert result.stdout.splitlines()[-1] == "False"

@@ -48,6 +48,7 @@ _DEFAULTS: Json = {
         "secret": "",
         "pods": "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
     },
+    "place": {"apart": False, "lease": "cks-admission-placer"},
     "registration": {
         "apply": False,
         "caOnly": False,
@@ -177,6 +178,7 @@ tls:
 cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
   cutOffSeconds: 600}
 manage: {apart: true, secret: leaf, pods: a=b}
+place: {apart: true, lease: placer}
 registration:
   apply: true
   caOnly: true
@@ -270,7 +272,7 @@ workloads:
   claims: ["spec.claims.*"]
   nodeLabels: ["spec.labels"]
   podLabels: ["spec.podLabels"]
-  affinity: always
+  changes: always
 - NIMService
 exceptions:
 - rules: [labels, sunk]
@@ -327,6 +329,7 @@ _OTHER_READ: Json = {
         "cutOffSeconds": 600.0,
     },
     "manage": {"apart": True, "secret": "leaf", "pods": "a=b"},
+    "place": {"apart": True, "lease": "placer"},
     "registration": {
         "apply": True,
         "caOnly": True,
@@ -481,7 +484,7 @@ _OTHER_READ: Json = {
             "claims": ("spec.claims.*",),
             "nodeLabels": ("spec.labels",),
             "podLabels": ("spec.podLabels",),
-            "affinity": "always",
+            "changes": "always",
         },
         {
             "group": "apps.nvidia.com",
@@ -491,7 +494,7 @@ _OTHER_READ: Json = {
             "claims": (),
             "nodeLabels": (),
             "podLabels": ("spec.labels",),
-            "affinity": "create",
+            "changes": "create",
         },
     ),
     "exceptions": (

@@ -105,7 +105,8 @@ class Candidate(Struct, frozen=True):
 class Shortfall(Struct, frozen=True):
     """A gang that no domain can hold even if nothing else ran. best_pods, best_accelerators: of the largest domain.
 
-    largest: its address; empty if the Pods may run on no Node of one. wider: the name of the nearest level above of which a domain could hold it; empty if none.
+    largest: its address; empty if the Pods may run on no Node of one. wider: the name of the nearest level above of
+    which a domain could hold it; empty if none.
     """
 
     level: str

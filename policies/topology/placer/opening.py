@@ -53,6 +53,11 @@ class Goal(Struct, frozen=True):
     near: tuple[tuple[Requirement, ...], ...] = ()
     flavors: tuple[tuple[SelectorRequirement, ...], ...] = ()
 
+    def nested(self, other: Goal) -> int | None:
+        """The required level if its domain has to contain that of the other, or to be inside it; else None."""
+        is_nested = self.topology == other.topology and other.required not in (None, self.required)
+        return self.required if is_nested else None
+
     @property
     def level(self) -> str:
         """The name of the required level, else of the preferred one."""

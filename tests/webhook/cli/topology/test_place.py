@@ -93,7 +93,6 @@ def test_ranks_that_are_neighbours_share_a_rack() -> None:
     assert told["ranks"][0]["ranks"].startswith("0-")
 
 
-@pytest.mark.xfail(reason="the placer wants gangs of one root with the same levels within each other", strict=True)
 def test_templates_with_different_topologies_are_different_gangs() -> None:
     """Each has its own placement, and is placed by that."""
     jobs = [

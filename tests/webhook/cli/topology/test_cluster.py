@@ -200,7 +200,7 @@ async def test_gangs_are_placed_by_the_cluster(server: FakeApi) -> None:
     result = await _run("place", "-f", write(Path("job.json"), _job("train"), _job("more", 3)), "-o", "json")
 
     told = [(one["name"], one["way"], one["starts"]) for one in json.loads(result.stdout)]
-    assert (told, result.stderr) == ([("train", "gate", True), ("more", "affinity", None)], "")
+    assert (told, result.stderr) == ([("train", "gate", True), ("more", "gate", False)], "")
     assert server.lists("/apis/batch/v1/jobs") == [{"limit": "100"}]
 
 

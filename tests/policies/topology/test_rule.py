@@ -301,12 +301,16 @@ def test_what_was_not_applied() -> None:
     assert [_refusals(pod), _refusals(job)] == [[], []]
     assert [_warnings(pod), _warnings(job)] == [
         [
-            f'spec.schedulingGates: lacks {_GATE} for the required "zone=z". '
-            "Create the Pod again; if it happens again, another webhook removes the gate."
+            (
+                f'spec.schedulingGates: lacks {_GATE} for the required "zone=z". '
+                "Create the Pod again; if it happens again, another webhook removes the gate."
+            )
         ],
         [
-            'spec.template.metadata.annotations: lack what keeps the required "zone=z". '
-            "Create the object again, or write the annotations into the template yourself."
+            (
+                'spec.template.metadata.annotations: lack what keeps the required "zone=z". '
+                "Create the object again, or write the annotations into the template yourself."
+            )
         ],
     ]
     assert [[each.summary for each in _refusals(obj, rule=strict)] for obj in (pod, job)] == [[summary], [summary]]

@@ -300,8 +300,10 @@ def test_a_gang_that_fits_nowhere_is_refused_where_no_nodes_come() -> None:
     assert (refused.path, refused.value, refused.problem, refused.summary, refused.remedy) == (
         f"metadata.annotations[{_REQUIRED}]",
         '"rack"',
-        "asks for what is not there: no rack can hold 8 Pods with 64 GPUs even if nothing else ran: the largest (32 GPUs) "
-        "holds 4.",
+        (
+            "asks for what is not there: no rack can hold 8 Pods with 64 GPUs even if nothing else ran: "
+            "the largest (32 GPUs) holds 4."
+        ),
         "The Job can never be placed.",
         "Require superpod, or ask for less.",
     )

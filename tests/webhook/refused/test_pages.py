@@ -145,11 +145,13 @@ _RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed
             "topology/waiting",
         ),
         (
-            'required "rack": Pod affinity keeps its Pods together (there is no placer); they are placed one by one, and '
-            "some may wait while others run",
+            (
+                'required "rack": Pod affinity keeps its Pods together (x); they are placed one by one, and some may '
+                "wait while others run"
+            ),
             "topology/one-by-one",
         ),
-        ('The Job can never be placed.\n  x: "rack" asks for what is not there: no rack can hold 8', "topology/no-room"),
+        ("The Job can never be placed.\n  x: asks for what is not there: no rack can hold 8", "topology/no-room"),
         ("spec.nodeSelector: node.coreweave.cloud/rak is no label of Nodes. Write", "selectors/misspelt"),
         ('Internal error occurred: failed calling webhook "labels.cks-admission.dev": x', "service/no-answer"),
         ("Rule 'labels' could not be evaluated (TimeoutError: x).\nIt is set", "service/not-evaluated"),

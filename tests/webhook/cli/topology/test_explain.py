@@ -124,8 +124,10 @@ def test_a_gang_that_fits_nowhere() -> None:
     lines = _explained(job, arguments=("--nodes", "nodes.json"))
 
     assert [line.strip() for line in lines if "never" in line] == [
-        "By the Nodes that there are it can never start: no rack can hold 3 Pods with 24 GPUs even if nothing else ran: "
-        "the largest (16 GPUs) holds 2."
+        (
+            "By the Nodes that there are it can never start: no rack can hold 3 Pods with 24 GPUs even if nothing else "
+            "ran: the largest (16 GPUs) holds 2."
+        )
     ]
 
 

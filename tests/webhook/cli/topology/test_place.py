@@ -164,8 +164,8 @@ def test_without_nodes_only_the_way_is_told() -> None:
     assert result.stdout.splitlines()[1:] == [
         '  spec.template: preferred "rack"',
         (
-            "    gate: its Pods wait behind the gate cks-admission.dev/topology until all exist, and start close to one "
-            "rack."
+            "    gate: its Pods wait behind the gate cks-admission.dev/topology until all exist, and start close to "
+            "one rack."
         ),
     ]
 

@@ -20,7 +20,6 @@ from cluster.process import ComponentError
 from benchmarks import (
     audit,
     footprint,
-    gangs,
     manifests,
     policies,
     policyload,
@@ -34,16 +33,16 @@ from benchmarks import (
 )  # fmt: skip
 from benchmarks.apiserver import cost as apiserver
 from benchmarks.cel import compare as cel
-from benchmarks.inventory import cost as inventory
 from benchmarks.load import LoadError
 from benchmarks.placement import measure as placement
+from benchmarks.placer import cost as placer
 from benchmarks.process import ProcessError
 from benchmarks.report import Figure
 from benchmarks.speed import NoCoresError
 
 RESULT = Path(__file__).parent / "results" / "latest.json"
 PARTS = (
-    *("speed", "policies", "shadow", "topology", "inventory", "gangs", "check"),
+    *("speed", "policies", "shadow", "topology", "placer", "check"),
     *("memory", "start", "cluster", "sizing", "apiserver", "cel", "placement", "audit"),
 )
 START_RUNS = 9
@@ -110,9 +109,8 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
         results.add("policies", policies, policies.compare(directory, *rounds))
         results.add("policy load", policyload, policyload.measure(directory))
         results.add("reload", reload, reload.measure(directory, _say))
-    elif part in ("inventory", "gangs"):
-        module = {"inventory": inventory, "gangs": gangs}[part]
-        results.add(part, module, module.measure(_say))
+    elif part == "placer":
+        results.add("placer", placer, placer.measure(_say))
     elif part == "check":
         results.add("check", manifests, manifests.measure(directory))
     elif part in ("shadow", "topology", "apiserver", "audit"):

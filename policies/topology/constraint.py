@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -33,7 +34,7 @@ from policies.topology.gang.membership import owner
 from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, required_terms
-from policies.topology.topology import Topology, no_level
+from policies.topology.topology import Topology
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
 LOWEST: Final = "lowest"
@@ -161,8 +162,10 @@ class Constraint(Struct, frozen=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether the placements can be used: all violations are warnings."""
-        return all(violation.verdict == "warn" for violation in self.violations)
+        """Whether the placements can be used: all of them are known, and all violations are warnings."""
+        asked = zip(self.annotations.all, (self.topology, self.required, self.preferred), strict=True)
+        is_known = all(annotation is None or found is not None for annotation, found in asked)
+        return is_known and all(violation.verdict == "warn" for violation in self.violations)
 
     @property
     def is_placed(self) -> bool:
@@ -210,14 +213,15 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
         may_change = may_change or mapping(old, "spec").get("suspend") is True
     queued = bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
     chosen = _default(request, obj, row, catalog, options, facts)
-    now, earlier = (_defaulted(templates(one, row, options.schedulers), chosen) for one in (obj, old))
+    found, former = (templates(one, row, options.schedulers) for one in (obj, old))
+    now, earlier = _defaulted(found, chosen, former), _defaulted(former, chosen)
     at = {template.location: template for template in earlier}
     shared: dict[Any, Constraint] = {}  # most templates share the annotations of the workload
     constraints = []
     for template, obstacle in zip(now, _obstacles(request.namespace, row, now, options, facts), strict=True):
         bare = _bare(template, at.get(template.location), obstacle, queued=queued)
         # Where they stand is in the words about them, and a scheduler that reads them itself takes fewer forms.
-        key = (*((a and (a.location, a.value)) for a in bare.annotations.all), bare.reader)
+        key = (*((a and (a.location, str(a.value))) for a in bare.annotations.all), bare.reader)
         if key not in shared:
             shared[key] = _judged(bare, catalog, options)
         constraints.append(
@@ -304,13 +308,17 @@ def _default(
     return Annotations(Annotation(default.topology, (), ""), None, preferred)
 
 
-def _defaulted(found: tuple[Template, ...], default: Annotations) -> tuple[Template, ...]:
-    """The templates with the default as what is said around them, where nothing else is."""
+def _defaulted(
+    found: tuple[Template, ...], default: Annotations, former: tuple[Template, ...] = ()
+) -> tuple[Template, ...]:
+    """The templates with the default as what is said around them, where nothing else is. former: before an update."""
     if default.topology is None:
         return found
+    at = {template.location: template for template in former}
+    left = [_carried(template, at.get(template.location), copies=False) for template in found]
     asks = any(
-        template.above.anything or (template.own.anything and template.own.values != default.values)
-        for template in found
+        template.above.anything or (any(values) and values != default.values)
+        for template, values in zip(found, left, strict=True)
     )
     made = []
     for template in found:
@@ -335,7 +343,7 @@ def _obstacles(
         asking = [options.accelerators.requested(template.value, namespace, facts) for template in found]
         accelerated = asking if any(asking) else accelerated
     for template, is_accelerated in zip(found, accelerated, strict=True):
-        if row.affinity == "never":
+        if row.affinity == "never" and not template.own.anything:
             yield f"nothing is written into a {row.kind}; write the annotations into its template"
         elif row.group_kind in _NOT_TOGETHER:
             yield f"a {row.kind} has a Pod on each Node, which belong to no gang"
@@ -350,24 +358,21 @@ def _obstacles(
 def _bare(template: Template, earlier: Template | None, obstacle: str, *, queued: bool) -> Constraint:
     """The constraint of a template without what its annotations mean."""
     made: list[Annotation | None] = []
-    carries = []
-    copies = not obstacle and not queued
-    for number, (own, above) in enumerate(zip(template.own.all, template.above.all, strict=True)):
-        now = Values(own and own.value, above and above.value)
-        before = None
-        if earlier is not None:
-            was_own, was_above = earlier.own.all[number], earlier.above.all[number]
-            before = Values(was_own and was_own.value, was_above and was_above.value)
-        value = carried(now, before, copies=copies)
-        carries.append(value)
+    carries = _carried(template, earlier, copies=not obstacle and not queued)
+    for own, above, value in zip(template.own.all, template.above.all, carries, strict=True):
         if above is not None and value in (None, above.value):
             made.append(above)
         else:
             made.append(own if value is not None else None)
     annotations = Annotations(*made)
-    return Constraint(
-        template, annotations, earlier.said if earlier else NONE, tuple(carries), earlier, obstacle=obstacle
-    )
+    return Constraint(template, annotations, earlier.said if earlier else NONE, carries, earlier, obstacle=obstacle)
+
+
+def _carried(template: Template, earlier: Template | None, *, copies: bool) -> tuple[Any, ...]:
+    """The values of the annotations that a template has after an update, see `carried`."""
+    now = map(Values, template.own.values, template.above.values)
+    before = map(Values, earlier.own.values, earlier.above.values) if earlier is not None else repeat(None)
+    return tuple(carried(one, was, copies=copies) for one, was in zip(now, before, strict=False))
 
 
 def _judged(bare: Constraint, catalog: Catalog, options: Options) -> Constraint:
@@ -409,16 +414,10 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
     if annotation is None:
         return None
     try:
-        placement = parse(annotation.value, topology)
+        return parse(annotation.value, topology)
     except PlacementError as error:
         violations.append(refusal.unreadable(annotation, error))
         return None
-    for key in placement.level.keys:
-        if why := no_level(key):
-            # A topology of somebody's own may list anything.
-            violations.append(refusal.no_place(annotation, key, why, topology))
-            return None
-    return placement
 
 
 def _for_reader(constraint: Constraint) -> Iterator[Violation]:

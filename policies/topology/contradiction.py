@@ -43,19 +43,23 @@ def of_placement(constraint: Constraint) -> Iterator[Violation]:
         yield refusal.contradiction(template, constraint.asked)
 
 
-def of_topology(template: Template, topology: Topology, catalog: Catalog, keys: Sequence[str]) -> Iterator[Violation]:
+def of_topology(
+    obj: JsonObject | None, template: Template, topology: Topology, catalog: Catalog, keys: Sequence[str]
+) -> Iterator[Violation]:
     """The violation if what a template says of its Nodes excludes all that a topology is for."""
-    if not _excludes(template, topology.pool, keys):
+    labels = {**mapping(mapping(obj, "metadata"), "labels"), **mapping(template.metadata, "labels")}
+    selector = {**{key: labels[key] for key in keys if key in labels}, **mapping(template.spec, "nodeSelector")}
+    if not _excludes(template, topology.pool, selector):
         return
     names = [
         name
         for name, one in catalog.by_name.items()
-        if one.pool is not None and not _excludes(template, one.pool, keys)
+        if one.pool is not None and not _excludes(template, one.pool, selector)
     ]
     path = render(template.at("spec"))
     remedy = f"Name the topology of these Nodes ({', '.join(names)})" if names else "Name another topology"
     yield Violation(
-        RULE, path, "nodeSelector and affinity", f"exclude every Node of topology {quote(topology.name)}.",
+        RULE, path, "nodeSelector, affinity and pool labels", f"exclude every Node of topology {quote(topology.name)}.",
         "The topology is for other Nodes.", f"{remedy}, or change the node selector and node affinity.",
     )  # fmt: skip
 
@@ -91,10 +95,8 @@ def between(constraints: Sequence[Constraint]) -> Iterator[Violation]:
         )
 
 
-def _excludes(template: Template, pool: LabelSelector | None, keys: Sequence[str]) -> bool:
-    """Whether a template's own terms and labels exclude all Nodes of a pool."""
-    labels = mapping(template.metadata, "labels")
-    selector = {**{key: labels[key] for key in keys if key in labels}, **mapping(template.spec, "nodeSelector")}
+def _excludes(template: Template, pool: LabelSelector | None, selector: JsonObject) -> bool:
+    """Whether a template's own terms, and a node selector, exclude all Nodes of a pool."""
     return pool is not None and clash(selector, selector_terms(template.spec.get("affinity")), (pool.requirements,))
 
 

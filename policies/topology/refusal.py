@@ -11,7 +11,7 @@ from policies.topology.annotation import REQUIRED, TOPOLOGY, Annotation, Annotat
 from policies.topology.catalog import Catalog
 from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError
-from policies.topology.topology import Level, Topology, no_level
+from policies.topology.topology import Level, Topology
 from policies.vocabulary.keys import CLIQUE
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
@@ -98,13 +98,6 @@ def union_for_reader(annotation: Annotation, reader: str, topology: Topology, le
     levels = _either(topology, [known for known in topology.levels if known.keys[0] in keys])
     problem = f"is no level that the scheduler knows ({reader})."
     return _refusal(annotation, problem, _LEVELS_ONLY, f"Write {levels}.")
-
-
-def no_place(annotation: Annotation, key: str, why: str, topology: Topology) -> Violation:
-    """A level whose label says nothing about where a Node is."""
-    places = [level for level in topology.levels if not any(map(no_level, level.keys))]
-    remedy = f"Name {_either(topology, places)}." if places else "Name another topology."
-    return _refusal(annotation, f"is the label {key}, which {why}.", _PLACEMENT, remedy)
 
 
 def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:

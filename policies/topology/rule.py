@@ -268,7 +268,7 @@ class TopologyPlacement:
         for one in constraints:
             is_placed = one.is_new and one.is_usable and (one.reader or not one.obstacle)
             if one.topology is not None and is_placed and not one.is_default:
-                yield from contradiction.of_topology(one.template, one.topology, catalog, keys)
+                yield from contradiction.of_topology(request.object, one.template, one.topology, catalog, keys)
 
 
 class _Case(NamedTuple):

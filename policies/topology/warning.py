@@ -86,7 +86,7 @@ def kept(constraint: Constraint, keeper: Keeper) -> Iterator[Violation]:
     elif keeper.way == "affinity" and constraint.preferred is not None and constraint.preferred.is_open:
         yield as_warning(f"{asked}: Pod affinity draws its Pods together{why}; they are placed one by one")
     elif not keeper.way:
-        yield as_warning(f"{asked}: nobody keeps its Pods together{why}; name the domain, or use a gang scheduler")
+        yield as_warning(f"{asked} has no effect{why}")
 
 
 def changed(constraint: Constraint) -> Iterator[Violation]:

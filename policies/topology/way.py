@@ -79,7 +79,7 @@ def keeper(
 def _other_keeper(template: Template, request: AdmissionRequest) -> Keeper | None:
     """Who keeps a Pod that is none of ours; None for one that is."""
     if template.spec.get("nodeName") or membership(request.object or {}, request.namespace) is None:
-        return Keeper(reason="it stands alone on its Node")
+        return Keeper(reason="the Node is given")
     return Keeper("kueue") if kueue.manages(template) else None
 
 

@@ -14,9 +14,9 @@ import yaml
 from chart import rendering, valuesschema, valuestable
 from chart.rendering import CHART
 from policies.objects.workload import BUILT_IN, SHIPPED, Workload
+from policies.topology.placer.root import KINDS as ROOT_KINDS
 from webhook.cli import options
 from webhook.cli.output import to_yaml
-from webhook.configuration import inventory
 from webhook.configuration.settings import Settings, written
 from webhook.registration.configurations import registered
 from webhook.version import VERSION
@@ -52,8 +52,8 @@ def workloads() -> str:
 
 
 def placed() -> str:
-    """The resources that the inventory follows, by group."""
-    return _by_group(inventory.workloads(Settings()))
+    """The resources that the placer follows, since they say how many Pods start together, by group."""
+    return _by_group(row for row in BUILT_IN if row.group_kind in ROOT_KINDS)
 
 
 def shipped() -> str:

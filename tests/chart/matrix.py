@@ -167,6 +167,11 @@ MATRIX: Final[Mapping[str, Values]] = {
         "rbac": {"create": False},
         "serviceAccount": {"create": False, "name": "guard-account"},
         "manage": {"serviceAccount": {"create": False, "name": "guard-manager"}},
+        "placer": {"serviceAccount": {"create": False, "name": "guard-opener"}},
+    },
+    "no-gates": {
+        "placer": {"enabled": False},
+        "config": {"topology": {"placement": [{"ways": ["kueue", "workload", "affinity"]}]}},
     },
     "on-host": {
         "hostNetwork": True,

@@ -21,20 +21,28 @@ Entry = Callable[[str], Rendered]
 _CORE = {
     "ConfigMap/cks-admission", "Deployment/cks-admission", "PodDisruptionBudget/cks-admission", "Service/cks-admission",
 }  # fmt: skip
-_RIGHTS = {
+_UNPLACED = {
     "ClusterRole/cks-admission", "ClusterRoleBinding/cks-admission", "Role/cks-admission", "RoleBinding/cks-admission",
     "ServiceAccount/cks-admission", "FlowSchema/cks-admission", "Deployment/cks-admission-manage",
     "ClusterRole/cks-admission-manage", "ClusterRoleBinding/cks-admission-manage", "Role/cks-admission-manage",
     "RoleBinding/cks-admission-manage", "ServiceAccount/cks-admission-manage",
 }  # fmt: skip
+_PLACER = {
+    "Deployment/cks-admission-placer", "ServiceAccount/cks-admission-placer", "ClusterRole/cks-admission-placer",
+    "ClusterRoleBinding/cks-admission-placer", "Role/cks-admission-placer", "RoleBinding/cks-admission-placer",
+    "Lease/cks-admission-placer", "PodDisruptionBudget/cks-admission-placer",
+    "ValidatingAdmissionPolicy/cks-admission-placer", "ValidatingAdmissionPolicyBinding/cks-admission-placer",
+    *(f"{kind}/cks-admission-release" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")),
+}  # fmt: skip
 _LEASE, _SECRET = {"Lease/cks-admission"}, {"Secret/cks-admission-ca", "Secret/cks-admission-tls"}
+_RIGHTS = _UNPLACED | _PLACER
 _HOOK = {f"{kind}/cks-admission-unregister" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")}
 _MANAGED = _CORE | _RIGHTS | _HOOK | _LEASE
-_NO_MAPS = {"Role/cks-admission", "RoleBinding/cks-admission"}
+_NO_ROLE = {"Role/cks-admission", "RoleBinding/cks-admission"}
 _WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookConfiguration/cks-admission"}
 _FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
 _ISSUED = {"Certificate/cks-admission"}
-_NETWORK = {"NetworkPolicy/cks-admission", "NetworkPolicy/cks-admission-manage"}
+_NETWORK = {"NetworkPolicy/cks-admission", "NetworkPolicy/cks-admission-manage", "NetworkPolicy/cks-admission-placer"}
 _AUDIT = {
     f"{kind}/cks-admission-audit"
     for kind in ("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CronJob", "Role", "RoleBinding")
@@ -47,9 +55,9 @@ _AUTHORITY = {
 OBJECTS = {
     "default": _MANAGED | _SECRET,
     "policies": _MANAGED | _SECRET | _FILES,
-    "policies-as-files": (_MANAGED | _SECRET | _FILES) - _NO_MAPS,
+    "policies-as-files": _MANAGED | _SECRET | _FILES,
     "shadow": _MANAGED | _SECRET | {"ConfigMap/cks-admission-shadow"},
-    "rules-off": (_MANAGED | _SECRET) - _NO_MAPS,
+    "rules-off": (_MANAGED | _SECRET) - _NO_ROLE - _PLACER,
     "deletion-unwatched": _MANAGED | _SECRET,
     "workload-scheduling": _MANAGED | _SECRET,
     "workload-scheduling-rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
@@ -59,22 +67,32 @@ OBJECTS = {
     "secret": _MANAGED,
     "secret-bundle": _MANAGED | {"ConfigMap/cks-admission-client-ca"},
     "client-ca": _MANAGED | _SECRET,
-    "rendered": (_CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET) - _NO_MAPS,
-    "rendered-cert-manager": (_CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY | _LEASE) - _NO_MAPS,
-    "rendered-secret": (_CORE | _RIGHTS | _WEBHOOKS | _LEASE) - _NO_MAPS,
+    "rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
+    "rendered-cert-manager": _CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY | _LEASE,
+    "rendered-secret": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
     "rendered-export": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
-    "rendered-secret-ca": (_CORE | _RIGHTS | _WEBHOOKS | _LEASE) - _NO_MAPS,
+    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
     "rendered-without-access": _CORE | _WEBHOOKS,
     "rendered-system-roots": _CORE | _WEBHOOKS,
     "none": _CORE | _RIGHTS | _LEASE | _SECRET,
     "none-without-access": _CORE | _FILES,
     "url": _MANAGED | _SECRET,
     "scaled": _MANAGED | _SECRET | {"HorizontalPodAutoscaler/cks-admission"},
-    "one": (_CORE | _RIGHTS | _LEASE | _SECRET) - {"PodDisruptionBudget/cks-admission"},
+    "one": (_CORE | _RIGHTS | _LEASE | _SECRET)
+    - {"PodDisruptionBudget/cks-admission", "PodDisruptionBudget/cks-admission-placer"},
     "placed": _MANAGED | _SECRET,
     "named": {f"{kind}/guard" for kind in ("ConfigMap", "Deployment", "PodDisruptionBudget", "Service")}
     | {"Job/guard-unregister", "Lease/guard", "Secret/guard-ca"}
-    | {"Secret/guard-tls", "Deployment/guard-manage", "FlowSchema/guard"},
+    | {
+        "Secret/guard-tls",
+        "Deployment/guard-manage",
+        "FlowSchema/guard",
+        "Deployment/guard-placer",
+        "Job/guard-release",
+    }
+    | {"Lease/guard-placer", "PodDisruptionBudget/guard-placer", "ValidatingAdmissionPolicy/guard-placer"}
+    | {"ValidatingAdmissionPolicyBinding/guard-placer"},
+    "no-gates": (_MANAGED | _SECRET) - _PLACER,
     "on-host": (_MANAGED | _SECRET) - {"FlowSchema/cks-admission"},
     "network-policy": _MANAGED | _SECRET | _NETWORK,
     "network-policy-peers": _MANAGED | _SECRET | _NETWORK,
@@ -82,7 +100,7 @@ OBJECTS = {
     "tracing-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "network-policy-without-access": _CORE | {"NetworkPolicy/cks-admission"},
     "audit": _MANAGED | _SECRET | _AUDIT | _AUDITOR,
-    "audit-of-everything": (_MANAGED | _SECRET | _FILES | _AUDIT) - _NO_MAPS,
+    "audit-of-everything": (_MANAGED | _SECRET | _FILES | _AUDIT) - _NO_ROLE - _PLACER,
     "dashboard": _MANAGED | _SECRET | {"ConfigMap/cks-admission-dashboard"},
     "pod-monitor": _MANAGED
     | _SECRET
@@ -272,8 +290,8 @@ def test_the_ca_is_found_in_each_mode(entry: Entry, tmp_path: Path) -> None:
 def test_resources_can_be_replaced(entry: Entry) -> None:
     """What the operator says takes the place of what is derived."""
     assert entry("default").container["resources"] == {
-        "requests": {"cpu": "100m", "memory": "192Mi"},
-        "limits": {"memory": "1024Mi"},
+        "requests": {"cpu": "100m", "memory": "128Mi"},
+        "limits": {"memory": "768Mi"},
     }
     assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
 
@@ -282,9 +300,9 @@ def test_resources_can_be_replaced(entry: Entry) -> None:
     "listen", [{}, {"maxBytesInFlight": 100_000_000}, {"maxConnections": 3001}, {"maxInFlight": 9}]
 )
 def test_the_memory_limit_is_derived_from_the_settings(listen: dict[str, int]) -> None:
-    """It is the sum of process, bytes in flight, 320 KiB for each connection, child process, and inventory."""
+    """It is the sum of process, bytes in flight, 320 KiB for each connection, and child process."""
     settings = Settings.model_validate({"listen": listen}).listen
-    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256, 256)
+    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256)
 
     limits = render({"config": {"listen": listen}}).container["resources"]["limits"]
 

@@ -19,8 +19,6 @@ _REPLACING: dict[str, dict[str, Any]] = {
     "log": {"config": {"log": {"level": "debug"}}},
     "registration": {"registration": {"mode": "none"}},
     "native": {"config": {"policies": {"native": False}}},
-    "inventory": {"config": {"topology": {"inventory": False}}},
-    "stale": {"config": {"topology": {"staleSeconds": 600}}},
     "configMaps": {"config": {"policies": {"configMaps": False}}},
     "decisions": {"config": {"decisions": {"log": "-"}}},
     "events": {"config": {"events": {"refusals": False}}},
@@ -45,6 +43,20 @@ def test_pods_are_replaced_only_for_what_a_process_cannot_follow(entry: Entry, n
     before, after = (each.one("Deployment")["spec"]["template"] for each in (entry("default"), changed))
 
     assert (before != after) is (name in _REPLACING)
+
+
+def test_the_placer_is_replaced_for_what_it_reads_once(entry: Entry) -> None:
+    """It reads the settings of topologies and workloads at its start; what else changes leaves its Pods alone."""
+
+    def template(rendered: Rendered) -> dict[str, Any]:
+        found: dict[str, Any] = rendered.one("Deployment", "cks-admission-placer")["spec"]["template"]
+        return found
+
+    topology = {"config": {"topology": {"default": {"topology": "coreweave"}}}}
+    replacing = [topology, {"topologies": FILES["topologies"]}, {"config": {"workloads": ["NIMService"]}}]
+
+    assert [template(render(values)) == template(entry("default")) for values in replacing] == [False] * 3
+    assert template(render(_FOLLOWED["labels"])) == template(entry("default"))
 
 
 def test_new_text_of_mounted_files_is_followed() -> None:

@@ -13,7 +13,7 @@ from chart.matrix import MATRIX
 from chart.rendering import NAMESPACE, Rendered
 from webhook.configuration.settingsfile import read
 from webhook.registration.rights import Right as Needed
-from webhook.registration.rights import needed, needed_by_audit, needed_by_manager
+from webhook.registration.rights import needed, needed_by_audit, needed_by_manager, placer
 
 Entry = Callable[[str], Rendered]
 Right = tuple[str, str, str, str, str]
@@ -40,13 +40,16 @@ def _rights(role: Mapping[str, Any], namespace: str) -> Iterator[Right]:
 
 @pytest.mark.parametrize("name", _WITH_ROLES)
 def test_the_roles_grant_what_is_needed_and_nothing_else(entry: Entry, tmp_path: Path, name: str) -> None:
-    """What replicas and manage need for a configuration is granted verb by verb, and no other verb on anything."""
+    """What each kind of process needs for a configuration is granted verb by verb, and no other verb on anything."""
     (tmp_path / "cks.yaml").write_text(entry(name).configuration, encoding="utf-8")
     settings = read(tmp_path / "cks.yaml")
     parameters = {"rules": MATRIX[name].get("rbac", {}).get("parameters", [])}
 
     assert _granted(entry(name)) == _plain(needed(settings)) | set(_rights(parameters, ""))
     assert _granted(entry(name), "cks-admission-manage") == _plain(needed_by_manager(settings))
+    assert ("ClusterRole/cks-admission-placer" in entry(name).names) is settings.place.apart
+    if settings.place.apart:
+        assert _granted(entry(name), "cks-admission-placer") == _plain(placer(settings))
 
 
 @pytest.mark.parametrize("name", _WITH_ROLES)
@@ -60,12 +63,19 @@ def test_events_everywhere_are_for_refusals_alone(entry: Entry, name: str) -> No
 
 @pytest.mark.parametrize("name", _WITH_ROLES)
 def test_replicas_only_read(entry: Entry, name: str) -> None:
-    """In no mode does a replica write anything but reviews of access and Events, or read a Secret or a Lease."""
+    """In no mode does a replica write anything but reviews of access and Events, or read a Secret or Pods.
+
+    Of Leases it may read the placer's.
+    """
     granted = _granted(entry(name))
     writes = {(verb, resource) for verb, _, resource, _, _ in granted if verb not in ("get", "list", "watch")}
 
     assert writes <= {("create", "subjectaccessreviews"), ("create", "events")}
-    assert not {resource for _, _, resource, _, _ in granted} & {"secrets", "leases", "*"}
+    assert not {resource for _, _, resource, _, _ in granted} & {"secrets", "*"}
+    assert {right for right in granted if right[2] == "leases"} <= {
+        ("get", "coordination.k8s.io", "leases", "cks-admission-placer", NAMESPACE)
+    }
+    assert ("watch", "", "pods", "", "") not in granted
 
 
 @pytest.mark.parametrize("name", ["audit", "audit-of-everything"])
@@ -102,12 +112,43 @@ def test_the_job_may_do_no_more_than_remove(entry: Entry) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["cks-admission", "cks-admission-manage", "cks-admission-unregister"])
+@pytest.mark.parametrize("name", _WITH_ROLES)
+def test_the_placer_writes_to_pods_alone(entry: Entry, name: str) -> None:
+    """Its account may patch Pods, which the policy limits, create Events, and keep its Lease; it reads no Secret."""
+    if "ClusterRole/cks-admission-placer" not in entry(name).names:
+        return
+    granted = _granted(entry(name), "cks-admission-placer")
+    writes = {(verb, resource) for verb, _, resource, _, _ in granted if verb not in ("get", "list", "watch")}
+
+    assert writes == {("patch", "pods"), ("create", "events"), ("create", "leases"), ("update", "leases")}
+    assert not {resource for _, _, resource, _, _ in granted} & {"secrets", "configmaps", "*"}
+
+
+def test_the_job_that_releases_may_open_gates_alone(entry: Entry) -> None:
+    """The Job that opens all gates may list and patch Pods, and nothing else."""
+    assert _granted(entry("default"), "cks-admission-release") == {
+        ("list", "", "pods", "", ""),
+        ("patch", "", "pods", "", ""),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cks-admission",
+        "cks-admission-manage",
+        "cks-admission-placer",
+        "cks-admission-release",
+        "cks-admission-unregister",
+    ],
+)
 def test_roles_are_bound_to_one_account(entry: Entry, name: str) -> None:
     """Each role is for the account of its name in the release's namespace, which a Pod of the chart runs as."""
     rendered = entry("default")
     bindings = [
-        each for each in rendered.objects if each["kind"].endswith("Binding") and each["metadata"]["name"] == name
+        each
+        for each in rendered.objects
+        if each["kind"] in ("ClusterRoleBinding", "RoleBinding") and each["metadata"]["name"] == name
     ]
     account = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
 
@@ -116,29 +157,46 @@ def test_roles_are_bound_to_one_account(entry: Entry, name: str) -> None:
     assert rendered.one("ServiceAccount", name)["automountServiceAccountToken"] is False
 
 
-def test_what_the_job_needs_goes_with_it(entry: Entry) -> None:
-    """All that is made for the removal is a hook that is deleted when it is done, the accounts before the Job."""
+@pytest.mark.parametrize(
+    ("name", "job", "when", "weights"),
+    [
+        ("default", "unregister", "pre-delete", ("-1", "0")),
+        # The webhooks are gone before the gates are opened, or a Pod that came in between would wait for ever.
+        ("default", "release", "pre-delete", ("1", "2")),
+        ("rendered", "release", "post-delete", ("1", "2")),
+    ],
+)
+def test_what_a_job_needs_goes_with_it(entry: Entry, name: str, job: str, when: str, weights: tuple[str, str]) -> None:
+    """All that is made for a removal is a hook that is deleted when it is done, the account before the Job."""
     found = {
         each["kind"]: each["metadata"]["annotations"]
-        for each in entry("default").objects
-        if each["metadata"]["name"] == "cks-admission-unregister"
+        for each in entry(name).objects
+        if each["metadata"]["name"] == f"cks-admission-{job}"
     }
-    hook = {"helm.sh/hook": "pre-delete", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}
+    hook = {"helm.sh/hook": when, "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded"}
 
     assert found == {
-        "ServiceAccount": {**hook, "helm.sh/hook-weight": "-1"},
-        "ClusterRole": {**hook, "helm.sh/hook-weight": "-1"},
-        "ClusterRoleBinding": {**hook, "helm.sh/hook-weight": "-1"},
-        "Job": {**hook, "helm.sh/hook-weight": "0"},
+        "ServiceAccount": {**hook, "helm.sh/hook-weight": weights[0]},
+        "ClusterRole": {**hook, "helm.sh/hook-weight": weights[0]},
+        "ClusterRoleBinding": {**hook, "helm.sh/hook-weight": weights[0]},
+        "Job": {**hook, "helm.sh/hook-weight": weights[1]},
     }
 
 
 def test_an_account_of_the_operators_is_used_by_all(entry: Entry) -> None:
-    """Where roles are the operator's, replicas run as his account, and manage and the Job as his other one."""
+    """Where roles are the operator's, processes run as his accounts, and each Job as that of the process it is for."""
     rendered = entry("named")
     accounts = [
         rendered.one(kind, name)["spec"]["template"]["spec"]["serviceAccountName"]
-        for kind, name in (("Deployment", "guard"), ("Deployment", "guard-manage"), ("Job", "guard-unregister"))
+        for kind, name in (
+            ("Deployment", "guard"),
+            ("Deployment", "guard-manage"),
+            ("Job", "guard-unregister"),
+            ("Deployment", "guard-placer"),
+            ("Job", "guard-release"),
+        )
     ]
 
-    assert accounts == ["guard-account", "guard-manager", "guard-manager"]
+    assert accounts == ["guard-account", "guard-manager", "guard-manager", "guard-opener", "guard-opener"]
+    condition = rendered.one("ValidatingAdmissionPolicy", "guard-placer")["spec"]["matchConditions"][0]["expression"]
+    assert condition == "request.userInfo.username == 'system:serviceaccount:cks-admission:guard-opener'"

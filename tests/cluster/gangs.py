@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from cluster.manifests import Manifest
 
-Way = Literal["plain", "required", "preferred", "domain", "workload"]
-"""plain: the scheduler is told nothing. required, preferred: Pod affinity of the gang to itself. domain: the
-annotations, of which the service makes node affinity to one domain. workload: the same, of which it makes Kubernetes'
-own constraint, with GATES."""
+Way = Literal["plain", "required", "preferred", "gate", "workload"]
+"""plain: the scheduler is told nothing. required, preferred: Pod affinity of the gang to itself. gate: the
+annotations; the service creates the Pods behind a gate, and opens it when all fit. workload: the same annotations, of
+which it makes Kubernetes' own constraint, with GATES."""
 WAYS: tuple[Way, ...] = get_args(Way)
 _NEWER = programs.release() != "1.36"
 GATES = (
@@ -46,7 +46,7 @@ def job(
     mode = "Indexed" if way == "workload" else "NonIndexed"
     made = workloads.job(namespace, parallelism=pods, completions=pods, completionMode=mode, template=template)
     made["metadata"]["name"] = name
-    return placements.annotated(made, level) if way in {"domain", "workload"} else made
+    return placements.annotated(made, level) if way in {"gate", "workload"} else made
 
 
 def _term(name: str, key: str) -> Manifest:

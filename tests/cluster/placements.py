@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOPOLOGY = "kai.scheduler/topology"
 REQUIRED = "kai.scheduler/topology-required-placement"
 PREFERRED = "kai.scheduler/topology-preferred-placement"
-RECORD = "cks-admission.dev/topology"
+GATED, UNSCHEDULABLE = "SchedulingGated", "Unschedulable"
 MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 # Pods that select such Nodes stay pending, so that a Job of them does not end.
 NOWHERE: dict[str, Any] = {"nodeSelector": {**HERE, "example.org/none": "true"}}
@@ -104,7 +104,7 @@ def scheduled(control_plane: ControlPlane, namespace: str, app: str, pods: int, 
     def decided() -> tuple[list[str]]:
         found = control_plane.get("pods", "-n", namespace, "-l", f"app={app}")["items"]
         seen = {each["metadata"]["name"]: _decision(each) for each in found}
-        placed = sorted(node for node in seen.values() if node != _NOWHERE)
+        placed = sorted(node for node in seen.values() if node != UNSCHEDULABLE)
         if len(seen) != pods or not all(seen.values()) or len(placed) < pods - pending:
             raise NotYet(f"{seen}")
         return (placed,)
@@ -112,10 +112,36 @@ def scheduled(control_plane: ControlPlane, namespace: str, app: str, pods: int, 
     return control_plane.wait_for(f"{pods} Pods of {app} to be looked at", decided)[0]
 
 
-def replica_sets(control_plane: ControlPlane, namespace: str, name: str = "main") -> list[tuple[str, Manifest | None]]:
-    """Wait until a Deployment has what it wants; return image and affinity of its ReplicaSets, the oldest first.
+def gated(control_plane: ControlPlane, namespace: str, app: str, pods: int) -> None:
+    """Wait until so many Pods of an app are there, and all of them wait behind a gate, without a Node."""
 
-    Raises AssertionError where the controller made one again since it found it changed.
+    def waiting() -> bool:
+        found = control_plane.get("pods", "-n", namespace, "-l", f"app={app}")["items"]
+        seen = {each["metadata"]["name"]: condition(each) for each in found if not each["spec"].get("nodeName")}
+        if len(found) != pods or list(seen.values()) != [GATED] * pods:
+            raise NotYet(f"{len(found)} Pods, of which wait {seen}")
+        return True
+
+    control_plane.wait_for(f"{pods} Pods of {app} behind a gate", waiting)
+
+
+def event(control_plane: ControlPlane, namespace: str, name: str, reason: str, part: str = "") -> str:
+    """Wait for an Event on an object whose message has a part; return the last such message."""
+
+    def told() -> str:
+        found = control_plane.get("events", "-n", namespace, f"--field-selector=involvedObject.name={name}")["items"]
+        said = [each["message"] for each in found if each["reason"] == reason and part in each["message"]]
+        if not said:
+            raise NotYet(str([(each["reason"], each["message"]) for each in found]))
+        return str(said[-1])
+
+    return control_plane.wait_for(f"the Event {reason} on {name}", told)
+
+
+def rolled(control_plane: ControlPlane, namespace: str, name: str = "main") -> list[tuple[str, Manifest]]:
+    """Wait until a Deployment has what it wants; return image and annotations of its ReplicaSets' templates.
+
+    The oldest is the first. Raises AssertionError where the controller made one again since it found it changed.
     """
 
     def complete() -> Manifest:
@@ -128,8 +154,8 @@ def replica_sets(control_plane: ControlPlane, namespace: str, name: str = "main"
     assert "collisionCount" not in status, status
     sets = control_plane.get("replicasets", "-n", namespace, "-l", f"app={name}")["items"]
     sets.sort(key=lambda each: int(each["metadata"]["annotations"]["deployment.kubernetes.io/revision"]))
-    specs = [each["spec"]["template"]["spec"] for each in sets]
-    return [(spec["containers"][0]["image"], spec.get("affinity")) for spec in specs]
+    templates = [each["spec"]["template"] for each in sets]
+    return [(each["spec"]["containers"][0]["image"], each["metadata"].get("annotations", {})) for each in templates]
 
 
 def answer_of(completed: Completed) -> tuple[int, str]:
@@ -158,11 +184,13 @@ def fixed(kind: str, changed: str) -> str:
     return denied(summary, f"  metadata.annotations[{changed}", f"Delete the {kind} and create it again.")
 
 
-_NOWHERE = "Unschedulable"
+def condition(found: Manifest) -> str:
+    """Why a Pod has no Node; nothing where that is not said yet."""
+    conditions = {each["type"]: each.get("reason", "") for each in found["status"].get("conditions", [])}
+    return conditions.get("PodScheduled") or ""
 
 
 def _decision(found: Manifest) -> str:
     """The Node of a Pod, `Unschedulable`, or nothing yet."""
-    conditions = {each["type"]: each.get("reason", "") for each in found["status"].get("conditions", [])}
-    refused = conditions.get("PodScheduled") == _NOWHERE  # another reason is a failure, after which it tries again
-    return str(found["spec"].get("nodeName") or (_NOWHERE if refused else ""))
+    refused = condition(found) == UNSCHEDULABLE  # another reason is a failure, after which it tries again
+    return str(found["spec"].get("nodeName") or (UNSCHEDULABLE if refused else ""))

@@ -16,7 +16,7 @@ from cluster.polling import NotYet
 from cluster.topologynodes import BACKEND, LEVELS, RACK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
     from cluster.gangs import Way
@@ -53,7 +53,7 @@ class Racks:
         self.racks: dict[str, str] = {}
         """The rack of each Node, with the run's number in its name, so that it is no rack of another run."""
 
-    def arrange(self, run: int) -> None:
+    def arrange(self, run: int, occupied: Mapping[str, int] = OCCUPIED) -> None:
         """Empty all Nodes, deal them out to the racks, occupy some, and start the scheduler again."""
         self.empty()
         self.run = run
@@ -65,7 +65,7 @@ class Racks:
                 labels = {"metadata": {"labels": dict.fromkeys(RACK_KEYS, rack)}}
                 caller.send("PATCH", f"/api/v1/nodes/{name}", labels, content_type=MERGE_PATCH)
         for rack, nodes in dealt.items():
-            for name in nodes[: OCCUPIED[rack]]:
+            for name in nodes[: occupied[rack]]:
                 self.control_plane.objects.create(self._occupant(name))
         self.control_plane.restart_scheduler()
 
@@ -73,19 +73,6 @@ class Racks:
         """Delete all that runs there, and wait until it is gone."""
         self.control_plane.objects.delete_all("statefulsets", "jobs", "pods", namespace=self.namespace)
         self.control_plane.wait_for("the Nodes to be empty", self._is_empty)
-
-    def await_knowledge(self) -> None:
-        """Wait until the service knows the racks and what is free in them: which has the least room for five Nodes."""
-        asked = self._job("asked", "domain", PODS - 1)
-        room = f"({(IN_RACK - OCCUPIED['a']) * GPUS} of {IN_RACK * GPUS} GPUs free)"
-
-        def known() -> bool:
-            answer = self.control_plane.objects.applied(asked, user="alice", dry_run=True)
-            if not any(f"a-{self.run} {room}" in warning for warning in answer.warnings):
-                raise NotYet(f"{answer}")
-            return True
-
-        self.control_plane.wait_for("the service to know what is free", known, 30.0)
 
     def land(self, way: Way) -> Landing:
         """Create the workload that needs six Nodes, and say where its Pods are."""

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 CHART = Path(__file__).parents[2] / "helm" / "cks-admission"
 NAME = NAMESPACE = "cks-admission"
 MANAGE = f"{NAME}-manage"
-ACCOUNTS = (NAME, MANAGE, f"{NAME}-unregister")
+PLACER = f"{NAME}-placer"
+ACCOUNTS = (NAME, MANAGE, PLACER, f"{NAME}-unregister", f"{NAME}-release")
 NODES = ("host-1", "host-2")
 
 _HELM_SECONDS = 300
 _ROLL_OUT_SECONDS = 240.0  # for Pods that start one after the other, and end after a grace period
-_PODS = 14  # three replicas and manage, those that they replace, those that these replaced and that still end, a hook's
+# Three replicas, manage and two placers, those that they replace, those that these replaced and that still end, and
+# two hooks'.
+_PODS = 20
 
 
 class HelmError(AssertionError):
@@ -131,9 +134,10 @@ class Release:
         """Wait until the roll-out is complete, and return the replicas' Pods, which are all ready."""
 
         def complete() -> list[Running]:
-            deployment, manage = self._read("deployment", NAME), self._read("deployment", MANAGE)
-            if not rolled_out(deployment) or (manage and not rolled_out(manage)):
-                raise NotYet(f"{deployment.get('status')} {manage.get('status')}\n{self._said()}")
+            deployment = self._read("deployment", NAME)
+            others = [found for name in (MANAGE, PLACER) if (found := self._read("deployment", name))]
+            if not all(rolled_out(each) for each in (deployment, *others)):
+                raise NotYet(f"{[each.get('status') for each in (deployment, *others)]}\n{self._said()}")
             # Controllers learn later than the kubelet of a Pod whose process has ended just now.
             ready, wanted = self.kubelet.ready(), deployment["spec"]["replicas"]
             if len(ready) != wanted:

@@ -140,7 +140,7 @@ class Service:
         """Start it and wait until it is ready and registered. Raises GaveUpError with the end of its log."""
         before = len(self.events("registered"))
         # One that was killed holds the Lease still, and nobody wants to wait for its end here.
-        self.control_plane.objects.delete("lease", "cks-admission", namespace=NAMESPACE)
+        self.control_plane.objects.delete("lease", "cks-admission", "cks-admission-placer", namespace=NAMESPACE)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen([COMMAND, "serve", "--config", self.config], stderr=log)
 

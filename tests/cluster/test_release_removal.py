@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +12,17 @@ from cluster import load
 from cluster.polling import wait_for
 from cluster.release import CHART, NAME, NAMESPACE, Release
 from cluster.rights import Right, used
+from policies.topology.gate import GATE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOOK = f"{NAME}-unregister"
-EVERYWHERE = "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations"
+_OTHER = "example.org/approval"
+EVERYWHERE = (
+    "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+)
 IN_NAMESPACE = (
     "configmaps,deployments,endpointslices,horizontalpodautoscalers,jobs,leases,networkpolicies,poddisruptionbudgets,pods,"
     "replicasets,rolebindings,roles,secrets,serviceaccounts,services"
@@ -61,6 +67,40 @@ def test_uninstall_with_replicas(removable: Release) -> None:
     assert (uses, forbidden) == (wanted, [])
 
 
+def test_uninstall_opens_all_gates(removable: Release) -> None:
+    """No Pod waits for a placer that is gone: a Job with the rights for that opens our gates, and no others."""
+    cluster = removable.control_plane
+    before = cluster.audit_log.stat().st_size
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "left-behind",
+            "namespace": load.NAMESPACE,
+            "annotations": {
+                "kai.scheduler/topology": "kubernetes",
+                "kai.scheduler/topology-required-placement": "zone",
+            },
+        },
+        # With a gate of somebody else the placer leaves it alone.
+        "spec": {"schedulingGates": [{"name": _OTHER}], "containers": [{"name": "c", "image": "i"}]},
+    }
+    answer = cluster.objects.applied(manifest, user="alice")
+    assert (answer.code, answer.body["spec"]["schedulingGates"]) == (
+        HTTPStatus.CREATED,
+        [{"name": _OTHER}, {"name": GATE}],
+    )
+
+    removable.uninstall()
+    wait_for("the Pods to end", lambda: not left(removable))
+
+    pod = cluster.get("pod", "left-behind", "-n", load.NAMESPACE)
+    assert pod["spec"]["schedulingGates"] == [{"name": _OTHER}]
+    uses, forbidden = used(cluster, NAMESPACE, f"{NAME}-release", since=before)
+    wanted = {Right("list", "", "pods"), Right("patch", "", "pods", "left-behind", load.NAMESPACE)}
+    assert (uses, forbidden) == (wanted, [])
+
+
 def test_upgrade_and_uninstall_with_none(removable: Release, tmp_path: Path) -> None:
     """A later version of the chart takes over, is scaled to nothing, and is uninstalled all the same."""
     later = tmp_path / "cks-admission"
@@ -74,8 +114,8 @@ def test_upgrade_and_uninstall_with_none(removable: Release, tmp_path: Path) -> 
     wait_for("the old Pods to end", lambda: not before & {each.name for each in removable.kubelet.named()})
     removable.wait_until_asked()
     upgraded = removable.secret()
-    both = (f"deployment/{NAME}", f"deployment/{NAME}-manage")
-    cluster.kubectl("scale", *both, "--replicas=0", "-n", NAMESPACE, user="admin", check=True)
+    all_of_them = [f"deployment/{name}" for name in (NAME, f"{NAME}-manage", f"{NAME}-placer")]
+    cluster.kubectl("scale", *all_of_them, "--replicas=0", "-n", NAMESPACE, user="admin", check=True)
     wait_for("no replica to be left", lambda: not removable.kubelet.named())
     blocked = removable.refusal({"size": "huge"})
     removable.uninstall()

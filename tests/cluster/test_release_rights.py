@@ -20,12 +20,10 @@ from support import packmodes
 from cluster import crds, load, manifests
 from cluster.conversion import DEFINITION, gadgets
 from cluster.polling import PATIENCE, NotYet, wait_for
-from cluster.release import MANAGE, NAME, NAMESPACE, events
+from cluster.release import MANAGE, NAME, NAMESPACE, PLACER, events
 from cluster.rights import Right, granted, used
 from policies.objects.workload import BUILT_IN
 from policies.selectors import pool
-from webhook.configuration import inventory
-from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
@@ -49,11 +47,15 @@ TAKEN_OVER = [
     ("GET", "/api/v1/secrets", None),
     ("POST", f"{_OWN}/secrets", _EMPTY),
     ("PATCH", f"{_OWN}/secrets/{NAME}-tls", _LABELLED),
-    ("POST", f"{_OWN}/serviceaccounts/{MANAGE}/token", {"spec": {"expirationSeconds": 3600}}),
+    *(
+        ("POST", f"{_OWN}/serviceaccounts/{account}/token", {"spec": {"expirationSeconds": 3600}})
+        for account in (MANAGE, PLACER)
+    ),
     # who writes, and what is registered
     ("GET", f"{_LEASES}/{NAME}", None),
     ("POST", _LEASES, _EMPTY),
     ("PATCH", f"{_LEASES}/{NAME}", _LABELLED),
+    ("PATCH", f"{_LEASES}/{PLACER}", _LABELLED),
     *(("GET", path, None) for path in _CONFIGURATIONS),
     *(("POST", path, _EMPTY) for path in _CONFIGURATIONS),
     *(("PATCH", f"{path}/{NAME}", _LABELLED) for path in _CONFIGURATIONS),
@@ -65,6 +67,8 @@ TAKEN_OVER = [
     ("PATCH", "/api/v1/namespaces/load", _LABELLED),
     ("POST", "/api/v1/namespaces", _EMPTY),
     ("POST", f"{_OWN}/pods", _EMPTY),
+    ("GET", "/api/v1/pods?limit=1", None),
+    ("DELETE", f"{_ADMISSION}/validatingadmissionpolicies/{PLACER}", None),
     ("POST", "/api/v1/namespaces/kube-system/pods", _EMPTY),
     ("PATCH", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}", _LABELLED),
     ("PATCH", f"{_OWN}/configmaps/{NAME}", _LABELLED),
@@ -126,7 +130,7 @@ def refused(audited: ControlPlane, installed: Release) -> list[str]:
     _add_conditions(audited, installed)
     _use_an_unheard_of_namespace(audited, installed)
     _tell_of_the_conversion(audited)
-    forbidden = [line for account in ACCOUNTS for line in used(audited, NAMESPACE, account)[1]]
+    forbidden = [line for account in (*ACCOUNTS, PLACER) for line in used(audited, NAMESPACE, account)[1]]
     _turn_everything_off(audited, installed)
     installed.wait_until_asked()
     return forbidden
@@ -143,10 +147,9 @@ def test_no_right_is_too_much(audited: ControlPlane, account: str) -> None:
 
     Replicas also create Events about policies that went over their time three times in a minute, which takes too long
     to bring about here, tests/webhook/heavy/test_slow.py says when; and about what controllers were refused, which
-    test_served_policies.py brings about. Manage lists Nodes and the workloads of gangs that
-    wait for a domain, of which there are none here; tests/webhook/cluster/replicas/test_lostdomains.py says when.
+    test_served_policies.py brings about.
     """
-    seldom = {"nodes", *(row.resource for row in inventory.workloads(Settings()))} if account == MANAGE else set()
+    seldom = {"nodes"} if account == MANAGE else set()
     uses, _ = used(audited, NAMESPACE, account)
     unused = {right for right in granted(audited, NAMESPACE, account) if not any(right.covers(use) for use in uses)}
 

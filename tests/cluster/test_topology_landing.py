@@ -1,12 +1,12 @@
-"""Workloads of other projects, annotated word for word as in the documents, land together on a real scheduler.
+"""Workloads of every kind, annotated word for word as in the documents, land together on a real scheduler.
 
-Each needs six Nodes of one rack, and one of two racks has them. The controllers of JobSet and LeaderWorkerSet make
-Pods; for an MPIJob this test makes what its controller would.
+Each needs six Nodes of one rack, and one of two racks has them. Kubernetes' own controllers and those of JobSet and
+LeaderWorkerSet make Pods; for other kinds this test makes what their controllers would.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import yaml
@@ -16,13 +16,11 @@ from cluster.controllers import NAMESPACE
 from cluster.racks import PODS, Racks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
     from cluster.service import Service
-
-MPI_JOB = manifests.custom_resource("MPIJob", "kubeflow.org", "v2beta1")
 
 # "For Distributed Training"
 SAME_RACK = yaml.safe_load("""
@@ -43,7 +41,9 @@ annotations:
 @pytest.fixture(scope="module")
 def example(control_plane: ControlPlane, service: Service) -> Iterator[Racks]:
     """Two racks, of which one has six Nodes free, and the kinds, which the service looks for when it starts."""
-    kinds = (*controllers.KINDS.values(), MPI_JOB)
+    groups = {(each.api_version, each.kind) for each in OTHERS.values()}
+    others = [manifests.custom_resource(kind, *version.split("/")) for version, kind in groups]
+    kinds = (*controllers.KINDS.values(), *others)
     with racks.standing(control_plane), crds.installed(control_plane, *kinds), service.configured():
         control_plane.namespace(NAMESPACE)
         yield Racks(control_plane, NAMESPACE)
@@ -51,11 +51,10 @@ def example(control_plane: ControlPlane, service: Service) -> Iterator[Racks]:
 
 @pytest.fixture
 def two_racks(example: Racks, request: pytest.FixtureRequest) -> Iterator[Racks]:
-    """The racks, filled anew, as the service knows; and empty again at the end."""
+    """The racks, filled anew, and empty again at the end."""
     example.arrange(1000 + request.session.items.index(request.node))
-    example.await_knowledge()
     yield example
-    example.control_plane.objects.delete_all("jobsets", "leaderworkersets", "mpijobs", namespace=NAMESPACE)
+    example.control_plane.objects.delete_all("jobsets", "leaderworkersets", "replicasets", namespace=NAMESPACE)
     example.empty()
 
 
@@ -74,18 +73,48 @@ def annotated(api_version: str, kind: str, annotations: Mapping[str, str], spec:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def test_job_lands_together(two_racks: Racks) -> None:
-    """All six Pods of a Job are in the rack that has six Nodes free."""
-    spec = {"parallelism": PODS, "completions": PODS, "template": template("worker")}
+@pytest.mark.parametrize("kind", ["Job", "StatefulSet", "ReplicaSet", "ReplicationController"])
+def test_kubernetes_own_kinds_land_together(two_racks: Racks, kind: str) -> None:
+    """All six Pods are in the rack that has six Nodes free."""
+    counts = {"parallelism": PODS, "completions": PODS} if kind == "Job" else {"replicas": PODS}
+    own = template("worker", restartPolicy="Never" if kind == "Job" else "Always")
+    spec: Manifest = {**counts, "template": own}
+    if kind != "Job":
+        labels = {"app": "worker"}
+        spec["selector"] = labels if kind == "ReplicationController" else {"matchLabels": labels}
+    version = {"Job": "batch/v1", "ReplicationController": "v1"}.get(kind, "apps/v1")
+    more = {"serviceName": "main"} if kind == "StatefulSet" else {}
 
-    two_racks.control_plane.apply(annotated("batch/v1", "Job", SAME_RACK, spec), check=True)
+    two_racks.control_plane.objects.create(annotated(version, kind, SAME_RACK, {**spec, **more}), user="alice")
 
     assert two_racks.places("worker", PODS) == ["a"] * PODS
+    two_racks.control_plane.objects.delete_all("replicationcontrollers", namespace=NAMESPACE)
 
 
-def test_job_set_lands_together(two_racks: Racks) -> None:
-    """So are the Pods of both Jobs that JobSet's controller makes, whose launcher needs no GPU and runs anywhere."""
-    jobs = {"launcher": (1, template("launcher", gpus=0), 1), "worker": (2, template("worker"), 3)}
+def test_neighbours_in_rank_share_a_rack(two_racks: Racks) -> None:
+    """A Job of 16 over two racks of eight has ranks 0 to 7 in one of them and 8 to 15 in the other."""
+    two_racks.arrange(two_racks.run + 500, dict.fromkeys(racks.OCCUPIED, 0))
+    pods = racks.IN_RACK * 2
+    spec = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": template("worker")}
+
+    two_racks.control_plane.objects.create(annotated("batch/v1", "Job", SAME_BLOCK, spec), user="alice")
+
+    assert two_racks.places("worker", pods) == ["a"] * 8 + ["b"] * 8
+    by_rank = two_racks.groups("batch.kubernetes.io/job-completion-index")
+    found = [by_rank[str(rank)][0] for rank in range(pods)]
+    assert found in (["a"] * 8 + ["b"] * 8, ["b"] * 8 + ["a"] * 8)
+
+
+@pytest.mark.parametrize("order", ["AnyOrder", "InOrder"])
+def test_job_set_lands_together(two_racks: Racks, order: str) -> None:
+    """So are the Pods of all Jobs that JobSet's controller makes, at once or one after the other.
+
+    The launcher needs no GPU and runs anywhere.
+    """
+    jobs = {
+        "launcher": (1, template("launcher", gpus=0), 1), "worker": (1, template("worker"), 3),
+        "later": (1, template("worker"), 3),
+    }  # fmt: skip
     replicated = [
         {
             "name": name,
@@ -96,17 +125,21 @@ def test_job_set_lands_together(two_racks: Racks) -> None:
         }
         for name, (replicas, of, pods) in jobs.items()
     ]
-    spec = {"replicatedJobs": replicated, "network": {"enableDNSHostnames": False}}
+    start = {"startupPolicy": {"startupPolicyOrder": order}}
+    spec = {"replicatedJobs": replicated, "network": {"enableDNSHostnames": False}, **start}
     with controllers.running(two_racks.control_plane, "jobset"):
         made = annotated("jobset.x-k8s.io/v1alpha2", "JobSet", SAME_RACK, spec)
-        two_racks.control_plane.apply(made, check=True)
+        two_racks.control_plane.objects.create(made, user="alice")
 
         assert two_racks.places("worker", PODS) == ["a"] * PODS
         assert len(two_racks.places("launcher", 1)) == 1
 
 
+@pytest.mark.parametrize("startup", ["LeaderCreated", "LeaderReady"])
 @pytest.mark.parametrize("annotations", [SAME_RACK, SAME_BLOCK], ids=["required", "preferred"])
-def test_replicas_of_a_leader_worker_set_land_together(two_racks: Racks, annotations: Mapping[str, str]) -> None:
+def test_replicas_of_a_leader_worker_set_land_together(
+    two_racks: Racks, annotations: Mapping[str, str], startup: str
+) -> None:
     """Each replica, which the LeaderWorkerSet's controllers make of a leader and its workers, is in one rack."""
     size = 3
     group = {
@@ -115,10 +148,10 @@ def test_replicas_of_a_leader_worker_set_land_together(two_racks: Racks, annotat
         "workerTemplate": template("worker", restartPolicy="Always"),
         "restartPolicy": "RecreateGroupOnPodRestart",
     }
-    spec = {"replicas": 2, "leaderWorkerTemplate": group, "startupPolicy": "LeaderCreated"}
+    spec = {"replicas": 2, "leaderWorkerTemplate": group, "startupPolicy": startup}
     with controllers.running(two_racks.control_plane, "lws"):
         made = annotated("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", annotations, spec)
-        two_racks.control_plane.apply(made, check=True)
+        two_racks.control_plane.objects.create(made, user="alice")
 
         leaders, workers = two_racks.places("leader", 2), two_racks.places("worker", 4)
         by_group = two_racks.groups("leaderworkerset.sigs.k8s.io/group-index")
@@ -129,38 +162,117 @@ def test_replicas_of_a_leader_worker_set_land_together(two_racks: Racks, annotat
         }
 
 
-def test_mpi_job_lands_together(two_racks: Racks) -> None:
-    """So are the workers of an MPIJob, of which its controller makes Pods; the launcher is a Job without GPUs."""
-    cluster = two_racks.control_plane
-    replicas = {
-        "Launcher": {"replicas": 1, "template": template("launcher", gpus=0)},
-        "Worker": {"replicas": PODS, "template": template("worker")},
-    }
-    made = annotated("kubeflow.org/v2beta1", "MPIJob", SAME_RACK, {"mpiReplicaSpecs": replicas})
-    cluster.apply(made, check=True)
+class Other(NamedTuple):
+    """A kind whose controller is not here. spec: around the template of six workers, with a launcher of no GPU.
 
-    stored = cluster.get("mpijob", "main", "-n", NAMESPACE)
-    for pod in mpi_workers(stored):
+    labels: of the worker with an index, as the controller writes them. owner: of its Pods, where it is another object.
+    """
+
+    api_version: str
+    kind: str
+    spec: Callable[[Manifest, Manifest], Manifest]
+    labels: Callable[[int], Mapping[str, str]]
+    owner: tuple[str, str] | None = None
+
+
+def replicas(of: Manifest, number: int = PODS) -> Manifest:
+    """Return the part of a spec that says how many Pods of a template."""
+    return {"replicas": number, "template": of}
+
+
+def kubeflow(index: int, kind: str) -> Mapping[str, str]:
+    """Return the labels of the training operator, and of the MPI operator, which calls the type a role."""
+    prefix = "training.kubeflow.org"
+    of = {"job-name": "main", f"{kind}": "worker", "replica-index": str(index)}
+    return {f"{prefix}/{key}": value for key, value in of.items()}
+
+
+# Sources: newWorker in kubeflow/mpi-operator; SetPodTemplateLabels in kubeflow/trainer v1; labelPod in KubeRay;
+# createJobPod in Volcano; the labels of Grove's api/common.
+OTHERS = {
+    "MPIJob": Other(
+        "kubeflow.org/v2beta1", "MPIJob",
+        lambda of, one: {"mpiReplicaSpecs": {"Launcher": replicas(one, 1), "Worker": replicas(of)}},
+        lambda index: kubeflow(index, "job-role"),
+    ),
+    "PyTorchJob": Other(
+        "kubeflow.org/v1", "PyTorchJob",
+        lambda of, _: {"pytorchReplicaSpecs": {"Worker": replicas(of)}},
+        lambda index: kubeflow(index, "replica-type"),
+    ),
+    "RayCluster": Other(
+        "ray.io/v1", "RayCluster",
+        lambda of, one: {
+            "headGroupSpec": {"template": one}, "workerGroupSpecs": [{"groupName": "gpu", **replicas(of)}],
+        },
+        lambda _: {"ray.io/cluster": "main", "ray.io/group": "gpu", "ray.io/node-type": "worker"},
+    ),
+    "Volcano": Other(
+        "batch.volcano.sh/v1alpha1", "Job",
+        lambda of, _: {"tasks": [{"name": "worker", **replicas(of)}]},
+        lambda index: {
+            "volcano.sh/job-name": "main", "volcano.sh/task-spec": "worker", "volcano.sh/task-index": str(index),
+        },
+    ),
+    "PodCliqueSet": Other(
+        "grove.io/v1alpha1", "PodCliqueSet",
+        lambda of, _: {
+            "replicas": 1,
+            "template": {"cliques": [{
+                "name": "worker", **of["metadata"], "spec": {"replicas": PODS, "podSpec": of["spec"]},
+            }]},
+        },
+        lambda index: {
+            "app.kubernetes.io/part-of": "main", "grove.io/podclique": "main-0-worker",
+            "grove.io/podcliqueset-replica-index": "0", "grove.io/podclique-pod-index": str(index),
+        },
+        ("PodClique", "main-0-worker"),
+    ),
+    "NodeSet": Other("sunk.coreweave.com/v1alpha1", "NodeSet", lambda of, _: replicas(of), lambda _: {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_kinds_land_together(two_racks: Racks, name: str) -> None:
+    """So are the workers of kinds whose Pods are made here: what they share comes from the template that is stored."""
+    cluster, other = two_racks.control_plane, OTHERS[name]
+    spec = other.spec(template("worker"), template("launcher", gpus=0))
+    stored = cluster.objects.create(annotated(other.api_version, other.kind, SAME_RACK, spec), user="alice")
+    for pod in workers(stored, other):
         cluster.objects.create(pod)
 
     assert two_racks.places("worker", PODS) == ["a"] * PODS
+    cluster.objects.delete_manifests({**stored, "metadata": {"name": "main", "namespace": NAMESPACE}})
 
 
-def mpi_workers(stored: Manifest) -> Iterator[Manifest]:
-    """The Pods that the controller of Kubeflow makes of an MPIJob's workers: its template, labels and an owner.
-
-    Source: newWorker in pkg/controller/mpi_job_controller.go of kubeflow/mpi-operator.
-    """
-    owner = {"apiVersion": stored["apiVersion"], "kind": "MPIJob", "name": "main", "uid": stored["metadata"]["uid"]}
-    worker = stored["spec"]["mpiReplicaSpecs"]["Worker"]
-    for index in range(worker["replicas"]):
-        labels = {
-            **worker["template"]["metadata"]["labels"],
-            "training.kubeflow.org/operator-name": "mpi-operator",
-            "training.kubeflow.org/job-name": "main",
-            "training.kubeflow.org/job-role": "worker",
-            "training.kubeflow.org/replica-index": str(index),
+def workers(stored: Manifest, other: Other) -> Iterator[Manifest]:
+    """The Pods that a controller makes of the workers' template: its labels, its annotations and an owner."""
+    kind, owner = other.owner or (other.kind, "main")
+    of = next(each for each in _maps(stored["spec"]) if "podSpec" in each.get("spec", {}) or _is_template(each))
+    metadata: Manifest = of.get("metadata") or {key: of[key] for key in ("labels", "annotations")}
+    spec = of["spec"].get("podSpec", of["spec"])
+    who = {"apiVersion": other.api_version, "kind": kind, "name": owner, "uid": stored["metadata"]["uid"]}
+    for index in range(PODS):
+        own = {
+            "name": f"main-worker-{index}",
+            "namespace": NAMESPACE,
+            "labels": {**metadata["labels"], **other.labels(index)},
+            "annotations": metadata["annotations"],
+            "ownerReferences": [{**who, "controller": True, "blockOwnerDeletion": True}],
         }
-        owners = [{**owner, "controller": True, "blockOwnerDeletion": True}]
-        metadata = {"name": f"main-worker-{index}", "namespace": NAMESPACE, "labels": labels, "ownerReferences": owners}
-        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": worker["template"]["spec"]}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": spec}
+
+
+def _is_template(holder: Manifest) -> bool:
+    return holder.get("metadata", {}).get("labels", {}).get("app") == "worker"
+
+
+def _maps(value: Any) -> Iterator[Manifest]:
+    """All maps inside of a value."""
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from _maps(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _maps(each)

@@ -8,14 +8,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster import placements
-from cluster.placements import annotated, answer_of, one_of, one_per_node, required, scheduled
+from cluster.placements import (
+    GATED,
+    MAY,
+    MUST,
+    UNSCHEDULABLE,
+    annotated,
+    answer_of,
+    one_of,
+    one_per_node,
+    required,
+    scheduled,
+)
+from cluster.polling import NotYet
 from cluster.topologynodes import BACKEND, IB, NODES, RACK
+from policies.topology.gate import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
-    from cluster.manifests import Manifest
 
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
@@ -35,16 +47,14 @@ class Case:
 
 
 CASES = {
-    "domain": Case(["f1-s1-l1", "f1-s1-l2", "f2-s1-l1", "old-f1-s1", "roce-s1"], "superpod=1"),
+    "domain": Case(["f1-s1-l1", "f1-s1-l2", "old-f1-s1"], "superpod=1"),
     "domain-of-a-fabric": Case(["f1-s1-l1", "f1-s1-l2", "old-f1-s1"], "fabric=f1,superpod=1"),
-    "two-domains-by-key": Case(["f1-s2-l1", "old-f1-s3", "roce-s2"], f"{SUPERPOD} in (2, 3)"),
+    "two-domains-by-key": Case(["roce-s2"], f"{BACKEND}/fabric=c1,{SUPERPOD} in (2, 3)"),
     "domain-by-the-older-key": Case(["old-f1-s3"], f"{IB}/superpod=3"),
     "domain-that-nobody-is-in": Case([], "superpod=99"),
     "roce": Case(["roce-s1"], "superpod=1", topology="coreweave-roce"),
     "roce-preferred": Case(["roce-s1", "roce-s2"], "", "rack=r5", "coreweave-roce"),
-    "infiniband": Case(
-        ["f1-s1-l1", "f1-s1-l2", "f2-s1-l1", "old-f1-s1"], "superpod=1", topology="coreweave-infiniband"
-    ),
+    "infiniband": Case(["f1-s1-l1", "f1-s1-l2", "old-f1-s1"], "superpod=1", topology="coreweave-infiniband"),
     "own-terms": Case(
         ["f1-s1-l1", "old-f1-s1"],
         "superpod=1",
@@ -56,28 +66,37 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def deployments(control_plane: ControlPlane, topology_nodes: None) -> Iterator[str]:
-    """A Deployment for each case, with a Pod more than there are Nodes for it, and one Pod to a Node."""
+    """A Deployment for each case, with a Pod for each Node that is meant, and one Pod to a Node."""
     del topology_nodes
     namespace = "topology-placement"
     control_plane.namespace(namespace)
-    control_plane.apply([_deployment(namespace, name) for name in CASES], check=True)
+    for name, case in CASES.items():
+        made = placements.deployment(namespace, name, len(case.nodes) or 1, affinity={**case.own, **one_per_node(name)})
+        control_plane.objects.create(annotated(made, case.required, case.preferred, case.topology), user="alice")
     yield namespace
     control_plane.objects.delete("namespace", namespace)
 
 
-def _deployment(namespace: str, name: str) -> Manifest:
-    case = CASES[name]
-    affinity = {**case.own, **one_per_node(name)}
-    made = placements.deployment(namespace, name, len(case.nodes) + 1, affinity=affinity)
-    return annotated(made, case.required, case.preferred, case.topology)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_pods_run_where_the_annotations_say(control_plane: ControlPlane, deployments: str, name: str) -> None:
-    """The Pods fill exactly the Nodes that are meant, however these are labelled, and one Pod more stays pending."""
-    nodes = CASES[name].nodes
+    """The Pods fill exactly the Nodes that are meant, however these are labelled; one Pod more waits, gated if it can.
 
-    assert scheduled(control_plane, deployments, name, len(nodes) + 1, pending=1) == nodes
+    A placement that is only preferred never waits behind the gate.
+    """
+    case = CASES[name]
+    if case.nodes:
+        assert scheduled(control_plane, deployments, name, len(case.nodes)) == case.nodes
+        scale = ("scale", f"deployment/{name}", "-n", deployments, f"--replicas={len(case.nodes) + 1}")
+        control_plane.kubectl(*scale, check=True)
+
+    def left() -> set[str]:
+        found = control_plane.get("pods", "-n", deployments, "-l", f"app={name}")["items"]
+        why = {placements.condition(each) for each in found if not each["spec"].get("nodeName")}
+        if len(found) != len(case.nodes) + 1 or not all(why):
+            raise NotYet(f"{len(found)} Pods, {why}")
+        return why
+
+    assert control_plane.wait_for("one Pod more to wait", left) == {GATED if case.required else UNSCHEDULABLE}
 
 
 @pytest.mark.parametrize(
@@ -124,46 +143,53 @@ def test_job_of_a_cron_job_runs_in_the_domain(control_plane: ControlPlane, names
 
 
 @pytest.mark.parametrize("on_template", [False, True], ids=["workload", "template"])
-def test_daemon_set_covers_its_domain(control_plane: ControlPlane, namespace: str, *, on_template: bool) -> None:
-    """A DaemonSet has a Pod on each Node of its domain, also where each Pod carries the annotations itself."""
+def test_daemon_set_is_left_alone(control_plane: ControlPlane, namespace: str, *, on_template: bool) -> None:
+    """A DaemonSet has a Pod on each Node: each of its Pods belongs on its own, and none is gated."""
     made = placements.deployment(namespace)
     del made["spec"]["replicas"]
     holder = made["spec"]["template"] if on_template else made
     holder["metadata"]["annotations"] = placements.asking("fabric=f1,superpod=1", "rack=r1")
 
-    answer = control_plane.apply({**made, "kind": "DaemonSet"})
+    control_plane.objects.create({**made, "kind": "DaemonSet"}, user="alice")
 
-    assert answer_of(answer) == (0, "")
-    assert scheduled(control_plane, namespace, "main", 3) == ["f1-s1-l1", "f1-s1-l2", "old-f1-s1"]
+    assert scheduled(control_plane, namespace, "main", len(NODES)) == sorted(NODES)
 
 
-def test_pod_of_an_annotated_template_is_like_it(control_plane: ControlPlane, namespace: str) -> None:
-    """What stands in a template already is not written into its Pods again."""
-    made = placements.deployment(namespace, replicas=1)
-    made["spec"]["template"]["metadata"]["annotations"] = placements.asking("fabric=f1,superpod=1", "rack=r1")
-    control_plane.apply(made, check=True)
-    scheduled(control_plane, namespace, "main", 1)
+@pytest.mark.parametrize("keys", [BACKEND, IB], ids=["newer", "older"])
+def test_domain_is_written_as_documented(control_plane: ControlPlane, namespace: str, keys: str) -> None:
+    """Each of the user's terms is narrowed by the domain, in the keys of the Node; preferences name rack and Node."""
+    node = {BACKEND: "f1-s1-l1", IB: "old-f1-s1"}[keys]
+    own = required([one_of(HOSTNAME, node)], [one_of(HOSTNAME, "bare")])
+    made = annotated(placements.job(namespace, affinity=own), "fabric=f1,superpod=1", "leafgroup")
 
-    template = control_plane.get("deployment", "main", "-n", namespace)["spec"]["template"]
-    (pod,) = control_plane.get("pods", "-n", namespace)["items"]
-    assert pod["spec"]["affinity"] == template["spec"]["affinity"]
-    assert pod["metadata"]["annotations"] == template["metadata"]["annotations"]
+    control_plane.objects.create(made, user="alice")
+
+    assert scheduled(control_plane, namespace, "main", 1) == [node]
+    (pod,) = control_plane.get("pods", "-n", namespace, "-l", "app=main")["items"]
+    written = pod["spec"]["affinity"]["nodeAffinity"]
+    domain = [one_of(f"{keys}/fabric", "f1"), one_of(f"{keys}/superpod", "1")]
+    near = [*domain, one_of(f"{keys}/leafgroup", "1")]
+    narrowed = required([one_of(HOSTNAME, node), *domain], [one_of(HOSTNAME, "bare"), *domain])["nodeAffinity"]
+    assert written[MUST] == narrowed[MUST]
+    assert [each["weight"] for each in written[MAY]] == [100, 100]
+    assert written[MAY][0]["preference"]["matchExpressions"][: len(near)] == near
+    assert written[MAY][1]["preference"]["matchExpressions"] == [one_of(HOSTNAME, node)]
+    assert pod["metadata"]["annotations"][PLACEMENT].startswith("1 Pod with 1 GPU in fabric=f1,superpod=1; packed on ")
+    template = control_plane.get("job", "main", "-n", namespace)["spec"]["template"]
+    assert (template["spec"]["affinity"], template["metadata"]["annotations"]) == (own, made["metadata"]["annotations"])
 
 
 def test_preference_goes_from_near_to_far(control_plane: ControlPlane, namespace: str) -> None:
-    """Pods that fill a Node each take the preferred rack, then its superpod, then the required fabric, then nothing."""
+    """Pods that fill a Node each take the preferred rack, then its superpod, then the required fabric, then they wait."""
     containers = placements.template()["spec"]["containers"]
     containers[0]["resources"] |= {"requests": {"cpu": "100"}}
     found, nodes = [], 5  # of that fabric
-    for number in range(nodes + 2):
+    for number in range(nodes + 1):
         made = placements.pod(namespace, f"pod-{number}", containers=containers)
-        control_plane.apply(annotated(made, "fabric=f1", "superpod=1,rack=r2"), check=True)
-        found += [scheduled(control_plane, namespace, f"pod-{number}", 1, pending=int(number >= nodes))]
+        control_plane.objects.create(annotated(made, "fabric=f1", "superpod=1,rack=r2"), user="alice")
+        if number < nodes:
+            found += scheduled(control_plane, namespace, f"pod-{number}", 1)
 
-    nearest, *others = found
-    assert nearest == ["f1-s1-l2"]
-    assert [sorted(others[:2]), sorted(others[2:4]), others[4:]] == [
-        [["f1-s1-l1"], ["old-f1-s1"]],
-        [["f1-s2-l1"], ["old-f1-s3"]],
-        [[], []],
-    ]
+    placements.gated(control_plane, namespace, f"pod-{nodes}", 1)
+    assert found[0] == "f1-s1-l2"
+    assert [sorted(found[1:3]), sorted(found[3:])] == [["f1-s1-l1", "old-f1-s1"], ["f1-s2-l1", "old-f1-s3"]]

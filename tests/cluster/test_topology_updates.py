@@ -1,6 +1,6 @@
-"""Annotations that change: whichever way a write takes, the stored object is the user's manifest, translated again.
+"""Annotations that change: whichever way a write takes, the templates have them as those of a new object would.
 
-The ways: kubectl apply, kubectl apply --server-side, kubectl replace, and a program that reads the object, changes it
+Nothing else is written into templates. The ways: kubectl apply, kubectl apply --server-side, kubectl replace, and a program that reads the object, changes it
 and puts it back. Deployments without replicas suffice, because only their controller acts on them.
 """
 
@@ -14,10 +14,9 @@ import pytest
 
 from cluster import placements
 from cluster.apicalls import Caller
-from cluster.placements import MAY, MUST, PREFERRED, RECORD, REQUIRED, TOPOLOGY, annotated, answer_of, one_of, required
+from cluster.placements import PREFERRED, REQUIRED, TOPOLOGY, annotated, answer_of, one_of, preferring, required
 from cluster.polling import NotYet
-from cluster.topologychanges import CHANGES, OWN, another_domain, no_annotations, pod_spec
-from cluster.topologynodes import BACKEND, IB
+from cluster.topologynodes import RACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,6 +34,46 @@ COMMANDS = {
     "put": ("create", ""),
 }
 GROUPS = {"Deployment": "apps", "StatefulSet": "apps", "CronJob": "batch"}
+KEYS = (TOPOLOGY, REQUIRED, PREFERRED)
+BEFORE = ("fabric=f1,superpod=1", "fabric=f1,superpod=1,rack=r2")
+OWN = required([one_of(RACK, "r1", "r2")], [one_of("kubernetes.io/hostname", "old-f1-s1")])
+OWN["nodeAffinity"][placements.MAY] = [preferring(one_of(RACK, "r1"), weight=7)]
+
+
+def another_domain(manifest: Manifest) -> None:
+    """Name another domain, and another preference."""
+    manifest["metadata"]["annotations"] |= placements.asking("fabric=f1,superpod in (2, 3)", "rack=r3")
+
+
+def another_topology(manifest: Manifest) -> None:
+    """Name another topology, which requires a flavor as well."""
+    manifest["metadata"]["annotations"][TOPOLOGY] = "coreweave-infiniband"
+
+
+def no_preference(manifest: Manifest) -> None:
+    """Take one of the annotations away."""
+    del manifest["metadata"]["annotations"][PREFERRED]
+
+
+def no_annotations(manifest: Manifest) -> None:
+    """Take all three away, and leave what tools have written."""
+    for key in KEYS:
+        manifest["metadata"].get("annotations", {}).pop(key, None)
+
+
+def on_template(manifest: Manifest) -> None:
+    """Say something else on the template itself, which counts."""
+    template_of(manifest)["metadata"].setdefault("annotations", {})[REQUIRED] = "fabric=f1,superpod=2"
+
+
+CHANGES = (another_domain, another_topology, no_preference, on_template)
+
+
+def template_of(manifest: Manifest) -> Manifest:
+    """Return a workload's pod template."""
+    spec = manifest["spec"]
+    found: Manifest = spec.get("jobTemplate", {"spec": spec})["spec"]["template"]
+    return found
 
 
 def stateful_set(namespace: str, name: str, **spec: Any) -> Manifest:
@@ -78,20 +117,17 @@ def stored(caller: Caller, manifest: Manifest) -> Manifest:
 
 
 def outcome(found: Manifest) -> tuple[Any, Any]:
-    """Return the affinity of an object's template, and the terms of it that the record tells of."""
-    record = json.loads(found["metadata"].get("annotations", {}).get(RECORD, "{}"))
-    terms = {
-        place: {name: told for name, told in entry.items() if name in ("required", "preferred")}
-        for place, entry in record.items()
-    }
-    return pod_spec(found).get("affinity"), terms
+    """Return what an object's template says about placement, and its affinity, which is the user's own."""
+    template = template_of(found)
+    annotations = template["metadata"].get("annotations", {})
+    return {key: annotations[key] for key in KEYS if key in annotations}, template["spec"].get("affinity")
 
 
-def afresh(caller: Caller, manifest: Manifest) -> tuple[Any, Any]:
-    """Return what would be stored if the object were new."""
-    new = copy.deepcopy(manifest)
-    new["metadata"]["name"] = f"{manifest['metadata']['name']}-afresh"
-    return outcome(caller.make(f"{path(manifest).rpartition('/')[0]}?dryRun=All", new))
+def expected(manifest: Manifest) -> tuple[Any, Any]:
+    """Return what the template of a new object would say: its own annotations, else those of the workload."""
+    own, affinity = outcome(manifest)
+    annotations = manifest["metadata"].get("annotations", {})
+    return own or {key: annotations[key] for key in KEYS if key in annotations}, affinity
 
 
 def run(control_plane: ControlPlane, command: str, manifest: Manifest) -> Completed:
@@ -126,20 +162,22 @@ def follow(
 
 
 @pytest.mark.parametrize("manner", COMMANDS)
-@pytest.mark.parametrize("name", CHANGES, ids=lambda name: name.replace(",", "").replace(" ", "-"))
-def test_stored_is_what_the_manifest_says(
-    control_plane: ControlPlane, caller: Caller, place: str, name: str, manner: str
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_template_says_what_the_manifest_says(
+    control_plane: ControlPlane, caller: Caller, place: str, change: Callable[[Manifest], None], manner: str
 ) -> None:
-    """After a change, affinity and record are those of a new object; without annotations nothing of them is left."""
-    change = CHANGES[name]
-    made = placements.deployment(place, f"{list(CHANGES).index(name)}-{manner}", **affinity(own=change.own))
-    manifest = annotated(made, "fabric=f1,superpod=1", "fabric=f1,superpod=1,rack=r2")
+    """After a change the templates have the workload's annotations; without annotations they have none."""
+    name = f"{change.__name__.replace('_', '-')}-{manner}"
+    manifest = annotated(placements.deployment(place, name, affinity=copy.deepcopy(OWN)), *BEFORE)
+    if change is on_template:
+        template_of(manifest)["metadata"]["annotations"] = placements.asking(*BEFORE)
 
-    follow(control_plane, caller, manner, manifest, change.make)
+    follow(control_plane, caller, manner, manifest, change)
 
-    assert outcome(stored(caller, manifest)) == afresh(caller, manifest)
-    put(caller, manifest, no_annotations)
-    assert outcome(stored(caller, manifest)) == (pod_spec(manifest).get("affinity"), {})
+    assert outcome(stored(caller, manifest)) == expected(manifest)
+    if change is not on_template:
+        put(caller, manifest, no_annotations)
+        assert outcome(stored(caller, manifest)) == ({}, OWN)
 
 
 @pytest.mark.parametrize("manner", COMMANDS)
@@ -147,21 +185,14 @@ def test_stored_is_what_the_manifest_says(
 def test_other_kinds_follow_too(
     control_plane: ControlPlane, caller: Caller, place: str, make: Callable[..., Manifest], manner: str
 ) -> None:
-    """A StatefulSet and a CronJob get the new domain, and are as their manifest without annotations."""
-    manifest = annotated(
-        make(place, f"other-{manner}", **affinity(own=True)), "fabric=f1,superpod=1", "fabric=f1,superpod=1,rack=r2"
-    )
+    """So it is with a StatefulSet and a CronJob."""
+    manifest = annotated(make(place, f"other-{manner}"), *BEFORE)
 
     follow(control_plane, caller, manner, manifest, another_domain)
 
-    assert outcome(stored(caller, manifest)) == afresh(caller, manifest)
+    assert outcome(stored(caller, manifest)) == expected(manifest)
     put(caller, manifest, no_annotations)
-    assert outcome(stored(caller, manifest)) == (OWN, {})
-
-
-def affinity(*, own: bool) -> dict[str, Any]:
-    """Return the part of a Pod spec with terms of the user's own, or nothing."""
-    return {"affinity": copy.deepcopy(OWN)} if own else {}
+    assert outcome(stored(caller, manifest)) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +204,7 @@ def test_the_same_again_changes_nothing(
     control_plane: ControlPlane, caller: Caller, place: str, manner: str, said: str
 ) -> None:
     """The same manifest leaves what is stored as it is, down to who owns which field."""
-    manifest = annotated(
-        placements.deployment(place, f"same-{manner}", **affinity(own=True)), "fabric=f1,superpod=1", "rack"
-    )
+    manifest = annotated(placements.deployment(place, f"same-{manner}", affinity=OWN), "fabric=f1,superpod=1", "rack")
     first, second = COMMANDS[manner]
     run(control_plane, first, manifest)
     before = settled(control_plane, caller, manifest)
@@ -189,7 +218,6 @@ def test_the_same_again_changes_nothing(
     after = stored(caller, manifest)
     if manner == "replace":  # which takes the controller's annotation away, a change in itself
         assert after["spec"] == before["spec"]
-        assert after["metadata"]["annotations"][RECORD] == before["metadata"]["annotations"][RECORD]
     else:
         assert unversioned(after) == unversioned(before)
 
@@ -220,44 +248,22 @@ def settled(control_plane: ControlPlane, caller: Caller, manifest: Manifest) -> 
 
 
 def test_server_side_apply_owns_what_it_wrote(control_plane: ControlPlane, caller: Caller, place: str) -> None:
-    """The user's manager owns annotations and required terms; the record and the preferences belong to nobody."""
-    manifest = annotated(placements.deployment(place, "owned", **affinity(own=True)), "fabric=f1,superpod=1", "rack=r2")
-    follow(control_plane, caller, "server-side", manifest, another_domain)
+    """The user's manager owns the workload's annotations; the copies belong to nobody, and another manner is no conflict."""
+    manifest = annotated(placements.deployment(place, "owned", affinity=OWN), *BEFORE)
+    run(control_plane, "apply", manifest)
+    answer = run(control_plane, "apply --server-side", manifest)
 
-    found = stored(caller, manifest)
-
-    entries = {each["manager"]: each["fieldsV1"] for each in found["metadata"]["managedFields"]}
-    mine = entries["kubectl"]
-    assert mine["f:metadata"] == {"f:annotations": {f"f:{key}": {} for key in (TOPOLOGY, REQUIRED, PREFERRED)}}
-    assert mine["f:spec"]["f:template"]["f:spec"]["f:affinity"] == {"f:nodeAffinity": {f"f:{MUST}": {}}}
-    assert MAY in pod_spec(found)["affinity"]["nodeAffinity"]
-    assert not [name for name, fields in entries.items() if RECORD in json.dumps(fields) or MAY in json.dumps(fields)]
-
-
-def test_change_of_the_manner_conflicts_in_own_terms_only(
-    control_plane: ControlPlane, caller: Caller, place: str
-) -> None:
-    """From client-side to server-side apply: terms of the user's own, which became others, need --force-conflicts."""
-    both = [
-        annotated(placements.deployment(place, f"moved-{own}", **affinity(own=own == "own")), "fabric=f1,superpod=1")
-        for own in ("none", "own")
-    ]
-    for manifest in both:
-        run(control_plane, "apply", manifest)
-
-    none, own = (run(control_plane, "apply --server-side", manifest) for manifest in both)
-    forced = run(control_plane, "apply --server-side --force-conflicts", both[1])
-
-    terms = ".spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    first = f'error: Apply failed with 1 conflict: conflict with "kubectl-client-side-apply" using apps/v1: {terms}'
-    assert answer_of(none) == answer_of(forced) == (0, "")
-    assert (own.returncode, own.stderr.splitlines()[0]) == (1, first)
-    assert [outcome(stored(caller, each)) for each in both] == [afresh(caller, each) for each in both]
+    entries = stored(caller, manifest)["metadata"]["managedFields"]
+    mine = next(each["fieldsV1"] for each in entries if each["manager"] == "kubectl")
+    assert answer_of(answer) == (0, "")
+    assert mine["f:metadata"] == {"f:annotations": {f"f:{key}": {} for key in KEYS}}
+    templates = [each["fieldsV1"].get("f:spec", {}).get("f:template", {}) for each in entries]
+    assert not [each for each in templates if TOPOLOGY in json.dumps(each)]
 
 
 def test_diff_shows_nothing(control_plane: ControlPlane, caller: Caller, place: str) -> None:
     """What kubectl diff compares with is what the service would make of the manifest, so there is nothing to see."""
-    manifest = annotated(placements.deployment(place, "diff", **affinity(own=True)), "fabric=f1,superpod=1", "rack")
+    manifest = annotated(placements.deployment(place, "diff", affinity=OWN), "fabric=f1,superpod=1", "rack")
     run(control_plane, "apply", manifest)
     settled(control_plane, caller, manifest)
 
@@ -265,7 +271,7 @@ def test_diff_shows_nothing(control_plane: ControlPlane, caller: Caller, place: 
 
 
 def test_rollback_of_a_deployment(control_plane: ControlPlane, caller: Caller, place: str) -> None:
-    """A rollout undone brings back annotations, record and template together."""
+    """A rollout undone brings back annotations and template together."""
     manifest = annotated(placements.deployment(place, "undone"), "fabric=f1,superpod=1", "rack=r2")
     run(control_plane, "create", manifest)
     before = outcome(settled(control_plane, caller, manifest))
@@ -275,12 +281,10 @@ def test_rollback_of_a_deployment(control_plane: ControlPlane, caller: Caller, p
     control_plane.kubectl("rollout", "undo", "deployment/undone", "-n", place, check=True)
 
     assert outcome(stored(caller, manifest)) == before
-    put(caller, manifest, no_annotations)
-    assert outcome(stored(caller, manifest)) == (None, {})
 
 
 def test_rollback_of_a_stateful_set(control_plane: ControlPlane, caller: Caller, place: str) -> None:
-    """A rollout undone brings back the template alone, and the annotations still say where the Pods go."""
+    """A rollout undone brings back the template alone: it counts, and a warning says that the workload differs."""
     manifest = annotated(stateful_set(place, "undone"), "fabric=f1,superpod=1", "rack=r2")
     run(control_plane, "create", manifest)
     revisions(control_plane, place, 1)
@@ -288,9 +292,10 @@ def test_rollback_of_a_stateful_set(control_plane: ControlPlane, caller: Caller,
     run(control_plane, "replace", manifest)
     revisions(control_plane, place, 2)
 
-    control_plane.kubectl("rollout", "undo", "statefulset/undone", "-n", place, check=True)
+    undone = control_plane.kubectl("rollout", "undo", "statefulset/undone", "-n", place, check=True)
 
-    assert outcome(stored(caller, manifest)) == afresh(caller, manifest)
+    assert outcome(stored(caller, manifest)) == (placements.asking("fabric=f1,superpod=1", "rack=r2"), None)
+    assert "Warning: " in undone.stderr, undone.stderr
 
 
 def revisions(control_plane: ControlPlane, namespace: str, count: int) -> None:
@@ -303,16 +308,3 @@ def revisions(control_plane: ControlPlane, namespace: str, count: int) -> None:
         return True
 
     control_plane.wait_for(f"{count} revisions", noted)
-
-
-def test_domain_is_written_as_documented(control_plane: ControlPlane, caller: Caller, place: str) -> None:
-    """The terms of a domain, and the record of them, to the letter: what the other proofs compare with."""
-    manifest = annotated(placements.deployment(place, "letter", affinity=required([one_of("a", "b")])), "superpod=1")
-
-    run(control_plane, "apply", manifest)
-
-    expressions = [[one_of("a", "b"), one_of(f"{prefix}/superpod", "1")] for prefix in (BACKEND, IB)]
-    written = {"to": [{"matchExpressions": each} for each in expressions]}
-    origin = {"from": {"matchExpressions": [one_of("a", "b")]}}
-    expected = {"spec.template": {"required": [{**written, **origin}]}}
-    assert outcome(stored(caller, manifest)) == (required(*expressions), expected)

@@ -20,6 +20,7 @@ JUDGED = (
 NATIVE = (
     "test_authorization",
     "test_defaults",
+    "test_fence",
     "test_mutation_merge",
     "test_pod_defaults",
     "test_policy_differential",

@@ -22,7 +22,7 @@ from webhook.sources import topologyfiles
 
 # Settings that are read only at start, because ports, watches and clients are made from them.
 _TIMEOUTS = ("timeout_seconds", "open_timeout_seconds", "essential_timeout_seconds")
-_INVENTORY = ("inventory", "stale_seconds")  # the watches may be those of another process
+_PLACER = ("settle_seconds", "patience_seconds")  # it may be another process
 _AT_START = ("listen", "health", "tls", "cluster", "manage", "policies", "decisions", "tracing", "events", "log")
 
 
@@ -181,7 +181,7 @@ def _in_force(start: Settings, newest: Settings) -> Settings:
     kept: dict[str, Any] = {name: getattr(start, name) for name in _AT_START}
     timeouts = {name: getattr(newest.registration, name) for name in _TIMEOUTS}
     kept["registration"] = start.registration.model_copy(update=timeouts)
-    fixed = {name: getattr(start.topology, name) for name in _INVENTORY}
+    fixed = {name: getattr(start.topology, name) for name in _PLACER}
     kept["topology"] = newest.topology.model_copy(update=fixed)
     if not rules.uses_policies(start):
         kept["packs"] = start.packs  # nothing is there that could compile them

@@ -5,6 +5,7 @@ All read one configuration. What does not run apart, a replica does itself. Pure
 
 from __future__ import annotations
 
+from webhook.configuration.selector import Selector
 from webhook.configuration.settings import Settings, SettingsError
 
 
@@ -51,6 +52,15 @@ def of_placer(settings: Settings) -> Settings:
 
 
 def places(settings: Settings) -> bool:
-    """Whether a replica places gangs itself: there is a cluster, and no placer of its own."""
+    """Whether a replica places gangs itself: there is a cluster, no placer of its own, and Pods may get gates."""
     has_cluster = bool(settings.cluster.kubeconfig or settings.cluster.in_cluster)
-    return has_cluster and settings.topology.action != "off" and not settings.place.apart
+    return has_cluster and gates(settings) and not settings.place.apart
+
+
+def gates(settings: Settings) -> bool:
+    """Whether Pods may get gates, which somebody has to open."""
+    if settings.topology.action == "off":
+        return False
+    entries = settings.topology.placement
+    is_complete = any("*" in entry.topologies and entry.namespace_selector == Selector() for entry in entries)
+    return not is_complete or any("gate" in entry.ways for entry in entries)

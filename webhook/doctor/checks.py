@@ -13,6 +13,7 @@ from webhook.doctor import (
     apiserver,
     certificate,
     otherwebhooks,
+    placer,
     policies,
     probe,
     registration,
@@ -47,6 +48,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *topology.check_scheduling(settings, own[KINDS["mutate"]]),
         *replicas.check(workspace.deployments, workspace.pods, settings),
         *replicas.check_lease(workspace.lease, workspace.pods, settings, now),
+        *placer.check(settings, observation.placer, now),
     ]
 
 

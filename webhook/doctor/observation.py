@@ -12,6 +12,7 @@ from policies.labelwriters.labelwriter import LabelWriter
 from policies.topology.nodes.machine import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.diagnosis import Read
+from webhook.doctor.placer import PlacerState
 from webhook.registration.rights import Right
 
 
@@ -110,7 +111,7 @@ class InstallationState(Struct, frozen=True):
     """Everything that was read.
 
     asked_for: the user whose rights were checked. is_service: whether that is the service's account. probe: None if
-    none was sent.
+    none was sent. placer: None if nobody is to open gates.
     """
 
     cluster: ClusterState
@@ -120,3 +121,4 @@ class InstallationState(Struct, frozen=True):
     is_service: bool
     rights: Mapping[Right, Read[bool]]
     probe: Read[Probe] | None
+    placer: PlacerState | None = None

@@ -37,6 +37,11 @@ class Placing:
             ("kind",),
             registry=registry,
         )
+        self._leading = Gauge(
+            "cks_admission_placer_leading",
+            "1 in the placer that leads and knows the cluster, so that it opens gates; 0 in others.",
+            registry=registry,
+        )
         self._waiting = Gauge(
             "cks_admission_gangs_waiting",
             "Gangs that wait, by level and age: below 1m, 5m, 15m, 1h, or over; in the placer that leads.",
@@ -73,6 +78,10 @@ class Placing:
         for placed in look.placed:
             self._opening.observe(placed.seconds)
         self.queue(look.queue, now)
+
+    def lead(self, *, leads: bool) -> None:
+        """Show whether this process opens gates."""
+        self._leading.set(leads)
 
     def queue(self, queue: Iterable[Waiting], now: float = 0.0) -> None:
         """Show who waits; nobody in a process that does not lead."""

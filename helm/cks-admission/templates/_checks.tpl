@@ -17,6 +17,7 @@
 {{- if and .Values.cluster.access (not .Values.manage.serviceAccount.create) (not .Values.manage.serviceAccount.name) -}}
 {{- fail "manage.serviceAccount.create is false and no name is given: set manage.serviceAccount.name to the account that manage shall use" -}}
 {{- end -}}
+{{- include "cks-admission.checkPlacer" . -}}
 {{- if and .Values.audit.enabled (not .Values.cluster.access) -}}
 {{- fail "audit.enabled reads the cluster, which needs cluster.access: set cluster.access to true, or audit.enabled to false" -}}
 {{- end -}}
@@ -39,6 +40,8 @@
   "manage.apart" "cluster.access"
   "manage.secret" "certificates.secretName"
   "manage.pods" "nameOverride"
+  "place.apart" "placer.enabled"
+  "place.lease" "fullnameOverride"
   "tls.certFile" "certificates.mode"
   "tls.keyFile" "certificates.mode"
   "tls.directory" "certificates.mode"
@@ -140,6 +143,22 @@
 {{- end -}}
 {{- if and .Values.resources (not (dig "requests" "cpu" "" .Values.resources)) -}}
 {{- fail "autoscaling goes by the CPU that is requested: set resources.requests.cpu" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "cks-admission.checkPlacer" -}}
+{{- if and (include "cks-admission.gates" .) (not .Values.placer.enabled) -}}
+{{- fail "placer.enabled is false, so that nobody would open the gates of Pods that wait for their gang: set it to true, or config.topology.placement to entries for all topologies whose ways are without gate, such as [{ways: [kueue, workload, affinity]}], or config.topology.action to off" -}}
+{{- end -}}
+{{- if and (include "cks-admission.placer" .) (not .Values.placer.serviceAccount.create) (not .Values.placer.serviceAccount.name) -}}
+{{- fail "placer.serviceAccount.create is false and no name is given: set placer.serviceAccount.name to the account that the placer shall use, and no other process" -}}
+{{- end -}}
+{{- if include "cks-admission.placer" . -}}
+{{- range $key, $account := dict "serviceAccount" (include "cks-admission.serviceAccount" .) "manage.serviceAccount" (include "cks-admission.manageAccount" .) -}}
+{{- if eq $account (include "cks-admission.placerAccount" $) -}}
+{{- fail (printf "placer.serviceAccount and %s are the same account, %s, which could then open gates and more: give the placer one of its own" $key $account) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

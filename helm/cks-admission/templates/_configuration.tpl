@@ -9,6 +9,7 @@ from here, so that ports, rights and mounts are those of the configuration that 
   "tls" (include "cks-admission.tls" . | fromYaml)
   "cluster" (include "cks-admission.cluster" . | fromYaml)
   "manage" (include "cks-admission.manage" . | fromYaml)
+  "place" (include "cks-admission.place" . | fromYaml)
   "registration" (include "cks-admission.registration" . | fromYaml)
   "policies" (include "cks-admission.policySources" . | fromYaml) -}}
 {{- with .Values.topologies -}}
@@ -55,6 +56,27 @@ secret: {{ include "cks-admission.leafSecret" . }}
 {{- $labels = append $labels (printf "%s=%s" $key $value) }}
 {{- end }}
 pods: {{ join "," $labels }}
+{{- end -}}
+
+{{/* Who places gangs: `place`, apart from the replicas. */}}
+{{- define "cks-admission.place" -}}
+{{- if include "cks-admission.placer" . }}
+apart: true
+lease: {{ include "cks-admission.placerName" . }}
+{{- end }}
+{{- end -}}
+
+{{/* Whether Pods may get a gate: unless one of the entries of topology.placement is for all, and none has the gate. */}}
+{{- define "cks-admission.gates" -}}
+{{- $topology := default dict .Values.config.topology -}}
+{{- $gates := list -}}
+{{- $closed := false -}}
+{{- range default list $topology.placement -}}
+{{- $ways := default (list "gate") .ways -}}
+{{- if has "gate" $ways -}}{{- $gates = append $gates "gate" -}}{{- end -}}
+{{- if and (has "*" (default (list "*") .topologies)) (not .namespaceSelector) -}}{{- $closed = true -}}{{- end -}}
+{{- end -}}
+{{- if and .Values.cluster.access (include "cks-admission.on" (dig "action" "deny" $topology)) (or $gates (not $closed)) }}true{{ end -}}
 {{- end -}}
 
 {{- define "cks-admission.registration" -}}
@@ -146,11 +168,17 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{/* What a running process does not take over: a change of it replaces the Pods. */}}
 {{- define "cks-admission.needsRestart" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "decisions" "tracing" "events" "log" -}}
+{{- $kept := pick $all "listen" "health" "tls" "cluster" "manage" "place" "decisions" "tracing" "events" "log" -}}
 {{- $_ := set $kept "registration" (omit $all.registration "timeoutSeconds" "openTimeoutSeconds" "essentialTimeoutSeconds") -}}
 {{- $_ := set $kept "policies" (pick $all.policies "directories" "configMaps" "native" "kubernetes" "slow" "shadow") -}}
-{{- $_ := set $kept "inventory" (list (include "cks-admission.inventory" .) (dig "topology" "staleSeconds" 300 $all)) -}}
 {{- toJson $kept -}}
+{{- end -}}
+
+{{/* Likewise for `place`, which reads its configuration once. */}}
+{{- define "cks-admission.placerNeedsRestart" -}}
+{{- $all := include "cks-admission.configuration" . | fromYaml -}}
+{{- pick $all "health" "cluster" "place" "log" "topology" "tolerations" "workloads" | toJson -}}
+{{- toJson .Values.topologies -}}
 {{- end -}}
 
 {{/* The port of the receiver of traces; empty without one. */}}
@@ -166,11 +194,4 @@ directories: [{{ if .Values.policies }}policies{{ if .Values.exceptions }}, {{ e
 {{- define "cks-admission.endSeconds" -}}
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- add (ceil (addf (dig "drainSeconds" 5 $all.listen) (dig "graceSeconds" 20 $all.listen))) 10 -}}
-{{- end -}}
-
-{{/* Whether replicas keep an inventory of Nodes and Pods, from which domains are chosen. */}}
-{{- define "cks-admission.inventory" -}}
-{{- $all := include "cks-admission.configuration" . | fromYaml -}}
-{{- $topology := default dict $all.topology -}}
-{{- if and $all.cluster.inCluster (include "cks-admission.on" (dig "action" "deny" $topology)) (include "cks-admission.on" (dig "inventory" "on" $topology)) }}true{{ end -}}
 {{- end -}}

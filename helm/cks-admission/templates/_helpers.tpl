@@ -21,6 +21,19 @@
 {{- .Values.manage.serviceAccount.name | default (include "cks-admission.manageName" .) -}}
 {{- end -}}
 
+{{/* Whether there is a process that places gangs: where topology annotations count, and the cluster may be read. */}}
+{{- define "cks-admission.placer" -}}
+{{- if and .Values.cluster.access .Values.placer.enabled (include "cks-admission.on" (dig "topology" "action" "deny" .Values.config)) }}true{{ end -}}
+{{- end -}}
+
+{{- define "cks-admission.placerName" -}}
+{{- include "cks-admission.fullname" . }}-placer
+{{- end -}}
+
+{{- define "cks-admission.placerAccount" -}}
+{{- .Values.placer.serviceAccount.name | default (include "cks-admission.placerName" .) -}}
+{{- end -}}
+
 {{/* The name of a CronJob has 52 characters at most. */}}
 {{- define "cks-admission.auditName" -}}
 {{- include "cks-admission.fullname" . | trunc 46 | trimSuffix "-" }}-audit
@@ -64,6 +77,14 @@ app.kubernetes.io/component: webhook
 {{- merge (dict "app.kubernetes.io/component" "manage") (include "cks-admission.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
 
+{{- define "cks-admission.placerSelector" -}}
+{{- merge (dict "app.kubernetes.io/component" "placer") (include "cks-admission.selector" . | fromYaml) | toYaml -}}
+{{- end -}}
+
+{{- define "cks-admission.placerLabels" -}}
+{{- merge (dict "app.kubernetes.io/component" "placer") (include "cks-admission.labels" . | fromYaml) | toYaml -}}
+{{- end -}}
+
 {{- define "cks-admission.auditLabels" -}}
 {{- merge (dict "app.kubernetes.io/component" "audit") (include "cks-admission.labels" . | fromYaml) | toYaml -}}
 {{- end -}}
@@ -100,22 +121,20 @@ app.kubernetes.io/component: webhook
 {{- concat $names .Values.certificates.names | uniq | toYaml -}}
 {{- end -}}
 
-{{/* The limit in MiB: the process, bytes of bodies, connections at 320 KiB, its child process, and the inventory, of which
-     10,000 Nodes and 100,000 Pods take 110 MiB, numpy and the client 50. */}}
+{{/* The limit in MiB: the process, bytes of bodies, connections at 320 KiB, and its child process. */}}
 {{- define "cks-admission.resources" -}}
 {{- $listen := default dict .Values.config.listen -}}
 {{- $bytes := dig "maxBytesInFlight" 67108864 $listen | int64 -}}
 {{- $connections := dig "maxConnections" 1024 $listen | int64 -}}
 {{- $memory := add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 -}}
-{{- $inventory := include "cks-admission.inventory" . -}}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
 {{- else -}}
 requests:
   cpu: 100m
-  memory: {{ add 128 (ternary 64 0 (ne $inventory "")) }}Mi
+  memory: 128Mi
 limits:
-  memory: {{ add $memory (ternary 256 0 (ne $inventory "")) }}Mi
+  memory: {{ $memory }}Mi
 {{- end -}}
 {{- end -}}
 

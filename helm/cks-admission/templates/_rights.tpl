@@ -3,18 +3,8 @@
 {{- $all := include "cks-admission.configuration" . | fromYaml -}}
 {{- $name := $all.registration.name -}}
 {{- $topology := ne (include "cks-admission.on" (dig "topology" "action" "deny" $all)) "" -}}
-{{- $inventory := include "cks-admission.inventory" . -}}
 {{- $deletion := ne (include "cks-admission.on" (dig "topology" "deletion" "warn" $all)) "" -}}
 {{- include "cks-admission.factRules" $all }}
-{{- if $inventory }}
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [list, watch]
-- apiGroups: [scheduling.k8s.io]
-  resources: [priorityclasses]
-  verbs: [list, watch]
-{{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list" "watch")) }}
-{{- end }}
 {{- if $topology }}
 - apiGroups: [kueue.x-k8s.io]
   resources: [resourceflavors]
@@ -91,21 +81,55 @@
 {{- end }}
 {{- end -}}
 
-{{/* The given verbs on the workloads whose placement is on record. */}}
-{{- define "cks-admission.placedRules" -}}
-{{- $verbs := toJson .verbs -}}
-{{- range (.root.Files.Get "files/placed.yaml" | fromYamlArray) }}
+{{/* The rights of the placer: to read what decides where gangs start, to open gates, and to tell owners. A policy of the API
+     server (templates/fence.yaml) says what patches of Pods may change. */}}
+{{- define "cks-admission.placerClusterRules" -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+- apiGroups: [resource.k8s.io]
+  resources: [deviceclasses, resourceclaims, resourceclaimtemplates]
+  verbs: [list, watch]
+- apiGroups: [kai.scheduler, kueue.x-k8s.io]
+  resources: [topologies]
+  verbs: [list, watch]
+- apiGroups: [grove.io]
+  resources: [clustertopologybindings, clustertopologies]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list, create]
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [list, watch]
+{{- range (.Files.Get "files/placed.yaml" | fromYamlArray) }}
 - apiGroups: [{{ .group | quote }}]
   resources: {{ toJson .resources }}
-  verbs: {{ $verbs }}
+  verbs: [list, watch]
 {{- end }}
-{{- range (include "cks-admission.workloads" .root | fromYamlArray) }}
-{{- if and .templates (ne (default "create" .affinity) "never") }}
+{{- range (include "cks-admission.workloads" . | fromYamlArray) }}
+{{- if .templates }}
 - apiGroups: [{{ .group | quote }}]
   resources: [{{ include "cks-admission.plural" .kind }}]
-  verbs: {{ $verbs }}
+  verbs: [list, watch]
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- define "cks-admission.placerRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "cks-admission.placerName" . }}]
+  verbs: [get, update]
 {{- end -}}
 
 {{- define "cks-admission.nativeRules" -}}
@@ -172,9 +196,6 @@
 {{- end }}
 {{- if or $all.tls.secret $all.registration.apply $all.registration.caOnly }}
 {{- include "cks-admission.labelWriterRules" $all }}
-{{- if include "cks-admission.inventory" . }}
-{{- include "cks-admission.placedRules" (dict "root" . "verbs" (list "list")) }}
-{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -203,6 +224,13 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- end }}
+{{- if include "cks-admission.placer" . }}
+# Readiness says whether there is a placer.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "cks-admission.placerName" . }}]
+  verbs: [get]
 {{- end }}
 {{- end -}}
 

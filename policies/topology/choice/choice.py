@@ -58,7 +58,7 @@ class Ground(Struct):
     layouts: Layouts
     held: Mapping[str, Integers] = {}
 
-    def free(self, resource: str, priority: int | None = None, leaving: Iterable[PodKey] = ()) -> Integers:
+    def free(self, resource: str, priority: int | None = None, leaving: Sequence[PodKey] = ()) -> Integers:
         """What is free of a resource on each Node; see `Inventory.free`."""
         free = self.inventory.free(resource, priority, leaving)
         held = self.held.get(resource)
@@ -105,7 +105,7 @@ class Candidate(Struct, frozen=True):
 class Shortfall(Struct, frozen=True):
     """A gang that no domain can hold even if nothing else ran. best_pods, best_accelerators: of the largest domain.
 
-    largest: its address. wider: the name of the nearest level above of which a domain could hold it; empty if none.
+    largest: its address; empty if the Pods may run on no Node of one. wider: the name of the nearest level above of which a domain could hold it; empty if none.
     """
 
     level: str
@@ -161,15 +161,15 @@ class Search:
                 if made is not None:
                     yield made
 
-    def candidates(self) -> list[Candidate]:
-        """The domains of the required level, those with room for the most Pods first, at most MOST_CONSIDERED."""
+    def candidates(self, number: int = MOST_CONSIDERED) -> list[Candidate]:
+        """The first domains of the required level, those with room for the most Pods first."""
         level = self._of(self.required)
         groups = [group for group in np.flatnonzero(self.layout.carries(self.required)).tolist() if level.told(group)]
         order = level.order(np.array(groups, np.int64))
         pods = level.most(groups).sum(axis=0) if groups else np.zeros(0, np.int64)
         rank = {int(group): place for place, group in enumerate(order.groups)}
         best = sorted(zip(groups, pods.tolist(), strict=True), key=lambda pair: (-pair[1], rank[pair[0]]))
-        return [self._candidate(level, group, count) for group, count in best[:MOST_CONSIDERED]]
+        return [self._candidate(level, group, count) for group, count in best[:number]]
 
     def slots(self, placing: Placing) -> tuple[tuple[int, ...], ...]:
         """The rows for the Pods of each of the gang's members, in the order of ranks."""
@@ -333,7 +333,8 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     if next(Search(ground, own, Terms(empty=True)).placing(), None) is not None:
         return None
     level = "" if gang.required is None else gang.tiers[gang.required].name
-    best = next(iter(search.candidates()), None)
+    allows = any(inventory.eligible(member)[1].any() for member in gang.members)
+    best = next(iter(search.candidates()), None) if allows else None
     wider = (
         gang.tiers[outer].name
         for outer in reversed(search.layout.around(search.required) if search.required != WHOLE else [])

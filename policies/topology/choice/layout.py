@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from policies.topology.gang.address import Address, Step
-from policies.topology.gang.gang import Member, Tier, Toleration
+from policies.topology.gang.gang import Tier
+from policies.topology.nodes.eligibility import ANYWHERE
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.table import Codes, Integers, Mask
 from policies.topology.topology import natural
@@ -21,8 +22,6 @@ WHOLE = -1
 """The level of which the whole cluster is the one domain."""
 
 _WIDE = frozenset({REGION, ZONE})
-# It may run on every Node that there is, if the Node gets well.
-_ANYWHERE = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
 
 
 class Layout:
@@ -30,7 +29,7 @@ class Layout:
 
     def __init__(self, inventory: Inventory, tiers: tuple[Tier, ...]) -> None:
         self.tiers = tiers
-        self.present: Mask = inventory.eligible(_ANYWHERE)[1].copy()
+        self.present: Mask = inventory.eligible(ANYWHERE)[1].copy()
         names = inventory.names()
         self.order: Integers = np.array(sorted(np.flatnonzero(self.present), key=names.__getitem__), np.int64)
         self._codes: list[Codes] = []
@@ -105,7 +104,7 @@ class Layout:
             return ()
         if (level, group) not in self._addresses:
             self._addresses[level, group] = tuple(
-                Step(tier, self.tiers[tier].keys, (self._values[tier][int(self._codes[tier][self.row(level, group)])],))
+                Step(tier, self.tiers[tier].keys, self._values[tier][int(self._codes[tier][self.row(level, group)])])
                 for tier in self._telling(level, group)
             )
         return self._addresses[level, group]

@@ -65,14 +65,16 @@ def member(
     *,
     namespace: str = "",
     terms: Sequence[Sequence[Requirement]] = (),
+    asked: Amounts | None = None,
 ) -> Member | NoDemand:
     """The demand of a template's Pods, or why there is none. It never raises, whatever the template is.
 
-    terms: alternatives of which a Node must meet one as well: named domains and the requirement of a topology.
+    terms: alternatives of which a Node must meet one as well: named domains and the requirement of a topology. asked:
+    what each Pod asks for, where that is known.
     """
     spec = mapping(template, "spec")
     try:
-        amounts = requests(msgspec.convert(template, PodManifest, strict=False))
+        amounts = requests(msgspec.convert(template, PodManifest, strict=False)) if asked is None else asked
         return Member(
             path,
             count,

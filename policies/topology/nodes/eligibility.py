@@ -6,6 +6,7 @@ The answer for a template is kept, and only Nodes that changed since are looked 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -20,6 +21,10 @@ from policies.topology.nodes.table import Codes, Mask, room
 _MOST_ANSWERS = 128
 # Beyond so many changes it is quicker to look at all Nodes.
 _MOST_CHANGES = 1024
+
+
+ANYWHERE: Final = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
+"""A Pod that may run on every Node that there is, if the Node gets well."""
 
 
 class Standing(Struct, frozen=True):

@@ -6,7 +6,8 @@ is put again replaces what was there, and the order of Nodes and Pods does not m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections import deque
+from collections.abc import KeysView, Mapping, Sequence
 from sys import intern
 
 import numpy as np
@@ -21,16 +22,21 @@ from policies.topology.nodes.obstacle import lasting, obstacles
 from policies.topology.nodes.table import Codes, Integers, Mask, Table
 from policies.topology.nodes.usage import PodKey, Share, Usage
 
+_MOST_FREED = 1000
+
 
 class Inventory:
     """Nodes and Pods. Rows are in no order that means anything; a row without a Node is in no mask.
 
     A Pod may come before its Node, and stays when the Node goes: it counts whenever there is a Node of that name.
-    freed: how often there may have become more room since the start: a Pod went, or a Node changed.
+    freed: how often there may have become more room since the start: a Pod went, or a Node changed; see `freed_since`.
     """
 
     def __init__(self) -> None:
         self.freed = 0
+        self._relabelled = 0
+        self._freed: deque[int] = deque(maxlen=_MOST_FREED)
+        self._free: dict[tuple[str, int | None], Integers] = {}
         self._rows: dict[str, int] = {}
         # The name of a row, and the same for rows with a Node: a row may have Pods alone.
         self._names: list[str] = []
@@ -49,8 +55,8 @@ class Inventory:
 
     @property
     def edition(self) -> tuple[int, int]:
-        """What stays the same while no Node comes, goes or changes its labels or its standing; Pods do not matter."""
-        return self._eligibility.changes, self.size
+        """What stays the same while no Node comes, goes or changes its labels; what keeps Pods out does not matter."""
+        return self._relabelled, self.size
 
     @property
     def nodes(self) -> KeysView[str]:
@@ -89,8 +95,10 @@ class Inventory:
         """Let a Pod take what it asks for of a Node."""
         row = self._row(node)
         last = self._usage.put((intern(key[0]), key[1]), Share(row, asked, priority))
+        if last is None or (last.row, last.requests, last.priority) != (row, asked, priority):
+            self._free.clear()
         if last is not None and (last.row, last.requests) != (row, asked):
-            self.freed += 1
+            self._more_room(last.row)
             if last.row != row:
                 self._release(last.row)
 
@@ -98,7 +106,7 @@ class Inventory:
         """Let a Pod take nothing any more, if it took something."""
         share = self._usage.remove(key)
         if share is not None:
-            self.freed += 1
+            self._more_room(share.row)
             self._release(share.row)
 
     def row(self, node: str) -> int:
@@ -117,15 +125,28 @@ class Inventory:
         """What each Node has of a resource for Pods."""
         return self._columns.column(resource, self.size)
 
-    def free(self, resource: str, priority: int | None = None, leaving: Iterable[PodKey] = ()) -> Integers:
+    def free(self, resource: str, priority: int | None = None, leaving: Sequence[PodKey] = ()) -> Integers:
         """Allocatable minus the requests of Pods; never below 0.
 
         priority: only Pods of at least this priority count, as the others could be preempted; None: all count.
         leaving: Pods that do not count.
+        The column is not to be written to.
         """
-        left = self.allocatable(resource)
-        left -= self._usage.used(resource, self.size, priority, leaving)
-        return np.maximum(left, 0, out=left)
+        key = (resource, priority)
+        left = None if leaving else self._free.get(key)
+        if left is None or len(left) != self.size:
+            left = self.allocatable(resource)
+            left -= self._usage.used(resource, self.size, priority, leaving)
+            np.maximum(left, 0, out=left)
+            if not leaving:
+                left.flags.writeable = False
+                self._free[key] = left
+        return left
+
+    def freed_since(self, freed: int) -> list[int] | None:
+        """The rows with more room than there was at a time, which is told by `freed`; None if that is long ago."""
+        count = self.freed - freed
+        return None if count > len(self._freed) else list(self._freed)[len(self._freed) - count :]
 
     def eligible(self, member: Member) -> tuple[Mask, Mask]:
         """The Nodes that the member's Pods may run on now, and those that they could if the Node got well again.
@@ -173,7 +194,7 @@ class Inventory:
     def _allocate(self, name: str, row: int, amounts: Amounts) -> None:
         last = self._allocatable.get(name, ())
         if amounts != last:
-            self.freed += 1
+            self._more_room(row)
             for resource, amount in last:
                 self._columns.add(resource, row, -amount)
             for resource, amount in amounts:
@@ -183,9 +204,16 @@ class Inventory:
 
     def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:
         # Both are asked: each keeps what it is told.
-        if self._labels.put(row, labels) | self._eligibility.put(row, standing):
-            self.freed += 1
+        is_new, is_another = self._labels.put(row, labels), self._eligibility.put(row, standing)
+        self._relabelled += is_new
+        if is_new or is_another:
+            self._more_room(row)
             self._eligibility.change(row)
+
+    def _more_room(self, row: int) -> None:
+        self.freed += 1
+        self._freed.append(row)
+        self._free.clear()
 
 
 def inventory_of(nodes: Sequence[Node]) -> Inventory:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
 from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.catalog import Catalog
@@ -20,7 +21,7 @@ from policies.topology.gang.gang import Requirement, Tier
 from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.placement import Domain, Placement, PlacementError, parse
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import Level, Topology
+from policies.topology.topology import Topology
 from policies.vocabulary.keys import CLIQUE, HOSTNAME
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
@@ -40,16 +41,17 @@ class Goal(Struct, frozen=True):
     """A whole placement. tiers: the topology's levels; required, preferred: positions in them.
 
     nodes: alternatives of which each Node of the placement meets one: named domains, the topology's requirement and its
-    pool. near: the domains that are named as preferred.
+    pool. near: alternatives in the same way for the domains that are named as preferred; empty for none. flavors:
+    the topology's requirement, in each way in which Nodes may be labelled.
     """
 
     topology: Topology
     tiers: tuple[Tier, ...]
-    levels: tuple[Level, ...]
     required: int | None
     preferred: int | None
     nodes: tuple[tuple[Requirement, ...], ...]
-    near: tuple[Domain, ...] = ()
+    near: tuple[tuple[Requirement, ...], ...] = ()
+    flavors: tuple[tuple[SelectorRequirement, ...], ...] = ()
 
     @property
     def level(self) -> str:
@@ -73,23 +75,27 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
             return f'{key} "{text}" {error.problem} Delete the workload and create it with another placement'
     required, preferred = placements
     levels = [placement.level for placement in placements if placement is not None]
-    own = () if required is None else tuple(domain for domain in required.domains if domain.values)
-    terms = alternatives(own, topology.requirement)
+    terms = alternatives(_named(required), topology.requirement)
+    near = alternatives(_named(preferred), EVERYTHING) if _named(preferred) else ()
     pool = () if topology.pool is None else topology.pool.requirements
     return Goal(
         topology,
         tiers(topology, *levels),
-        tuple(_levels(topology, levels)),
         None if required is None else topology.position(required.level),
         None if preferred is None else topology.position(preferred.level),
-        tuple(tuple(Requirement(r.key, r.operator, r.values) for r in (*term, *pool)) for term in terms or ((),)),
-        () if preferred is None else tuple(domain for domain in preferred.domains if domain.values),
+        tuple(_requirements((*term, *pool)) for term in terms or ((),)),
+        tuple(map(_requirements, near)),
+        alternatives((), topology.requirement),
     )
 
 
-def _levels(topology: Topology, named: Iterable[Level]) -> Iterable[Level]:
-    by_position = {topology.position(level): level for level in named}
-    return (by_position.get(position, level) for position, level in enumerate(topology.levels))
+def _named(placement: Placement | None) -> tuple[Domain, ...]:
+    """The domains that a placement names."""
+    return () if placement is None else tuple(domain for domain in placement.domains if domain.values)
+
+
+def _requirements(term: Iterable[SelectorRequirement]) -> tuple[Requirement, ...]:
+    return tuple(Requirement(one.key, one.operator, one.values) for one in term)
 
 
 class Seat(Struct, frozen=True):
@@ -166,16 +172,15 @@ def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[s
     for step in address:
         key = next((key for key in step.keys if key in labels), step.keys[0])
         if key == NVL_DOMAIN:
-            made.append(_is_in(CLIQUE, [clique for value in step.values for clique in cliques.get(value, ())]))
+            made.append(_is_in(CLIQUE, list(cliques.get(step.value, ()))))
         else:
-            made.append(_is_in(key, list(step.values)))
+            made.append(_is_in(key, [step.value]))
     return made
 
 
 def _of_topology(goal: Goal, seat: Seat) -> list[JsonObject]:
     """The topology's requirement and pool, in the words of the packed Node."""
-    terms = alternatives((), goal.topology.requirement)
-    own = next((term for term in terms if meets(seat.labels, [term])), terms[0] if terms else ())
+    own = next((term for term in goal.flavors if meets(seat.labels, [term])), goal.flavors[0] if goal.flavors else ())
     pool = () if goal.topology.pool is None else goal.topology.pool.requirements
     return [requirement.to_json() for requirement in (*own, *pool)]
 

@@ -6,13 +6,14 @@ whoever lists the same objects comes to the same decisions, and finishes what wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, controller_reference, is_being_deleted, mapping
 from policies.objects.accelerator import Accelerators
@@ -20,18 +21,21 @@ from policies.objects.workload import Workload
 from policies.topology.catalog import Catalog
 from policies.topology.choice.layout import Layouts
 from policies.topology.gang.demand import Cluster, member
-from policies.topology.gang.gang import GangKey, Member
+from policies.topology.gang.gang import Amounts, GangKey, Member
 from policies.topology.gang.membership import identity, membership
 from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.nodes import requests
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.nodes.table import Integers
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer.opening import Goal, goal, is_fixed, packed, placement_of
 from policies.topology.placer.root import STAGED
 from policies.vocabulary.keys import CLIQUE, HOSTNAME
 from policies.vocabulary.nvlink import domain
 
+V = TypeVar("V", bound=Hashable)
+_MOST_SHARED: Final = 10_000
 _SCALED: Final = frozenset({("apps", "Deployment"), ("argoproj.io", "Rollout")})
 
 
@@ -54,7 +58,7 @@ class Group(Struct, frozen=True):
 
 
 class Pod(Struct, frozen=True):
-    """A Pod with a placement. content: as the API server has it. demand: what it asks for.
+    """A Pod with a placement. content: what is needed of it later, as the API server has it. demand: what it asks for.
 
     problem: why it cannot be placed; empty if it can. node: on which it is bound. host: on which it was packed. gates:
     all of its gates. ready: when it became Ready, in seconds since the epoch; 0 if it is not. fixed: whether it has to
@@ -96,31 +100,59 @@ class Pod(Struct, frozen=True):
         return not self.node and not self.is_gated
 
 
-class Gang(Struct):
+class Gang:
     """The Pods of a gang that live: no finished ones, and none that are being deleted.
 
-    tried: what there was when it did not fit; it is not tried again while that is the same. reason: why it waits, with
-    the time of that. kept: a Node in the domain that is kept free for it; empty for none.
+    version: how often its Pods or its root have changed. The rest is what the placer remembers of it. plan: how it may
+    start, with what that was made of. tried: what there was when it did not fit; None to try it at the next look.
+    waiting: what was told of it then. reason: why it waits, with the time of that. kept: a Node in the domain that is
+    kept free for it; empty for none. held: what is kept for Pods that are still to come, with the version of that.
     """
 
-    group: Group
-    pods: dict[PodKey, Pod] = field(default_factory=dict)
-    version: int = 0
-    tried: tuple[object, ...] = ()
-    reason: tuple[float, str] = (0.0, "")
-    kept: str = ""
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.pods: dict[PodKey, Pod] = {}
+        self.version = 0
+        self.plan: tuple[object, Any] | None = None
+        self.tried: tuple[int, object] | None = None
+        self.told: Any = None
+        self.reason = (0.0, "", False)
+        self.kept = ""
+        self.held: tuple[int, Mapping[str, Integers]] | None = None
 
-    @property
+    def change(self) -> None:
+        """Look at it anew."""
+        self.version += 1
+        for name in ("gated", "anchors", "order", "since", "last"):
+            vars(self).pop(name, None)
+
+    @cached_property
     def gated(self) -> list[Pod]:
         """The Pods that wait, by rank."""
         return sorted(
             (pod for pod in self.pods.values() if pod.is_gated), key=lambda pod: (pod.role, pod.rank, pod.key)
         )
 
-    @property
+    @cached_property
     def anchors(self) -> list[Pod]:
         """The Pods that are bound, or opened with a packed Node: they say where the gang belongs."""
         return [pod for pod in self.pods.values() if pod.node or (pod.host and not pod.is_gated)]
+
+    @cached_property
+    def order(self) -> tuple[int, float, str, str]:
+        """The order of gangs that wait: by priority, then by age."""
+        priority = max(pod.demand.priority or 0 for pod in self.gated)
+        return -priority, self.since, self.group.root.namespace, self.group.root.name
+
+    @cached_property
+    def since(self) -> float:
+        """Since when it waits."""
+        return min(pod.created for pod in self.gated)
+
+    @cached_property
+    def last(self) -> float:
+        """When its last Pod came."""
+        return max(pod.created for pod in self.pods.values())
 
 
 class State:
@@ -133,13 +165,16 @@ class State:
         self.gangs: dict[Group, Gang] = {}
         self.open: dict[PodKey, float] = {}
         self.pods: dict[PodKey, Pod] = {}
-        # Gangs with a Pod that is gated or open: all that there is to look at.
+        # Gangs with a Pod that is gated or open, and some that had one: all that there is to look at.
         self.active: set[Group] = set()
         # Gangs of kinds whose Pods may come in stages, and Pods that were bound since the last look.
         self.staged: set[Group] = set()
         self.bound: set[PodKey] = set()
-        self.changes = 0
+        # How often topologies have changed.
+        self.topologies = 0
         self._catalog = Catalog(())
+        self._cluster = Cluster(options.facts, options.accelerators)
+        self._same: dict[Any, Any] = {}
         self._goals: dict[tuple[tuple[str, str], ...], Goal | str] = {}
         self._hosts: dict[str, str] = {}
         self._cliques: dict[str, str] = {}
@@ -150,7 +185,7 @@ class State:
         """Take the topologies as they are now."""
         self._catalog = catalog
         self._goals.clear()
-        self.changes += 1
+        self.topologies += 1
 
     def put_node(self, node: NodeManifest) -> None:
         """Take a Node as it is now. Raises ValueError for a malformed amount."""
@@ -172,7 +207,7 @@ class State:
             return
         asked, node, known = requests.requests(pod), pod.spec.node_name, None
         if content is not None and not is_being_deleted(content):
-            known = self._read(pod.key, content)
+            known = self._read(pod.key, content, asked)
         if known is None:
             self._forget(pod.key)
         else:
@@ -244,26 +279,24 @@ class State:
         self._take(replace(pod, host="", gates=(*pod.gates, GATE), fixed=False))
         self.inventory.remove_pod(pod.key)
 
-    def _read(self, key: PodKey, content: JsonObject) -> Pod | None:
+    def _read(self, key: PodKey, content: JsonObject, asked: Amounts) -> Pod | None:
         """A Pod with a placement; None for one without, or one that stands alone on its Node."""
         metadata, spec = mapping(content, "metadata"), mapping(content, "spec")
         annotations, belongs = placement_of(content), membership(content)
         if belongs is None or not annotations:
             return None
         gates = tuple(str(gate.get("name")) for gate in spec.get("schedulingGates") or () if isinstance(gate, dict))
-        demand = member(
-            content, belongs.role, 1, Cluster(self.options.facts, self.options.accelerators), namespace=key[0]
-        )
+        demand = member(content, belongs.role, 1, self._cluster, namespace=key[0], asked=asked)
         conditions = mapping(content, "status").get("conditions") or ()
         ready: JsonObject = next((one for one in conditions if one.get("type") == "Ready"), {})
         is_opened = PLACEMENT in mapping(metadata, "annotations") and GATE not in gates
         return Pod(
             key,
-            Group(belongs.key, belongs.revision, annotations),
+            self._shared(Group(belongs.key, belongs.revision, annotations)),
             belongs.role,
             belongs.rank,
-            content,
-            demand if isinstance(demand, Member) else Member(belongs.role, 1, ()),
+            _kept(content),
+            self._shared(demand if isinstance(demand, Member) else Member(belongs.role, 1, ())),
             seconds(metadata.get("creationTimestamp")),
             "" if isinstance(demand, Member) else demand.reason,
             str(spec.get("nodeName") or ""),
@@ -273,6 +306,12 @@ class State:
             is_opened and is_fixed(content),
         )
 
+    def _shared(self, value: V) -> V:
+        """The same value for all that are equal: Pods of a gang have much in common."""
+        if len(self._same) > _MOST_SHARED:
+            self._same.clear()
+        return self._same.setdefault(value, value)  # type: ignore[no-any-return]
+
     def _take(self, pod: Pod) -> None:
         known = self.pods.get(pod.key)
         if known is not None and known.group != pod.group:
@@ -281,7 +320,9 @@ class State:
         if known is not None and known.uid == pod.uid and known.is_open and pod.is_gated:
             # No gate ever closes again: this is from before its opening, which counts until it fails.
             pod = replace(known, content=pod.content)
-        gang = self.gangs.setdefault(pod.group, Gang(pod.group))
+        gang = self.gangs.get(pod.group)
+        if gang is None:
+            gang = self.gangs[pod.group] = Gang(pod.group)
         self._of_root.setdefault(_base(pod.group.root), set()).add(pod.group)
         self.pods[pod.key] = gang.pods[pod.key] = pod
         if pod.is_open and pod.is_written:
@@ -301,6 +342,7 @@ class State:
         self._stirred(gang)
         if not gang.pods:
             del self.gangs[pod.group]
+            self.active.discard(pod.group)
             groups = self._of_root[_base(pod.group.root)]
             groups.discard(pod.group)
             if not groups:
@@ -308,25 +350,38 @@ class State:
 
     def _stir(self, key: GangKey) -> None:
         """Look again at the gangs that wait and depend on an object that has changed."""
-        self.changes += 1
         scales = (key.group, key.kind) in _SCALED
         for group in self.active:
             own = group.root
             if own.namespace == key.namespace and (_base(own) == key or (scales and own.kind == "ReplicaSet")):
-                self.gangs[group].version += 1
+                self.gangs[group].change()
 
     def _stirred(self, gang: Gang) -> None:
-        gang.version += 1
-        self.changes += 1
+        gang.change()
         if (gang.group.root.group, gang.group.root.kind) in STAGED and gang.pods:
             self.staged.add(gang.group)
-        is_active = any(not pod.node for pod in gang.pods.values())
-        (self.active.add if is_active else self.active.discard)(gang.group)
+        self.active.add(gang.group)
 
 
 def _base(key: GangKey) -> GangKey:
     """The key of the object, which has several roots if each of its replicas is one."""
     return replace(key, part="") if key.part else key
+
+
+def _kept(content: JsonObject) -> JsonObject:
+    """What is needed of a Pod later: its gates, its affinity, whose it is, and why it is not bound."""
+    metadata, spec = content["metadata"], mapping(content, "spec")
+    annotations = {key: "" for key in (PLACEMENT,) if key in mapping(metadata, "annotations")}
+    kept: JsonObject = {"uid": str(metadata.get("uid")), "annotations": annotations}
+    kept["ownerReferences"] = [one for one in (controller_reference(content),) if one is not None]
+    if spec.get("nodeName"):
+        return {"metadata": kept, "spec": {}}
+    conditions = [c for c in mapping(content, "status").get("conditions") or () if c.get("type") == "PodScheduled"]
+    return {
+        "metadata": kept,
+        "spec": {field: spec[field] for field in ("schedulingGates", "affinity") if field in spec},
+        "status": {"conditions": conditions},
+    }
 
 
 def seconds(timestamp: Any) -> float:

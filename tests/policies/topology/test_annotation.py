@@ -8,9 +8,18 @@ import pytest
 from support.builders import WORKLOADS, Json, at, merged, resource
 
 from policies.objects.fieldpath import lookup
-from policies.topology.annotation import Annotation, Annotations, Schedulers, Template, annotated, mentions
+from policies.topology.annotation import (
+    Annotation,
+    Annotations,
+    Schedulers,
+    Template,
+    Values,
+    carried,
+    mentions,
+    templates,
+)
 
-_TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
+_TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
 _JOB = "spec.jobTemplate"
 _CRON = WORKLOADS["batch", "CronJob"]
@@ -18,7 +27,7 @@ _JOB_AT, _TEMPLATE_AT = ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec",
 
 
 def _annotated(**annotations: Any) -> Json:
-    names = {"topology": _TOPOLOGY, "required": _REQUIRED, "preferred": _PREFERRED, "record": _RECORD}
+    names = {"topology": _TOPOLOGY, "required": _REQUIRED, "preferred": _PREFERRED}
     return {"metadata": {"annotations": {names[name]: value for name, value in annotations.items()}}}
 
 
@@ -29,12 +38,12 @@ def _cron_job(workload: Json, job: Json, template: Json) -> Json:
 
 def _templates(obj: Json) -> list[Template]:
     group, _, _ = obj["apiVersion"].rpartition("/")
-    return list(annotated(obj, WORKLOADS[group, obj["kind"]], Schedulers()).templates)
+    return list(templates(obj, WORKLOADS[group, obj["kind"]], Schedulers()))
 
 
 def _asked(obj: Json) -> Annotations:
     (template,) = _templates(obj)
-    return template.annotations
+    return template.said
 
 
 def test_the_nearest_counts_for_each_key() -> None:
@@ -52,14 +61,12 @@ def test_the_nearest_counts_for_each_key() -> None:
         Annotation("middle", _JOB_AT, _REQUIRED),
         Annotation("near", _TEMPLATE_AT, _PREFERRED),
     )
-    assert (found.values, found.places) == (
-        ("far", "middle", "near"),
-        (
-            ("metadata", "annotations", _TOPOLOGY),
-            (*_JOB_AT, "metadata", "annotations", _REQUIRED),
-            (*_TEMPLATE_AT, "metadata", "annotations", _PREFERRED),
-        ),
-    )
+    assert found.values == ("far", "middle", "near")
+    assert [annotation.location for annotation in found.all if annotation] == [
+        ("metadata", "annotations", _TOPOLOGY),
+        (*_JOB_AT, "metadata", "annotations", _REQUIRED),
+        (*_TEMPLATE_AT, "metadata", "annotations", _PREFERRED),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +91,7 @@ def test_a_pod_is_its_own_template() -> None:
     (template,) = _templates(pod)
 
     assert (template.path, template.location, template.value) == ("", (), pod)
-    assert template.annotations == Annotations(None, Annotation("rack", (), _REQUIRED))
+    assert template.said == Annotations(None, Annotation("rack", (), _REQUIRED))
     assert template.is_meant is True
 
 
@@ -99,7 +106,7 @@ def test_all_holders_of_a_trainer_template() -> None:
         lookup(obj, place).setdefault("metadata", {})["annotations"] = {_REQUIRED: "rack"}
         (template,) = _templates(obj)
         assert template.path == path
-        assert template.annotations == Annotations(None, Annotation("rack", place, _REQUIRED))
+        assert template.said == Annotations(None, Annotation("rack", place, _REQUIRED))
         assert template.is_meant is is_meant
 
 
@@ -125,14 +132,13 @@ def test_templates_that_are_none() -> None:
         pytest.param(_cron_job({}, {}, {}), False, id="nothing"),
         pytest.param(_cron_job({"metadata": {"annotations": {"kai.scheduler/x": "a"}}}, {}, {}), False, id="other-key"),
         pytest.param(_cron_job(_annotated(topology="a"), {}, {}), True, id="workload"),
-        pytest.param(_cron_job(_annotated(record="a"), {}, {}), True, id="record"),
         pytest.param(_cron_job({}, _annotated(required="a"), {}), True, id="job"),
         pytest.param(_cron_job({}, {}, _annotated(preferred="a")), True, id="template"),
         pytest.param(_cron_job({}, {}, {"metadata": None}), False, id="odd-metadata"),
     ],
 )
 def test_whether_an_object_is_of_interest(obj: Json | None, mentioned: bool) -> None:  # noqa: FBT001
-    """Any of the annotations anywhere, or the record, makes an object one to look at."""
+    """Any of the annotations anywhere makes an object one to look at."""
     assert mentions(_CRON, obj) is mentioned
 
 
@@ -149,3 +155,27 @@ def test_paths_for_people() -> None:
 def test_annotations_that_are_none(metadata: Any) -> None:
     """Odd metadata holds no annotations."""
     assert _asked(resource("v1", "Pod", {"spec": {}}) | {"metadata": metadata}) == Annotations()
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "value"),
+    [
+        pytest.param(Values(None, "a"), None, "a", id="created"),
+        pytest.param(Values("own", "a"), None, "own", id="its-own"),
+        pytest.param(Values(None, "a"), Values(), "a", id="asked-for-anew"),
+        pytest.param(Values(None, "a"), Values(None, "a"), None, id="never-copied"),
+        pytest.param(Values("a", "b"), Values("a", "a"), "b", id="follows"),
+        pytest.param(Values("own", "b"), Values("own", "a"), "own", id="keeps-its-own"),
+        pytest.param(Values("a", None), Values("a", "a"), None, id="gone"),
+        pytest.param(Values("own", None), Values("own", "a"), "own", id="gone-around-its-own"),
+        pytest.param(Values("a", None), Values(None, "a"), "a", id="moved-to-the-template"),
+        pytest.param(Values(None, "a"), Values("a", "a"), "a", id="put-back"),
+        pytest.param(Values("old", "a"), Values("a", "a"), "old", id="rolled-back"),
+        pytest.param(Values(None, "a"), Values("own", "a"), "a", id="without-its-own-any-more"),
+    ],
+)
+def test_what_a_template_carries(now: Values, before: Values | None, value: Any) -> None:
+    """What changed counts: a template follows what is around it as long as it says the same, and keeps its own."""
+    assert carried(now, before) == value
+    assert carried(Values(value, now.above), before) == value
+    assert carried(Values(now.own, now.above), before, copies=False) == (None if now.own is None else value)

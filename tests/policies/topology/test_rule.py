@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
 import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
-from support.choices import Chooser
 
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.lookup import Missing
@@ -22,16 +20,16 @@ from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.document import read
 from policies.topology.rule import TopologyPlacement, reads
-from policies.topology.schemes.fields import PLACES
-from policies.topology.way.assignment import NO_PLAN
+from policies.topology.schemes.mention import PLACES
+from policies.topology.way import Keeper
 
-_TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"
+_TOPOLOGY, _GATE = "kai.scheduler/topology", "cks-admission.dev/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
 _CATALOG = Catalog(BUILT_IN)
 _RULE = TopologyPlacement(_CATALOG, Options(WORKLOADS))
 _GPU = {"nvidia.com/gpu": 8}
 
-# Per kind a template's path, and when its affinity may change: the contract's table.
+# Per kind a template's path, and when its metadata may change: the contract's table.
 _KINDS = {
     "v1 Pod": ("", "no"),
     "v1 PodTemplate": ("template", "yes"),
@@ -77,9 +75,6 @@ _OF_SEVERAL_PODS = {
         *("trainer.kubeflow.org", "kubeflow.org"),
     )
 } - {"kubeflow.org/v1 Notebook"}
-_ON_EACH_NODE = {"sunk.coreweave.com/v1alpha1 NodeSet"}
-_FOR_MANY = {f"trainer.kubeflow.org/v1alpha1 {name}TrainingRuntime" for name in ("", "Cluster")}
-_BY_REPLICA = {"leaderworkerset.x-k8s.io/v1 LeaderWorkerSet"}
 
 
 def _object(kind: str, annotations: Mapping[str, Any] | None = None, *, suspend: bool = False, **fields: Any) -> Json:
@@ -98,11 +93,6 @@ def _zone(value: str = "", **more: str) -> dict[str, str]:
     return {_TOPOLOGY: "kubernetes", _REQUIRED: f"zone={value}" if value else "zone", **more}
 
 
-def _in_zone(value: str) -> Json:
-    required = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [value]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [required]}}}
-
-
 def _changed(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE, facts: StaticFacts = FACTS) -> Json:
     sent = deepcopy((obj, old))
     result = patch.apply(obj, rule.mutate(request(obj, old=old), facts).operations)
@@ -110,14 +100,15 @@ def _changed(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE
     return result
 
 
-def _record(obj: Json) -> Json:
-    return dict(json.loads(obj["metadata"]["annotations"][_RECORD]))
-
-
-def _affinity(kind: str, obj: Json) -> Any:
+def _carried(kind: str, obj: Json) -> dict[str, Any] | None:
+    """The annotations of the placement in an object's template, or None; the gate in the place of those of a Pod."""
     path = _KINDS[kind][0].replace("[0]", ".0")
     steps: list[str | int] = [int(step) if step == "0" else step for step in path.split(".") if step]
-    return lookup(obj, (*steps, "spec", "affinity"))
+    if not steps:
+        gates = obj["spec"].get("schedulingGates")
+        return None if gates is None else {key: obj["metadata"]["annotations"][key] for key in (_TOPOLOGY, _REQUIRED)}
+    found = lookup(obj, (*steps, "metadata", "annotations"))
+    return dict(found) if isinstance(found, dict) else None
 
 
 def _refusals(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE) -> list[Violation]:
@@ -130,36 +121,30 @@ def _warnings(
     return [each.warning for each in rule.validate(request(obj, old=old), facts) if each.verdict == "warn"]
 
 
+_CARRYING = {kind for kind, (_, may) in _KINDS.items() if may != "never"} - {"apps/v1 DaemonSet"}
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_creation(kind: str) -> None:
-    """An object of any kind is placed when it is created, unless its kind never is."""
-    obj = _object(kind, _zone("z"))
+    """The templates of any kind get the annotations, and a Pod the gate, unless its Pods are no gang of ours."""
+    changed = _changed(_object(kind, _zone("z")))
 
-    changed = _changed(obj)
-
-    assert _affinity(kind, changed) == (None if _KINDS[kind][1] == "never" else _in_zone("z"))
-    assert (_RECORD in changed["metadata"]["annotations"]) is (_KINDS[kind][1] != "never")
+    assert _carried(kind, changed) == (_zone("z") if kind in _CARRYING else None)
     assert _refusals(changed) == []
+    assert _changed(changed) == changed
 
 
 @pytest.mark.parametrize("suspended", [False, True], ids=["running", "suspended"])
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_placement_that_changes(kind: str, suspended: bool) -> None:  # noqa: FBT001
-    """Where the affinity may change it does; elsewhere the template stays as it is, and the change is refused."""
+    """Where a template may change it does; elsewhere it stays byte for byte, and the change is refused."""
     old = _changed(_object(kind, _zone("z"), suspend=suspended))
     obj = merged(old, {"metadata": {"annotations": _zone("y")}})
     may = _KINDS[kind][1] == "yes" or (kind == "batch/v1 Job" and suspended)
 
     changed = _changed(obj, old)
 
-    if may:
-        # Whatever ControllerRevisions may bring back is remembered; nothing else differs from what is created so.
-        remembered, [noted] = _record(old)[path := _KINDS[kind][0]], _record(changed).values()
-        assert noted.pop("earlier", [remembered]) == [remembered]
-        fresh = _changed(_object(kind, _zone("y"), suspend=suspended))
-        assert (_affinity(kind, changed), {path: noted}) == (_affinity(kind, fresh), _record(fresh))
-    else:
-        assert changed == obj
+    assert changed == (_changed(_object(kind, _zone("y"), suspend=suspended)) if may else obj)
     name = kind.rpartition(" ")[2]
     fixed = Violation(
         "topology",
@@ -169,7 +154,7 @@ def test_a_placement_that_changes(kind: str, suspended: bool) -> None:  # noqa: 
         f"The placement of a {name} is fixed when it is created.",
         f"Delete the {name} and create it again.",
     )
-    assert _refusals(changed, old) == ([] if may or _KINDS[kind][1] == "never" else [fixed])
+    assert _refusals(changed, old) == ([] if may else [fixed])
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -185,28 +170,29 @@ def test_what_leaves_the_placement_alone(kind: str) -> None:
     assert _changed(obj, old, other) == obj
 
 
-@pytest.mark.parametrize("kind", [kind for kind, (_, may) in _KINDS.items() if may != "never"])
+@pytest.mark.parametrize("kind", sorted(_CARRYING))
 def test_a_placement_that_was_never_applied(kind: str) -> None:
-    """An update that does not touch it gets a warning, and no patch."""
+    """An update that does not touch it changes no template, which would start its Pods anew."""
     old = _object(kind, _zone("z"))
     obj = merged(old, {"metadata": {"labels": {"a": "b"}}})
 
     assert _changed(obj, old) == obj
-    where = f" ({_KINDS[kind][0]})" if _KINDS[kind][0] else ""
-    assert _warnings(obj, old) == [
-        f'required "zone=z" is not in the node affinity: the Pods may run anywhere; create it again{where}'
-    ]
+    assert _refusals(obj, old) == []
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_owned_objects(kind: str) -> None:
-    """What a controller owns is not translated and not judged; a Pod is, by its own annotations."""
+    """What a controller of the table owns is left to it; a Pod, and what an unknown one creates, is not."""
     obj = _object(kind, {_TOPOLOGY: "kubernetes", _REQUIRED: "zone=z", _PREFERRED: "nowhere"})
-    owned = merged(obj, {"metadata": {"ownerReferences": [{"kind": "X", "name": "x", "controller": True}]}})
-    shared = merged(obj, {"metadata": {"ownerReferences": [{"kind": "X", "name": "x", "controller": False}]}})
+    deployment, unknown = (
+        merged(obj, {"metadata": {"ownerReferences": [{"apiVersion": version, "kind": owner, "controller": True}]}})
+        for version, owner in (("apps/v1", "Deployment"), ("example.org/v1", "Workflow"))
+    )
 
-    assert _changed(owned) == owned
-    assert [bool(_refusals(each)) for each in (owned, shared)] == [kind == "v1 Pod", True]
+    assert _changed(deployment) == deployment
+    assert [bool(_refusals(each)) for each in (deployment, unknown)] == [kind == "v1 Pod", True]
+    later = merged(unknown, {"metadata": {"annotations": {_PREFERRED: "elsewhere"}}})
+    assert bool(_refusals(later, unknown)) is (kind == "v1 Pod")
 
 
 def test_pods_that_are_left_alone() -> None:
@@ -228,7 +214,7 @@ def test_pods_that_are_left_alone() -> None:
     ):
         assert _RULE.mutate(asked, FACTS).operations == ()
         assert list(_RULE.validate(asked, FACTS)) == []
-        assert _RULE.explain(asked, FACTS) == ((), NO_PLAN)
+        assert _RULE.explain(asked, FACTS) == ()
 
 
 def test_kinds_of_ones_own() -> None:
@@ -241,27 +227,11 @@ def test_kinds_of_ones_own() -> None:
     )
 
     for obj, path in ((train, ("spec", "pod")), (bus, ("pod",))):
-        assert lookup(_changed(obj, rule=rule), (*path, "spec", "affinity")) == _in_zone("z")
+        assert lookup(_changed(obj, rule=rule), (*path, "metadata", "annotations")) == _zone("z")
     moved = [merged(_changed(each, rule=rule), {"metadata": {"annotations": _zone("y")}}) for each in (train, bus)]
-    assert lookup(
-        _changed(moved[0], _changed(train, rule=rule), rule), ("spec", "pod", "spec", "affinity")
-    ) == _in_zone("y")
+    changed = _changed(moved[0], _changed(train, rule=rule), rule)
+    assert lookup(changed, ("spec", "pod", "metadata", "annotations")) == _zone("y")
     assert _changed(moved[1], _changed(bus, rule=rule), rule) == moved[1]
-
-
-def test_scheduler_and_affinity_of_an_update() -> None:
-    """A new scheduler or another affinity makes the rule look again, as an annotation does."""
-    kind = "apps/v1 Deployment"
-    old = _changed(_object(kind, _zone("z")))
-    kai = merged(old, at("spec.template.spec", {"schedulerName": "kai-scheduler"}))
-    queued = merged(old, {"metadata": {"labels": {"runai/queue": "a"}}})
-    own = _object(kind, {**_zone("z"), _RECORD: old["metadata"]["annotations"][_RECORD]}, affinity=_in_zone("y"))
-
-    assert _affinity(kind, _changed(kai, old)) is None
-    assert _affinity(kind, _changed(queued, old)) is None
-    assert _affinity(kind, _changed(old, kai)) == _in_zone("z")
-    (term,) = _affinity(kind, _changed(own, old))["nodeAffinity"].popitem()[1]["nodeSelectorTerms"]
-    assert [each["values"] for each in term["matchExpressions"]] == [["y"], ["z"]]
 
 
 def test_annotations_that_were_wrong_before() -> None:
@@ -277,37 +247,19 @@ def test_annotations_that_were_wrong_before() -> None:
 
 
 def test_templates_that_an_update_brings() -> None:
-    """They are placed where the affinity may change; elsewhere that would be too late, and they are warned of."""
+    """They get what is asked for around them where templates may change; elsewhere that would be too late."""
     lws, ray = "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet", "ray.io/v1 RayCluster"
     old = {**_object(lws, _zone("z")), "spec": {"leaderWorkerTemplate": {}}}
     head = {**_object(ray, _zone("z")), "spec": at("headGroupSpec.template.spec", pod_spec())}
     placed = _changed(head)
     more = merged(placed, at(_inside(ray, "spec"), pod_spec()))
 
-    assert _affinity(lws, _changed(_object(lws, _zone("z")), old)) == _in_zone("z")
+    assert _carried(lws, _changed(_object(lws, _zone("z")), old)) == _zone("z")
     assert (_changed(more, placed), _refusals(more, placed)) == (more, [])
-    assert _warnings(more, placed) == [
-        (
-            'required "zone=z" is not in the node affinity: '
-            "the Pods may run anywhere; create it again (spec.workerGroupSpecs[0].template)"
-        )
-    ]
-
-
-def test_other_affinity_stays() -> None:
-    """When the placement goes, only the node affinity goes that was made for it."""
-    kind = "apps/v1 Deployment"
-    pods: Json = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    old = _changed(_object(kind, _zone("z"), affinity=pods))
-    record = {_RECORD: old["metadata"]["annotations"][_RECORD]}
-    obj = merged(_object(kind, record), at("spec.template.spec.affinity", _affinity(kind, old)))
-
-    assert _affinity(kind, old) == {**pods, **_in_zone("z")}
-    assert _changed(obj, old) == _object(kind, {}, affinity=pods)
 
 
 def test_what_comes_of_each_template() -> None:
-    """For those who ask: what is read off each template, and what its affinity becomes."""
+    """For those who ask: who keeps the Pods of each template together, or why nobody does."""
     templates = {"leaderTemplate": {"spec": pod_spec()}, "workerTemplate": {"spec": pod_spec(_GPU)}}
     obj = resource(
         "leaderworkerset.x-k8s.io/v1",
@@ -316,15 +268,12 @@ def test_what_comes_of_each_template() -> None:
         annotations=_zone("z"),
     )
 
-    found = _RULE.explain(request(obj), FACTS)
-
-    assert [(reading.template.path, reading.obstacle, made.affinity) for reading, made in found.translations] == [
+    assert [(one.constraint.template.path, one.keeper) for one in _RULE.explain(request(obj), FACTS)] == [
         (
             "spec.leaderWorkerTemplate.leaderTemplate",
-            "it requests no accelerator, as other templates of the workload do",
-            None,
+            Keeper(reason="it requests no accelerator, as other templates of the workload do"),
         ),
-        ("spec.leaderWorkerTemplate.workerTemplate", "", _in_zone("z")),
+        ("spec.leaderWorkerTemplate.workerTemplate", Keeper("gate", may_mark=True)),
     ]
 
 
@@ -343,44 +292,43 @@ def test_keys_that_look_like_the_annotations() -> None:
     assert list(_RULE.validate(request(new, old=new), FACTS)) == []
 
 
-def test_a_missing_translation() -> None:
-    """A required placement that is not in a new object is warned of, or refused where that is configured."""
-    obj = _object("v1 Pod", _zone("z"))
+def test_what_was_not_applied() -> None:
+    """A Pod without its gate, and a template without its annotations, is warned of, or refused where configured."""
+    pod, job = _object("v1 Pod", _zone("z")), _object("batch/v1 Job", _zone("z"))
     strict = TopologyPlacement(_CATALOG, Options(WORKLOADS, unapplied="deny"))
+    summary = "The placement is not applied, so the Pods may run anywhere."
 
-    assert (_refusals(obj), _warnings(obj)) == (
-        [],
-        ['required "zone=z" is not in the node affinity: the Pods may run anywhere; create it again'],
-    )
-    assert _refusals(obj, rule=strict) == [
-        Violation(
-            "topology",
-            "spec.affinity",
-            "nothing",
-            'for the required "zone=z", so its Pods may run anywhere.',
-            "A required placement is not in the node affinity.",
-            "Create the object again, or add the node affinity yourself.",
-        )
+    assert [_refusals(pod), _refusals(job)] == [[], []]
+    assert [_warnings(pod), _warnings(job)] == [
+        [
+            f'spec.schedulingGates: lacks {_GATE} for the required "zone=z". '
+            "Create the Pod again; if it happens again, another webhook removes the gate."
+        ],
+        [
+            'spec.template.metadata.annotations: lack what keeps the required "zone=z". '
+            "Create the object again, or write the annotations into the template yourself."
+        ],
     ]
-    assert _refusals(merged(obj, {"metadata": {"labels": {"a": "b"}}}), obj, strict) == []
-    assert _refusals(_object("v1 Pod", _zone("z"), affinity=_in_zone("z")), rule=strict) == []
+    assert [[each.summary for each in _refusals(obj, rule=strict)] for obj in (pod, job)] == [[summary], [summary]]
+    assert _refusals(merged(pod, {"metadata": {"labels": {"a": "b"}}}), pod, strict) == []
+    assert [_refusals(_changed(obj), rule=strict) for obj in (pod, job)] == [[], []]
 
 
 def test_a_preferred_placement_that_has_no_effect() -> None:
-    """It is refused, or warned of and left out where that is configured."""
+    """It is refused, or warned of where that is configured."""
     obj = _object("v1 Pod", _zone("z", **{_PREFERRED: "region"}))
     lenient = TopologyPlacement(_CATALOG, Options(WORKLOADS, not_more_specific="warn"))
 
     assert (_changed(obj), len(_refusals(obj))) == (obj, 1)
     changed = _changed(obj, rule=lenient)
-    assert _affinity("v1 Pod", changed) == _in_zone("z")
+    assert changed["spec"]["schedulingGates"] == [{"name": _GATE}]
     assert (_refusals(changed, rule=lenient), _warnings(changed, rule=lenient)) == (
         [],
         [(f'metadata.annotations[{_PREFERRED}]: "region" is farther than the required "zone".')],
     )
 
 
-@pytest.mark.parametrize(("key", "value"), [(_TOPOLOGY, 1), (_REQUIRED, None), (_PREFERRED, ["rack"])])
+@pytest.mark.parametrize(("key", "value"), [(_TOPOLOGY, 1), (_REQUIRED, {}), (_PREFERRED, ["rack"])])
 def test_annotations_that_are_no_text(key: str, value: Any) -> None:
     """In a template of a custom resource an annotation may be anything; it is refused at its place."""
     kind = "jobset.x-k8s.io/v1alpha2 JobSet"
@@ -435,22 +383,20 @@ def test_one_annotation_for_several_templates() -> None:
 
 
 _DEFAULT = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("kubernetes")))
-_ZONE = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["1"]}]}
-_NEAR = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": _ZONE}]}}
+_NEAR = {_TOPOLOGY: "kubernetes", _PREFERRED: "zone"}
 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_the_default_of_the_configuration(kind: str) -> None:
-    """Distributed workloads without annotations prefer the lowest level above a Node; others are left alone."""
+    """Templates of distributed workloads without annotations prefer the lowest level above a Node; others do not."""
     obj = _object(kind)
 
-    changed = _changed(obj, rule=_DEFAULT, facts=Chooser().facts)
+    changed = _changed(obj, rule=_DEFAULT)
 
-    is_near = kind in _OF_SEVERAL_PODS - _ON_EACH_NODE - _BY_REPLICA - _FOR_MANY
-    assert (_affinity(kind, changed) or {}).get("nodeAffinity") == (_NEAR["nodeAffinity"] if is_near else None)
-    assert (kind in _BY_REPLICA) == ("topology-preferred-placement" in str(changed.get("spec")))
+    assert _carried(kind, changed) == (_NEAR if kind in _OF_SEVERAL_PODS else None)
     assert list(_DEFAULT.validate(request(changed), FACTS)) == []
-    assert _changed(changed, rule=_DEFAULT, facts=Chooser().facts) == changed
+    assert _changed(changed, rule=_DEFAULT) == changed
+    assert _changed(changed, changed, rule=_DEFAULT) == changed
     assert _changed(obj) == obj
 
 
@@ -466,18 +412,32 @@ def test_the_default_of_the_configuration(kind: str) -> None:
 )
 def test_jobs_of_several_pods(spec: Json, is_distributed: bool) -> None:  # noqa: FBT001
     """A Job is distributed if it has more than one Pod."""
-    changed = _changed(merged(_object("batch/v1 Job"), {"spec": spec}), rule=_DEFAULT, facts=Chooser().facts)
+    changed = _changed(merged(_object("batch/v1 Job"), {"spec": spec}), rule=_DEFAULT)
 
-    assert _affinity("batch/v1 Job", changed) == (_NEAR if is_distributed else None)
+    assert _carried("batch/v1 Job", changed) == (_NEAR if is_distributed else None)
 
 
 def test_annotations_come_before_the_default() -> None:
     """A workload that says something is not told more; a placement without a topology is one of the default's."""
     kind = "jobset.x-k8s.io/v1alpha2 JobSet"
+    pod = _changed(_object("v1 Pod", {_REQUIRED: "zone=z"}), rule=_DEFAULT)
 
-    assert _affinity(kind, _changed(_object(kind, _zone("z")), rule=_DEFAULT)) == _in_zone("z")
-    assert _affinity(kind, _changed(_object(kind, {_REQUIRED: "zone=z"}), rule=_DEFAULT)) == _in_zone("z")
-    assert _affinity("v1 Pod", _changed(_object("v1 Pod", {_REQUIRED: "zone=z"}), rule=_DEFAULT)) == _in_zone("z")
+    assert _carried(kind, _changed(_object(kind, _zone("z")), rule=_DEFAULT)) == _zone("z")
+    assert _carried(kind, _changed(_object(kind, {_REQUIRED: "zone=z"}), rule=_DEFAULT)) == _zone("z")
+    assert (pod["metadata"]["annotations"], pod["spec"]["schedulingGates"]) == (_zone("z"), [{"name": _GATE}])
+
+
+def test_annotations_take_the_place_of_the_default() -> None:
+    """What a workload says later counts, and nothing of the default that was copied stays."""
+    kind = "sunk.coreweave.com/v1alpha1 NodeSet"
+    old = _changed(_object(kind), rule=_DEFAULT)
+    new = merged(old, {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}}})
+
+    changed = _changed(new, old, rule=_DEFAULT)
+
+    assert _carried(kind, changed) == {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}
+    back = merged(_object(kind), at("spec.template.metadata", changed["spec"]["template"]["metadata"]))
+    assert _carried(kind, _changed(back, changed, rule=_DEFAULT)) == _NEAR
 
 
 def test_a_default_for_some_namespaces() -> None:
@@ -485,11 +445,9 @@ def test_a_default_for_some_namespaces() -> None:
     selector = LabelSelector((SelectorRequirement("team", "In", ("a",)),))
     rule = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("kubernetes", "zone", selector)))
     job_set = _object("jobset.x-k8s.io/v1alpha2 JobSet")
-    ours, theirs = (
-        StaticFacts(TODAY, namespaces={"default": {"team": team}}, chooser=Chooser()) for team in ("a", "b")
-    )
+    ours, theirs = (StaticFacts(TODAY, namespaces={"default": {"team": team}}) for team in ("a", "b"))
 
-    assert [len(rule.mutate(request(job_set), facts).operations) for facts in (ours, theirs)] == [3, 0]
+    assert [len(rule.mutate(request(job_set), facts).operations) for facts in (ours, theirs)] == [1, 0]
     with pytest.raises(Missing):
         rule.mutate(request(job_set), NamespacesToAsk(TODAY))
     assert rule.mutate(request(_object("v1 Pod")), NamespacesToAsk(TODAY)).operations == ()
@@ -512,10 +470,9 @@ def test_topologies_of_the_cluster() -> None:
     other = read({"name": "kubernetes", "levels": ["example.org/hall"]}, "KAI Topology kubernetes", in_cluster=True)
     facts = StaticFacts(TODAY, cluster_topologies=(halls, other))
     in_hall = _object("v1 Pod", {_TOPOLOGY: "halls", _REQUIRED: "hall=1"})
-    in_zone = _object("v1 Pod", _zone("z"), affinity=_in_zone("z"))
+    in_zone = _changed(_object("v1 Pod", _zone("z")))
 
-    (affinity, _) = _RULE.mutate(request(in_hall), facts).operations
-    assert json.dumps(affinity).count("example.org/hall") == 1
+    assert len(_RULE.mutate(request(in_hall), facts).operations) == 1
     assert [each.summary for each in _RULE.validate(request(in_hall), FACTS)] == ["The topology is not known."]
     assert _warnings(in_zone, facts=facts) == [
         'topology "kubernetes" has two definitions that differ: built in counts, KAI Topology kubernetes does not'
@@ -528,7 +485,7 @@ def test_an_empty_pool() -> None:
     halls = read({"name": "halls", "levels": ["example.org/hall"]}, "a file")
     pooled = type(halls)(halls.name, halls.levels, pool=pool)
     rule = TopologyPlacement(Catalog([pooled]), Options(WORKLOADS))
-    obj = _object("v1 Pod", {_TOPOLOGY: "halls", _PREFERRED: "hall"})
+    obj = _changed(_object("v1 Pod", {_TOPOLOGY: "halls", _PREFERRED: "hall"}), rule=rule)
     inside, outside = (
         StaticFacts(TODAY, cluster_nodes=(Node("n", {"pool": name, "example.org/hall": "1"}),)) for name in "ab"
     )
@@ -582,7 +539,8 @@ def test_what_is_read() -> None:
     rows = [WORKLOADS["batch", "CronJob"], WORKLOADS["", "Pod"]]
     names = (
         *("affinity", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName"),
-        *("resourceClaims", "resources", "schedulerName", "schedulingGroup", "tolerations"),
+        *("hostNetwork", "resourceClaims", "resources", "schedulerName", "schedulingGates", "schedulingGroup"),
+        *("tolerations", "containers[*].ports", "initContainers[*].ports"),
         *("containers[*].resources", "initContainers[*].resources", "initContainers[*].restartPolicy"),
     )
     pod = ("metadata.annotations", "metadata.labels", *(f"spec.{name}" for name in names))
@@ -593,7 +551,8 @@ def test_what_is_read() -> None:
 
     assert reads(rows) == {
         *("spec.completionMode", "spec.mlPolicy", "spec.scheduling", "spec.selector", "spec.suspend"),
-        "spec.jobTemplate.metadata.annotations",
+        *("spec.activeDeadlineSeconds", "spec.runPolicy", "spec.schedulingConstraints"),
+        *("spec.jobTemplate.metadata.annotations", "spec.jobTemplate.spec.activeDeadlineSeconds"),
         *pod,
         *(f"spec.jobTemplate.spec.template.{path}" for path in pod),
         *(f"{holder}.{name}" for holder in ("spec", "spec.jobTemplate", "spec.jobTemplate.spec") for name in counts),

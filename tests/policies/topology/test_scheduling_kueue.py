@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request
 
+from policies.topology.annotation import Template
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Constraint, Options, read
 from policies.topology.scheduling import kueue
@@ -61,29 +62,37 @@ def test_an_annotation_of_the_users_own_counts() -> None:
     own = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
     job = merged(_job(required="rack"), {"spec": {"template": {"metadata": {"annotations": own}}}})
 
-    assert kueue.annotation(_constraint(job)) is None
+    assert kueue.has(_constraint(job).template)
+    assert not kueue.has(_constraint(_job(required="rack")).template)
 
 
-def test_only_workloads_with_a_queue_are_kueues() -> None:
-    """The label with the name of a queue says that Kueue manages a workload."""
-    without = merged(_job(), {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": ""}}})
-
-    assert [kueue.is_queued(obj) for obj in (_job(), without, {"metadata": {"labels": None}}, None)] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+@pytest.mark.parametrize(
+    ("metadata", "gates", "is_kueues"),
+    [
+        ({}, [], False),
+        ({"labels": {"kueue.x-k8s.io/podset": "main"}}, [], True),
+        ({"annotations": {"kueue.x-k8s.io/workload": "job-train"}}, [], True),
+        ({}, [{"name": "kueue.x-k8s.io/topology"}], True),
+        ({"labels": {"example.org/kueue": "x"}}, [{"name": "example.org/gate"}], False),
+    ],
+    ids=["nothing", "label", "annotation", "gate", "others"],
+)
+def test_pods_that_kueue_manages(metadata: Json, gates: list[Any], is_kueues: bool) -> None:  # noqa: FBT001
+    """A gate, a label or an annotation of Kueue's tells that a Pod is its own."""
+    assert kueue.manages(Template((), {"metadata": metadata, "spec": {"schedulingGates": gates}})) is is_kueues
 
 
 def test_what_kueue_will_not_do_is_said() -> None:
-    """Two levels, a union of levels, and a topology that no flavor names each cause a warning; else there is none."""
+    """Two levels, a domain, a union of levels, and a topology that no flavor names each cause a warning."""
     both, union = _job(required="superpod", preferred="rack"), _job("topograph-nvlink", required="nvlink")
 
     assert _lines(_constraint(_job(required="rack")), {"coreweave"}) == []
     assert _lines(_constraint(_job(required="rack")), None) == []
     assert _lines(_constraint(both), {"coreweave"}) == [
         'Kueue takes one level: required "superpod" counts, preferred "rack" does not'
+    ]
+    assert _lines(_constraint(_job(required="rack=12")), {"coreweave"}) == [
+        'Kueue takes levels only: of "rack=12" it is told "rack"; choose the domain by a node selector'
     ]
     assert _lines(_constraint(union), {"topograph-nvlink"}) == [
         (

@@ -13,8 +13,19 @@ from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request
 from policies.engine.facts import Node
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Constraint, Options, read
-from policies.topology.scheduling.support import Form, Support, SupportKey
-from policies.topology.scheduling.workload import JOB, Offer, constraints, offer, restored, scheduling
+from policies.topology.scheduling.workload import (
+    JOB,
+    Form,
+    JobKey,
+    Offer,
+    Support,
+    SupportKey,
+    constraints,
+    job_of,
+    offer,
+    restored,
+    scheduling,
+)
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -146,11 +157,23 @@ def test_an_update_that_lacks_the_field_gets_the_old_value_back() -> None:
     stored = {**scheduling(_RACK), "schedulingPolicy": {"gang": {"minCount": 8}}}
     old, foreign = _job(scheduling=stored), _job(scheduling={"schedulingPolicy": {"basic": {}}})
 
-    assert restored(_job(), old, _RACK) == stored
-    assert restored(old, old, _RACK) is None
-    assert restored(_job(), foreign, _RACK) is None
-    assert restored(_job(), old, "") is None
-    assert restored(_job(), None, _RACK) is None
+    assert restored(_job(), old) == stored
+    assert restored(old, old) is None
+    assert restored(_job(), foreign) is None
+    assert restored(_job(), None) is None
+
+
+def test_the_job_of_a_pod_group() -> None:
+    """A PodGroup that a Job controls, and that has no constraint, is to get that of the Job."""
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    group: Json = {"metadata": {"ownerReferences": [reference]}, "spec": {}}
+
+    assert job_of(group, "team") == JobKey("team", "train", "u")
+    assert job_of(merged(group, {"spec": {"schedulingConstraints": constraints(_RACK)}}), "team") is None
+    assert (
+        job_of({"metadata": {"ownerReferences": [{**reference, "apiVersion": "batch.volcano.sh/v1"}]}}, "team") is None
+    )
+    assert job_of({"metadata": {}}, "team") is None
 
 
 _PLACES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.sampled_from("xy")), min_size=1)

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from policies.topology.way.permission import Permission
 from support.builders import FACTS, TODAY, WORKLOADS, Json, at, merged, pod_spec, request, resource
 from support.choices import Chooser
 
@@ -16,7 +17,6 @@ from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
-from policies.topology.way.permission import Permission
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"

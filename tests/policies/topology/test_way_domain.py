@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from policies.topology.way.permission import Permission
 from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, pod_spec, request, resource
 from support.choices import Chooser
 
@@ -20,7 +21,6 @@ from policies.topology.constraint import Options
 from policies.topology.gang.address import Address, Step
 from policies.topology.gang.gang import GangKey
 from policies.topology.rule import TopologyPlacement
-from policies.topology.way.permission import Permission
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"

@@ -7,6 +7,8 @@ from copy import deepcopy
 from typing import Any
 from unittest.mock import Mock
 
+from policies.topology.scheduling.podgroup import RecordKey
+from policies.topology.scheduling.support import Form, Support, SupportKey
 from support.builders import TODAY, WORKLOADS, Json, merged, owner, pod, pod_spec, request
 
 from policies.engine.facts import Facts, Node, StaticFacts
@@ -16,8 +18,6 @@ from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
 from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.podgroup import RecordKey
-from policies.topology.scheduling.support import Form, Support, SupportKey
 from policies.topology.scheduling.workload import constraints, scheduling
 
 _TOPOLOGY, _RECORD = "kai.scheduler/topology", "cks-admission.dev/topology"

@@ -137,8 +137,7 @@ class Stream(World):
             for node, obj in self.nodes.items()
             if free[node] >= gpus
             and (
-                not needs
-                or any(all(obj["metadata"]["labels"].get(key) in term[key] for key in term) for term in needs)
+                not needs or any(all(obj["metadata"]["labels"].get(key) in term[key] for key in term) for term in needs)
             )
         ]
 

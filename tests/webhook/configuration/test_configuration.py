@@ -248,16 +248,16 @@ async def test_what_needs_a_restart(tmp_path: Path) -> None:
     )
 
 
-async def test_the_inventory_is_that_of_the_start(tmp_path: Path) -> None:
-    """Whether there is an inventory, and how old it may be, are settings of whoever keeps it, and need a restart."""
+async def test_the_placer_is_that_of_the_start(tmp_path: Path) -> None:
+    """How long gangs wait are settings of the placer, which may be another process, and need a restart."""
     files = _Files(tmp_path)
-    files.write(topology={"inventory": "off", "staleSeconds": 600, "unapplied": "deny"})
+    files.write(topology={"settleSeconds": 5, "patienceSeconds": 60, "unapplied": "deny"})
     changed, _ = await files.look()
     topology = files.configuration.current.settings.topology
 
     assert changed
-    assert (topology.inventory, topology.stale_seconds, topology.unapplied) == ("on", 300, "deny")
-    assert files.configuration.notes() == ["restart needed for topology.inventory, topology.staleSeconds"]
+    assert (topology.settle_seconds, topology.patience_seconds, topology.unapplied) == (2, 900, "deny")
+    assert files.configuration.notes() == ["restart needed for topology.settleSeconds, topology.patienceSeconds"]
 
 
 async def test_what_is_not_followed_of_a_cluster(tmp_path: Path) -> None:

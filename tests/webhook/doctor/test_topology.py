@@ -18,7 +18,7 @@ from .findings import FORBIDDEN, settings, told
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _RACK = "example.org/rack"
 _PLACE = {_REGION: "us", _ZONE: "us-1"}
-_GATES = "turn on what is missing, or set it to off: the service chooses domains itself"
+_GATES = "turn on what is missing, or set it to off: the placer chooses domains"
 _LABELS = "check what should label them (the cloud's controller, Topograph), or label them yourself"
 
 
@@ -79,17 +79,6 @@ def test_nodes_without_any_label() -> None:
     assert _check(_machine("a", {}, 0)) == [("ok", "topology kubernetes", found, "")]
     assert _check(_machine("a", {}, 8)) == [("warning", "topology kubernetes", found, _LABELS)]
     assert _check() == [("ok", "Nodes", "there are none", "")]
-
-
-def test_an_inventory_that_is_off() -> None:
-    """Without it gangs may wait for ever, which matters where there are accelerators."""
-    assert _check(_machine("a", _PLACE), inventory="off")[0] == (
-        "warning",
-        "topology.inventory",
-        "it is off: no domain is chosen for gangs, which get Pod affinity and may wait for ever",
-        "set it to on, unless another scheduler places all gangs",
-    )
-    assert [where for _, where, *_ in _check(_machine("a", _PLACE, 0), inventory="off")] == ["topology kubernetes"]
 
 
 def test_topology_objects_that_cannot_be_used() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from policies.objects.workload import BUILT_IN
-from webhook.configuration import inventory
+from policies.topology.placer.root import KINDS as ROOT_KINDS
 from webhook.configuration.settings import Settings
-from webhook.registration.rights import needed, needed_by_audit
+from webhook.registration.rights import Right, needed, needed_by_audit, placer
 
 _OFF: dict[str, Any] = {
     "topology": {"action": "off"},
@@ -37,14 +37,23 @@ _TOPOLOGIES = {
 } | {"list resourceflavors.kueue.x-k8s.io"}
 _TOPOLOGIES |= {f"{verb} clustertopolog{end}.grove.io" for verb in ("list", "watch") for end in ("ies", "ybindings")}
 _WORKLOADS = {f"list {row.resource}.{row.group}".rstrip(".") for row in BUILT_IN if row.makes_pods}
-# Of kinds whose placement is on record: all but Pods, what is made from templates of others, and what no domain holds.
-_PLACED = {
-    f"{verb} {resource}" for verb in ("list", "watch") for resource in ("pods", "priorityclasses.scheduling.k8s.io")
-} | {
-    f"{verb} {row.resource}.{row.group}".rstrip(".")
-    for row in inventory.workloads(Settings())
-    for verb in ("list", "watch")
+_PLACING = {
+    "patch pods",
+    "list events",
+    "create events",
+    "create leases.coordination.k8s.io @cloud",
+    *(f"{verb} leases.coordination.k8s.io opener @cloud" for verb in ("get", "update")),
+    *(f"{verb} {each}" for verb in ("list", "watch") for each in ("pods", "priorityclasses.scheduling.k8s.io")),
+    *(
+        f"{verb} {row.resource}.{row.group}".rstrip(".")
+        for row in BUILT_IN
+        if row.group_kind in ROOT_KINDS
+        for verb in ("list", "watch")
+    ),
 }
+_PLACES = {"cluster": {"namespace": "cloud", "lease": "agreed", "inCluster": True}, "place": {"lease": "opener"}}
+_APART = _PLACES | {"place": {"apart": True, "lease": "opener"}}
+_TRAIN = [{"group": "example.org", "kind": "Train", "templates": ["spec.template"]}]
 _CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")]
 _WAITING = {"list pods", "create events"}
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
@@ -61,7 +70,10 @@ _AUTHORIZER = {"create subjectaccessreviews.authorization.k8s.io"}
 def _needed(**sections: Any) -> list[str]:
     """Each right as `verb resource.group name @namespace`."""
     cluster = {"namespace": "cloud", "lease": "agreed"}
-    found = needed(Settings.model_validate({**_OFF, "cluster": cluster, **sections}))
+    return _written(needed(Settings.model_validate({**_OFF, "cluster": cluster, **sections})))
+
+
+def _written(found: list[Right]) -> list[str]:
     assert all(right.reason for right in found)
     return [
         " ".join(
@@ -85,16 +97,25 @@ def _needed(**sections: Any) -> list[str]:
         pytest.param({"sunk": {}}, _NODES, id="sunk"),
         pytest.param({"sunk": {"daemonSets": "off"}}, set(), id="sunk without DaemonSets"),
         pytest.param({"selectors": {}}, _NODES | _POOLS, id="selectors"),
-        pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED, id="topology"),
-        pytest.param({"topology": {"inventory": "off"}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="without inventory"),
-        pytest.param({"events": {}}, _WORKLOADS | {"create events"}, id="Events about refusals"),
-        pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES | _PLACED, id="topology without deletion"),
+        pytest.param({"topology": {}}, _NODES | _TOPOLOGIES | _WORKLOADS, id="topology"),
         pytest.param(
-            {
-                "topology": {},
-                "workloads": [{"group": "example.org", "kind": "Train", "templates": ["spec.template"]}],
-            },
-            _NODES | _TOPOLOGIES | _WORKLOADS | _PLACED | {"list trains.example.org", "watch trains.example.org"},
+            {"topology": {}, **_PLACES}, _NODES | _TOPOLOGIES | _WORKLOADS | _PLACING, id="it places gangs itself"
+        ),
+        pytest.param(
+            {"topology": {}, **_APART},
+            _NODES | _TOPOLOGIES | _WORKLOADS | {"get leases.coordination.k8s.io opener @cloud"},
+            id="a placer of its own",
+        ),
+        pytest.param(
+            {"topology": {"placement": [{"ways": ["affinity"]}]}, **_PLACES},
+            _NODES | _TOPOLOGIES | _WORKLOADS,
+            id="no gates",
+        ),
+        pytest.param({"events": {}}, _WORKLOADS | {"create events"}, id="Events about refusals"),
+        pytest.param({"topology": {"deletion": "off"}}, _NODES | _TOPOLOGIES, id="topology without deletion"),
+        pytest.param(
+            {"topology": {}, "workloads": _TRAIN},
+            _NODES | _TOPOLOGIES | _WORKLOADS | {"list trains.example.org"},
             id="a workload of the settings",
         ),
         pytest.param(
@@ -197,6 +218,25 @@ def test_what_is_only_told_is_not_vital() -> None:
 
     assert {"create events", "patch configmaps", "list daemonsets"} <= telling
     assert not {"list nodes", "list configmaps", "get namespaces"} & telling
+
+
+@pytest.mark.parametrize(
+    ("sections", "more"),
+    [
+        ({}, set()),
+        ({"workloads": _TRAIN}, {"list trains.example.org", "watch trains.example.org"}),
+        # Of what is off for replicas nothing is needed.
+        ({"selectors": {}, "events": {}, "policies": {}}, set()),
+    ],
+)
+def test_a_placer_reads_what_decides_and_patches_pods(sections: dict[str, Any], more: set[str]) -> None:
+    """It needs no right of replicas or of manage to write, and none to read Secrets, ConfigMaps or policies."""
+    settings = Settings.model_validate({**_OFF, **_APART, "topology": {}, **sections})
+    follows = {right for right in _LEAST | _NODES | _TOPOLOGIES if "resourceflavors" not in right}
+    found = _written(placer(settings))
+
+    assert set(found) == follows | _PLACING | more
+    assert len(found) == len(set(found))
 
 
 @pytest.mark.parametrize("findings", [True, False])

@@ -115,7 +115,7 @@ def with_nodes(facts: StaticFacts, paths: Sequence[str]) -> StaticFacts:
     """The facts with the Nodes in files. Raises InputError."""
     if not paths:
         return facts
-    from webhook.cli.topology import nodefiles  # noqa: PLC0415 - most runs read no Nodes
+    from webhook.cli.topology import nodefiles  # noqa: PLC0415 - as above
 
     objects = nodefiles.read(paths, options.stdin(paths))
     with reading(ValueError):

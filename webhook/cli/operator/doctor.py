@@ -53,6 +53,7 @@ _MARKS: dict[Level, tuple[str, str]] = {
     help="Namespace in which doctor tries to set a reserved label (dry run).",
 )
 @click.option("--manage", "of_manage", is_flag=True, help="Check the rights of manage, not those of a replica.")
+@click.option("--place", "of_placer", is_flag=True, help="Check the rights of the placer, not those of a replica.")
 @click.option("--no-probe", is_flag=True, help="Do not try to set a reserved label.")
 @options.output
 def command(
@@ -63,6 +64,7 @@ def command(
     output: str,
     *,
     of_manage: bool,
+    of_placer: bool,
     no_probe: bool,
     **changes: bool | None,
 ) -> None:
@@ -81,11 +83,13 @@ def command(
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - as above
 
+    if of_manage and of_placer:
+        raise InputError("--manage and --place: give one of them")
     settings = options.settings(config, changes)
     configured = bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
     asked = Inquiry(_account(account), not kubeconfig and configured, "" if no_probe else probe_namespace)
     try:
-        findings = asyncio.run(_examine(settings, kubeconfig, asked, of_manage=of_manage))
+        findings = asyncio.run(_examine(settings, kubeconfig, asked, of_manage=of_manage, of_placer=of_placer))
     except SettingsError as error:
         raise InputError(str(error)) from None
     except ClusterError as error:
@@ -107,15 +111,18 @@ def _account(given: str | None) -> tuple[str, str] | None:
     return namespace, name
 
 
-async def _examine(settings: Settings, kubeconfig: str, asked: Inquiry, *, of_manage: bool) -> list[Diagnosis]:
+async def _examine(
+    settings: Settings, kubeconfig: str, asked: Inquiry, *, of_manage: bool, of_placer: bool
+) -> list[Diagnosis]:
     """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import apiserver, desired  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
-    from webhook.registration.rights import needed, needed_by_manager  # noqa: PLC0415 - as above
+    from webhook.registration.rights import needed, needed_by_manager, placer  # noqa: PLC0415 - as above
 
-    rights = needed_by_manager(settings) if of_manage else needed(settings)
+    asked_for = needed_by_manager if of_manage else placer if of_placer else needed
+    rights = asked_for(settings)
     # A kubeconfig on the command line overrides how the service itself connects.
     inside = settings.cluster.in_cluster and not kubeconfig
     api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)

@@ -15,8 +15,9 @@ from webhook.cli.topology import inventory
 @click.command("release")
 @inventory.cluster
 @click.option("-n", "--namespace", default="", help="Only Pods of this Namespace.")
+@click.option("--service-account", default="", metavar="DIRECTORY", help="Where token and ca.crt are, if elsewhere.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def command(kubeconfig: str, in_cluster: bool, namespace: str, yes: bool) -> None:  # noqa: FBT001 - flags of click
+def command(kubeconfig: str, namespace: str, service_account: str, *, in_cluster: bool, yes: bool) -> None:
     """Open the gates of all Pods that wait for the placer, without placing them.
 
     The Pods then go to any Node that has room; those of one gang need not be together. It is for a cluster in which no
@@ -31,18 +32,20 @@ def command(kubeconfig: str, in_cluster: bool, namespace: str, yes: bool) -> Non
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
 
     try:
-        opened = asyncio.run(_release(kubeconfig, in_cluster=in_cluster, namespace=namespace, ask=not yes))
+        opened = asyncio.run(
+            _release(kubeconfig, service_account, in_cluster=in_cluster, namespace=namespace, ask=not yes)
+        )
     except ClusterError as error:
         raise ToolError(str(error)) from None
     click.echo(f"{counted(opened, 'gate')} opened")
 
 
-async def _release(kubeconfig: str, *, in_cluster: bool, namespace: str, ask: bool) -> int:
+async def _release(kubeconfig: str, account: str, *, in_cluster: bool, namespace: str, ask: bool) -> int:
     """How many gates were opened. Raises ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.placer.release import gated, release  # noqa: PLC0415 - as above
 
-    api = await connect(kubeconfig or None, in_cluster)
+    api = await connect(kubeconfig or None, in_cluster, account)
     try:
         pods = await gated(api, namespace)
         if ask and pods and sys.stdin.isatty():

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Coroutine, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -17,11 +18,13 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.references import ACCEPT
 from webhook.cluster.inspection import components, inventory, labelwriters, reads
 from webhook.cluster.inspection.handshake import certificates
+from webhook.cluster.placer.lookout import PlacerLookout
+from webhook.cluster.placer.release import gated
 from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
 from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
-from webhook.doctor import address, probe, replicas, rights
+from webhook.doctor import address, placer, probe, replicas, rights
 from webhook.doctor.diagnosis import Read, Unread
 from webhook.doctor.observation import (
     ClusterState,
@@ -65,15 +68,16 @@ async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], a
     version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
     targets = address.targets(settings, workspace.service, workspace.slices)
-    served, answers, probed = await asyncio.gather(
+    served, answers, probed, placed = await asyncio.gather(
         asyncio.gather(*map(_served, targets)),
         _answers(api, rights.asked(needed, cluster.groups), asked.account),
         reads.tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
+        _placer(api, settings),
     )
     own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
     user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
     is_service = asked.is_service or user.startswith(_ACCOUNT)
-    return InstallationState(cluster, workspace, served, user, is_service, answers, probed)
+    return InstallationState(cluster, workspace, served, user, is_service, answers, probed, placed)
 
 
 async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
@@ -108,6 +112,43 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         writers.result(),
         running.result(),
     )
+
+
+async def _placer(api: ApiClient, settings: Settings) -> placer.PlacerState | None:
+    if not placer.is_due(settings):
+        return None
+    namespace, lease = settings.cluster.namespace, settings.place.lease
+    kinds = {placer.POLICY: "validatingadmissionpolicies", placer.BINDING: "validatingadmissionpolicybindings"}
+    named = (("fieldSelector", f"metadata.name={lease}"),)
+    async with asyncio.TaskGroup() as tasks:
+        absence = tasks.create_task(
+            reads.tried(PlacerLookout(api, namespace, lease).read(), f"get leases {lease} in namespace {namespace}")
+        )
+        waiting = tasks.create_task(reads.tried(_gated(api), "list pods"))
+        fence = {
+            kind: tasks.create_task(
+                reads.tried(_first(reads.several(api, f"{_ADMISSION}/{resource}", named)), f"list {resource}")
+            )
+            for kind, resource in kinds.items()
+        }
+    found = {kind: task.result() for kind, task in fence.items()}
+    return placer.PlacerState(absence.result(), waiting.result(), found)
+
+
+async def _first(reading: Coroutine[Any, Any, list[JsonObject]]) -> JsonObject | None:
+    return next(iter(await reading), None)
+
+
+async def _gated(api: ApiClient) -> list[placer.Gated]:
+    """The Pods behind the gate. Raises ClusterError."""
+    return [placer.Gated(pod.namespace, pod.name, _time(pod.created)) for pod in await gated(api)]
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:

@@ -93,6 +93,7 @@ class Gatekeeper:
                 self._knows = "listing"
                 await self._follower.list_anew()
             if not self._leading() or self._follower.unsynced():
+                self._measures.lead(leads=False)
                 self._measures.queue(())
                 self._wake = self._now() + _FIRST_PAUSE
                 continue
@@ -100,6 +101,7 @@ class Gatekeeper:
                 # What another process opened meanwhile is listed; what this one meant to open was not sent.
                 self._follower.placer.forget_openings()
                 self._knows = "all"
+            self._measures.lead(leads=True)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - whatever it is, gangs wait for the next look

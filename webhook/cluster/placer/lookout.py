@@ -50,11 +50,19 @@ class PlacerLookout:
     async def look(self) -> str:
         """Why there is no placer; empty if there is one, or if that cannot be found out."""
         try:
-            spec = (
-                _DECODER.decode(await fetch(self._api, Call("GET", self._path, seconds=LOOK_SECONDS))).get("spec") or {}
-            )
+            return await self.read()
+        except ClusterError:
+            return ""
+
+    async def read(self) -> str:
+        """Why there is no placer; empty if there is one. Raises ClusterError if that cannot be found out."""
+        try:
+            content = await fetch(self._api, Call("GET", self._path, seconds=LOOK_SECONDS))
         except ClusterError as error:
-            return f"there is no Lease {self._name}: {_REMEDY}" if error.status == 404 else ""
+            if error.status == 404:
+                return f"there is no Lease {self._name}: {_REMEDY}"
+            raise
+        spec = _DECODER.decode(content).get("spec") or {}
         if not spec.get("holderIdentity"):
             return f"nobody holds the Lease {self._name}: {_REMEDY}"
         age = self._clock.now().timestamp() - seconds(str(spec.get("renewTime")))

@@ -20,12 +20,13 @@ _CONTENT = msgspec.json.Decoder(dict[str, Any])
 
 
 class GatedPod(NamedTuple):
-    """A Pod behind our gate. position: of the gate among its gates."""
+    """A Pod behind our gate. position: of the gate among its gates. created: as the API server writes it."""
 
     namespace: str
     name: str
     uid: str
     position: int
+    created: str = ""
 
 
 async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
@@ -40,7 +41,15 @@ async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
             names = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
             metadata = pod["metadata"]
             if GATE in names:
-                found.append(GatedPod(metadata["namespace"], metadata["name"], metadata["uid"], names.index(GATE)))
+                found.append(
+                    GatedPod(
+                        metadata["namespace"],
+                        metadata["name"],
+                        metadata["uid"],
+                        names.index(GATE),
+                        metadata.get("creationTimestamp") or "",
+                    )
+                )
     return found
 
 

@@ -103,7 +103,8 @@ def test_what_is_held_is_not_given_again(seed: int, other: int) -> None:
     assume(second is not None)
     pods = [
         (member, naive.inside(cluster.machines, domain(nodes, gang, placing)))
-        for gang, (placing,) in ((earlier, first or ()), (cluster.gang, second or ()))
+        for gang, placings in ((earlier, first or ()), (cluster.gang, second or ()))
+        for placing in placings
         for member in gang.members
     ]
     assert naive.fits(pods, naive.free(cluster.machines))
@@ -130,7 +131,7 @@ def _binds(crowds: Sequence[Crowd], inventory: Inventory, random: Random) -> boo
     pods = [index for index, crowd in enumerate(crowds) for _ in range(crowd.count)]
     random.shuffle(pods)
     names = {name for crowd in crowds for name, _ in crowd.member.requests}
-    free = {name: inventory.free(name) for name in names}
+    free = {name: inventory.free(name).copy() for name in names}
     taken: set[tuple[int, int]] = set()
     for index in pods:
         crowd = crowds[index]

@@ -63,8 +63,10 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         _pod(
             *("a-w-0-x", "batch/v1", "Job", "a-w-0"),
             labels={
-                **{f"{_JOBSET}jobset-name": "a", f"{_JOBSET}replicatedjob-name": "w"},
-                **{f"{_JOBSET}job-index": "2", _INDEX: "1"},
+                f"{_JOBSET}jobset-name": "a",
+                f"{_JOBSET}replicatedjob-name": "w",
+                f"{_JOBSET}job-index": "2",
+                _INDEX: "1",
             },
         ),
         Membership(GangKey("ns", "jobset.x-k8s.io", "JobSet", "a"), "w", rank=(2, 1)),
@@ -73,7 +75,8 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         _pod(
             *("a-worker-0", "kubeflow.org/v1", "PyTorchJob", "a"),
             labels={
-                **{f"{_KUBEFLOW}job-name": "a", f"{_KUBEFLOW}replica-type": "worker"},
+                f"{_KUBEFLOW}job-name": "a",
+                f"{_KUBEFLOW}replica-type": "worker",
                 f"{_KUBEFLOW}replica-index": "3",
             },
         ),
@@ -90,8 +93,10 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         _pod(
             *("a-x", "ray.io/v1", "RayCluster", "a"),
             labels={
-                **{f"{_RAY}cluster": "a", f"{_RAY}group": "gpus"},
-                **{f"{_RAY}worker-group-replica-index": "4", f"{_RAY}replica-host-index": "1"},
+                f"{_RAY}cluster": "a",
+                f"{_RAY}group": "gpus",
+                f"{_RAY}worker-group-replica-index": "4",
+                f"{_RAY}replica-host-index": "1",
             },
         ),
         Membership(GangKey("ns", "ray.io", "RayCluster", "a"), "gpus", rank=(4, 1)),
@@ -115,7 +120,9 @@ _TABLE: dict[str, tuple[dict[str, Any], Membership | None]] = {
         _pod(
             *("a-3-1", "apps/v1", "StatefulSet", "a-3"),
             labels={
-                **{f"{_LWS}name": "a", f"{_LWS}group-index": "3", f"{_LWS}worker-index": "1"},
+                f"{_LWS}name": "a",
+                f"{_LWS}group-index": "3",
+                f"{_LWS}worker-index": "1",
                 f"{_LWS}template-revision-hash": "6f",
             },
         ),

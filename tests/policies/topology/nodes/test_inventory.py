@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -70,7 +70,7 @@ def _by_name(inventory: Inventory, column: Any) -> dict[str, Any]:
 
 
 def _free(
-    inventory: Inventory, priority: int | None = None, leaving: Iterable[PodKey] = (), resource: str = GPU
+    inventory: Inventory, priority: int | None = None, leaving: Sequence[PodKey] = (), resource: str = GPU
 ) -> dict[str, int]:
     return _by_name(inventory, inventory.free(resource, priority, leaving))
 

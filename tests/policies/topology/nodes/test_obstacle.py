@@ -61,7 +61,7 @@ def test_why_a_node_takes_no_pods(node: Node, cordoned: bool, ready: bool, expec
 
 
 def test_what_people_set_lasts() -> None:
-    """Taints that keep Pods out last, but for those that go when the Node is well again; so does the state of repair."""
+    """Taints that keep Pods out last, but for those that go when the Node is well again; the state of repair lasts."""
     assert lasting(_node(_GPU, _CPU, _LOCK, _RESERVED)) == (_CPU, _RESERVED)
     assert lasting(_node(_GPU, _CPU, _LOCK, _RESERVED, **_TRIAGE)) == (
         Taint("node.coreweave.cloud/state", "NoSchedule", "triage"),

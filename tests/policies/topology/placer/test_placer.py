@@ -125,8 +125,8 @@ def test_a_gang_that_does_not_fit_holds_nothing() -> None:
     world.now += 1
     world.job("small", 1, required("rack"))
     assert reasons(world) == {
-        "large": "No rack has room for 4 Pods with 32 GPUs now: the best, fabric=f,superpod=1,rack=1, has room for 1 Pod "
-        "and 8 of 32 GPUs free."
+        "large": "No rack has room for 4 Pods with 32 GPUs now: the best, fabric=f,superpod=1,rack=1, has room for "
+        "1 Pod and 8 of 32 GPUs free."
     }
     assert racks_of(world, "small") == ["1"]
     world.finish("b-0", "b-1", "b-2")
@@ -141,8 +141,8 @@ def test_incomplete_gangs_wait() -> None:
     world.job("train", 4, required("rack"), exist=3)
     assert reasons(world) == {"train": "3 of 4 Pods exist."}
     template = world.roots["Job", "train"]["spec"]["template"]
-    gates = {"schedulingGates": [{"name": "example.org/quota"}, {"name": GATE}]}
-    world.pod("train-3", ("batch/v1", "Job", "train"), template, **gates)
+    gates = [{"name": "example.org/quota"}, {"name": GATE}]
+    world.pod("train-3", ("batch/v1", "Job", "train"), template, schedulingGates=gates)
     assert reasons(world) == {"train": "1 of its Pods wait behind other gates, too: example.org/quota."}
     world.put({**world.pods["train-3"], "spec": {**template["spec"], "schedulingGates": [{"name": GATE}]}})
     world.look()
@@ -150,7 +150,7 @@ def test_incomplete_gangs_wait() -> None:
 
 
 def test_ranks_share_racks() -> None:
-    """Neighbours in rank are in the same sub-domain: of 16 Pods over two racks 0 to 7 are in one, 8 to 15 in the other."""
+    """Neighbours in rank are in the same sub-domain: of 16 Pods over two racks 0 to 7 share one, the rest the other."""
     world = World()
     world.racks("f/1/2", "f/1/10", "f/1/3", nodes=8)
     world.job("other", 1, required("rack", preferred="hostname"))
@@ -159,7 +159,8 @@ def test_ranks_share_racks() -> None:
     look = world.look()
     assert racks_of(world, "train") == ["3"] * 8 + ["10"] * 8
     assert look.placed[0].message == (
-        "16 Pods with 128 GPUs in fabric=f,superpod=1: 8 in fabric=f,superpod=1,rack=3, 8 in fabric=f,superpod=1,rack=10."
+        "16 Pods with 128 GPUs in fabric=f,superpod=1: 8 in fabric=f,superpod=1,rack=3, "
+        "8 in fabric=f,superpod=1,rack=10."
     )
 
 
@@ -221,8 +222,8 @@ def test_further_pods_follow_their_gang() -> None:
         Notice(
             about,
             "DomainLost",
-            "1 Pod cannot start: fabric=f,superpod=1,rack=1, where its other Pods run, has no Nodes any more that hold all "
-            "of them. Bring its Nodes back, or delete the workload and create it again.",
+            "1 Pod cannot start: fabric=f,superpod=1,rack=1, where its other Pods run, has no Nodes any more that hold "
+            "all of them. Bring its Nodes back, or delete the workload and create it again.",
         ),
     )
     world.delete("train-0", "train-1")
@@ -334,11 +335,11 @@ def test_levels_inside_each_other() -> None:
         for name, n, annotations in jobs
     ]
     world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "both", {"replicatedJobs": replicated})
-    for name, number, annotations in jobs:
+    for name, number, placement in jobs:
         for index in range(number):
             labels = {"jobset.sigs.k8s.io/jobset-name": "both", "jobset.sigs.k8s.io/replicatedjob-name": name}
             owner = ("batch/v1", "Job", f"both-{name}-0")
-            world.pod(f"{name}-{index}", owner, world.template(annotations), labels)
+            world.pod(f"{name}-{index}", owner, world.template(placement), labels)
         if name == "wide":
             assert reasons(world) == {"both": "It starts together with others of its workload: 0 of 2 Pods exist."}
     world.look()
@@ -417,7 +418,7 @@ def test_an_ordered_stateful_set_opens_one_by_one() -> None:
 
 
 def test_a_roll_out_moves_to_a_domain_with_room_for_all() -> None:
-    """A new ReplicaSet starts at its own size, in a domain that holds the Deployment's replicas once the old ones left."""
+    """A new ReplicaSet starts at its own size, where all the Deployment's replicas fit once the old ones left."""
     world = World()
     world.racks("f/1/1", "f/1/2", nodes=4)
     template = world.template(required("rack"))
@@ -478,8 +479,10 @@ def test_a_pod_outside_of_its_domain_is_told_of() -> None:
     (notice,) = world.look().notices
     assert (notice.reason, notice.message) == (
         "OutsideDomain",
-        "Pod train-2 was bound to Node f-1-2-0, outside of the domain of the others. Something else than the placer "
-        "opened or bound it; delete it to have it placed with them.",
+        (
+            "Pod train-2 was bound to Node f-1-2-0, outside of the domain of the others. Something else than the "
+            "placer opened or bound it; delete it to have it placed with them."
+        ),
     )
 
 
@@ -561,3 +564,44 @@ def test_nodes_in_repair_are_no_room() -> None:
     world.node("sick", labels)
     world.job("train", 2, required("rack"))
     assert reasons(world)["train"].startswith("No rack can hold 2 Pods with 16 GPUs, even if nothing else ran")
+
+
+def test_named_preferred_domains_are_tried_first() -> None:
+    """A gang gets the domain that it names as preferred while it fits there, and else another one."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    world.racks("f/1/2", nodes=4)
+    for name in "abc":
+        world.job(name, 2, required("superpod", preferred="rack=2"))
+        world.look()
+    assert [racks_of(world, name) for name in "abc"] == [["2"] * 2, ["2"] * 2, ["1"] * 2]
+
+
+def test_all_that_wait_for_the_same_pods_are_tried_again() -> None:
+    """Gangs that are alike and wait until others are bound start both, also where nothing gets free by that."""
+    world = World()
+    world.racks("f/1/1", nodes=3)
+    world.job("small", 4, required("rack"), gpus=2)
+    world.look(bind=False)
+    world.job("first", 1, required("rack"))
+    world.job("second", 1, required("rack"))
+    assert {one.about.name for one in world.look(bind=False).queue} >= {"second"}
+    for index in range(4):
+        world.bind(f"small-{index}", world.wishes(f"small-{index}")[-1])
+    world.now += 1
+    world.look()
+    assert "" not in (*world.nodes_of("first"), *world.nodes_of("second"))
+
+
+def test_what_a_roll_out_needs_is_its_own() -> None:
+    """A Deployment that has no room for all its replicas keeps no Job from starting that asks for the same Pod."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    template = world.template(required("rack"))
+    world.root("apps/v1", "Deployment", "web", {"replicas": 3, "template": template})
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    world.root("apps/v1", "ReplicaSet", "web-1", {"replicas": 1, "template": template}, ownerReferences=[scaled])
+    world.pod("web-1-0", ("apps/v1", "ReplicaSet", "web-1"), template, {"pod-template-hash": "1"})
+    world.job("train", 1, required("rack"))
+    assert list(reasons(world)) == ["web-1"]
+    assert racks_of(world, "train") == ["1"]

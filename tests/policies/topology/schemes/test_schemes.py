@@ -10,13 +10,12 @@ from support.builders import FACTS, TODAY, Json, at, request, resource
 from policies.engine.facts import Node, StaticFacts
 from policies.objects.workload import BUILT_IN as WORKLOADS
 from policies.objects.workload import table
-from policies.topology.affinity import RecordEntry, write_record
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.document import read
 from policies.topology.rule import TopologyPlacement
 from policies.topology.schemes.judgement import Judge
-from policies.topology.schemes.warning import mentions
+from policies.topology.schemes.mention import mentions
 
 _RACK, _SUPERPOD = "node.coreweave.cloud/rack", "backend.coreweave.cloud/superpod"
 _REQUIRED = "kueue.x-k8s.io/podset-required-topology"
@@ -57,14 +56,6 @@ def test_when_something_is_said(asked: Any, *, is_told: bool) -> None:
     facts = StaticFacts(TODAY, cluster_nodes=_NODES)
 
     assert bool(_said(asked, facts)) is is_told
-
-
-def test_what_the_service_wrote_is_not_told_twice() -> None:
-    """An annotation that stands in a template for a placement is none of the user's."""
-    record, _ = write_record({"spec.template": RecordEntry(annotations=((_REQUIRED, "rak"),))})
-    obj = _job(annotations={"cks-admission.dev/topology": record})
-
-    assert [line for line in _said(request(obj), StaticFacts(TODAY, cluster_nodes=_NODES)) if _REQUIRED in line] == []
 
 
 def test_levels_of_kueue_are_those_of_its_topologies() -> None:

@@ -11,7 +11,7 @@ from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
 from policies.topology.annotation import Template
 from policies.topology.catalog import Catalog
-from policies.topology.pool import violations
+from policies.topology.contradiction import of_pools
 from policies.topology.topology import Topology, level
 
 _KEY, _OTHER = "compute.coreweave.com/node-pool", "runai/node-pool"
@@ -86,12 +86,12 @@ _AFFINITY = "spec.affinity.nodeAffinity"
 )
 def test_pools(templates: list[Template], expected: list[Violation]) -> None:
     """A pool whose topology differs from that of the first one is a violation at the place where it is named."""
-    assert violations(templates, _CATALOG, (_KEY, _OTHER)) == expected
+    assert of_pools(None, templates, _CATALOG, (_KEY, _OTHER)) == expected
 
 
 def test_only_the_keys_that_are_configured_name_pools() -> None:
     """Another label is no pool."""
-    assert violations(_selected("a", "c"), _CATALOG, (_OTHER,)) == []
+    assert of_pools(None, _selected("a", "c"), _CATALOG, (_OTHER,)) == []
 
 
 def test_selectors_of_pools() -> None:
@@ -108,4 +108,14 @@ def test_selectors_of_pools() -> None:
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [odd]}]}}
     spec = {"nodeSelector": {_KEY: "a", _OTHER: "b"}, "affinity": {"nodeAffinity": terms}}
 
-    assert violations([Template((), {"spec": spec})], catalog, (_KEY, _OTHER)) == []
+    assert of_pools(None, [Template((), {"spec": spec})], catalog, (_KEY, _OTHER)) == []
+
+
+def test_labels_name_pools_too() -> None:
+    """A pool that the workload or a template names by a label counts like one of a node selector."""
+    labelled = {"metadata": {"labels": {_KEY: "a"}}}
+    template = Template(("spec", "template"), {"metadata": {"labels": {_KEY: "c"}}, "spec": {}})
+
+    assert of_pools(labelled, [template], _CATALOG, (_KEY,)) == [
+        _violation(f"spec.template.metadata.labels[{_KEY}]", _C, _A)
+    ]

@@ -1,1 +1,0 @@
-"""What the inventory of a large cluster costs."""

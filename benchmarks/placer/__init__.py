@@ -1,0 +1,1 @@
+"""What the placer of a large cluster costs."""

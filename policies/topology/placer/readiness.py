@@ -1,0 +1,259 @@
+"""Which gangs may start: those whose Pods all exist, behind our gate alone, and what has to fit beside them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies.engine.request import mapping
+from policies.topology.gang.demand import Cluster, member
+from policies.topology.gang.gang import Gang as Demand
+from policies.topology.gang.gang import Member
+from policies.topology.gang.size import excess
+from policies.topology.gate import GATE
+from policies.topology.nodes.table import Mask
+from policies.topology.nodes.usage import PodKey
+from policies.topology.placer import root
+from policies.topology.placer.opening import Goal, placement_of
+from policies.topology.placer.root import Need
+from policies.topology.placer.state import Gang, State
+from policies.topology.placer.words import counted
+
+UNSEEN_SECONDS: Final = 15.0
+"""How long a root of a known kind may take to be seen after its last Pod; then its Pods are all that there are."""
+
+
+class Attempt(Struct):
+    """A gang that may start now. pods: those to open, by member of `demand`. whole: the gang with all that is to come.
+
+    within: the Nodes on which it has to be; None for all. leaving: Pods of older revisions, for `whole` only.
+    """
+
+    gang: Gang
+    goal: Goal
+    pods: tuple[tuple[PodKey, ...], ...]
+    demand: Demand
+    whole: tuple[Demand, ...] = ()
+    within: Mask | None = None
+    leaving: tuple[PodKey, ...] = ()
+
+
+class Readiness:
+    """Who may start at one time. wake: when those may that wait for nothing but time."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self._state = state
+        self._now = now
+        self.wake = inf
+
+    def attempts(self, gang: Gang) -> tuple[Attempt, ...] | str:
+        """The gang with those that start together with it, each inside the domain of the one before; or why not.
+
+        What is made of the same objects is made once.
+        """
+        family = self._state.family(gang.group.root)
+        objects = (self._state.topologies, self._state.inventory.edition, *((id(one), one.version) for one in family))
+        if gang.plan is None or gang.plan[0] != objects:
+            made = self._attempts(gang)
+            if isinstance(made, str):
+                return made  # which may change with the time alone
+            gang.plan = (objects, made)
+        return gang.plan[1]
+
+    def needs(self, gang: Gang) -> list[Need] | None:
+        """What the root of a gang needs of its placement; None if that is not known."""
+        key = gang.group.root
+        if key.kind == "Pod" and not key.group:
+            return []
+        obj, row = self._state.root(key), self._state.options.workloads.get((key.group, key.kind))
+        return None if obj is None or row is None else root.needs(obj, row, gang.group.annotations)
+
+    def domain(self, gang: Gang, goal: Goal) -> Mask | None:
+        """The Nodes of the domain in which a gang is; None if none of its Pods is placed on a Node that there is.
+
+        The domain of bound Pods is that of their Nodes, that of opened ones is in their affinity.
+        """
+        layout, inventory = self._state.layouts.of(goal.tiers), self._state.inventory
+        if goal.required is None:
+            return layout.present
+        rows: list[int] = []
+        for pod in gang.anchors:
+            row = inventory.row(pod.node or pod.host)
+            if row >= 0 and layout.present[row]:
+                rows.append(row)
+            elif pod.is_written and not pod.node:  # the packed Node is gone
+                rows += np.flatnonzero(inventory.eligible(pod.demand)[1] & layout.present)[:1].tolist()
+        if not rows:
+            return None
+        ((group, _),) = Counter(layout.groups(goal.required)[rows].tolist()).most_common(1)
+        return layout.rows(goal.required, group)
+
+    def attempt(self, gang: Gang, goal: Goal, keys: Sequence[PodKey], given: Sequence[Need]) -> Attempt:
+        """The attempt to open some Pods of a gang. given: what its root needs."""
+        members: dict[Member, list[PodKey]] = {}
+        for key in keys:
+            members.setdefault(on_nodes(gang.pods[key].demand, goal), []).append(key)
+        asked = demand(gang, goal, [replace(one, count=len(own)) for one, own in members.items()])
+        whole, leaving = self._whole(gang, goal, given, asked)
+        return Attempt(gang, goal, tuple(map(tuple, members.values())), asked, whole, self._around(gang, goal), leaving)
+
+    def later(self, gang: Gang, goal: Goal, given: Sequence[Need]) -> list[Member]:
+        """The Pods of a gang that come only after those that are placed have started."""
+        live = Counter(pod.role for pod in gang.pods.values())
+        first = min((need.stage for need in given), default=0)
+        left = [need for need in given if need.count > live[need.role] and (need.single or need.stage > first)]
+        return self._members(gang, goal, [replace(need, count=need.count - live[need.role]) for need in left])
+
+    def _attempts(self, gang: Gang) -> tuple[Attempt, ...] | str:
+        goal = self._state.goal(gang.group)
+        if isinstance(goal, str):
+            return f"{goal}."
+        attempts = []
+        for one in self._chain(gang, goal):
+            made = self._ready(one)
+            if isinstance(made, str):
+                return made if one is gang else f"it starts together with others of its workload: {made}"
+            attempts.append(made)
+        if absent := self._absent(gang, goal):
+            return f"it starts together with others of its workload: 0 of {counted(absent, 'Pod')} exist."
+        return tuple(attempts)
+
+    def _chain(self, gang: Gang, goal: Goal) -> list[Gang]:
+        """The gang with those of the same root that have to be inside its domain or around it, wider ones first."""
+        if goal.required is None:
+            return [gang]
+        chain = []
+        for other in self._state.family(gang.group.root):
+            own = self._state.goal(other.group)
+            is_kin = other.group.root == gang.group.root and other.group.revision == gang.group.revision
+            if is_kin and not isinstance(own, str) and own.tiers == goal.tiers and other.gated and not other.anchors:
+                chain += [(own.required, other)] if own.required is not None else []
+        return [other for _, other in sorted(chain, key=lambda pair: (pair[0], pair[1].group.annotations))]
+
+    def _absent(self, gang: Gang, goal: Goal) -> int:
+        """How many Pods are due of gangs that belong inside the domain or around it, and of which there is none yet."""
+        key = gang.group.root
+        obj, row = self._state.root(key), self._state.options.workloads.get((key.group, key.kind))
+        if goal.required is None or obj is None or row is None:
+            return 0
+        absent = 0
+        for placement in {placement_of(template) for _, template in row.pods(obj)} - {gang.group.annotations}:
+            group = replace(gang.group, annotations=placement)
+            other = self._state.goal(group) if placement and group not in self._state.gangs else ""
+            if not isinstance(other, str) and other.tiers == goal.tiers and other.required is not None:
+                given = root.needs(obj, row, placement) or ()
+                absent += sum(need.count for need in given if not (need.stage or need.phase))
+        return absent
+
+    def _ready(self, gang: Gang) -> Attempt | str:
+        """The gang as it may start, or why it waits for Pods, gates or its root."""
+        goal = self._state.goal(gang.group)
+        assert not isinstance(goal, str)  # noqa: S101 - `_chain` has those with a placement
+        gated = gang.gated
+        broken = next((pod for pod in gated if pod.problem), None)
+        if broken is not None:
+            return f"Pod {broken.key[1]} cannot be placed: {broken.problem}."
+        if too_much := excess({pod.demand: pod.demand for pod in gated}):
+            return f"it has {too_much}."
+        given = self.needs(gang)
+        settle = self._state.options.settle
+        if given is None:
+            key = gang.group.root
+            is_unseen = (key.group, key.kind) in root.KINDS and self._state.root(key) is None
+            due = gang.last + (UNSEEN_SECONDS if is_unseen else settle)
+            if self._now < due:
+                self.wake = min(self.wake, due)
+                return f"{len(gated)} Pods exist, and it is not known yet whether more come."
+        elif lacking := missing(gang, given):
+            due = min(pod.created for pod in gang.pods.values()) + settle
+            if goal.required is not None or self._now < due:
+                self.wake = min(self.wake, due) if goal.required is None else self.wake
+                return f"{len(gang.pods)} of {len(gang.pods) + lacking} Pods exist."
+        others = sorted({gate for pod in gated for gate in pod.gates if gate != GATE})
+        if others:
+            held = [pod for pod in gated if len(pod.gates) > 1]
+            return f"{len(held)} of its Pods wait behind other gates, too: {', '.join(others)}."
+        return self.attempt(gang, goal, [pod.key for pod in gated], given or ())
+
+    def _whole(
+        self, gang: Gang, goal: Goal, given: Sequence[Need], asked: Demand
+    ) -> tuple[tuple[Demand, ...], tuple[PodKey, ...]]:
+        """What has to fit into the domain beside the Pods that are there, and the Pods of older revisions."""
+        scaler = self._state.scaler(gang.group.root)
+        replicas = mapping(scaler, "spec").get("replicas", 1) if scaler is not None else 0
+        live = Counter(pod.role for pod in gang.pods.values())
+        phases: dict[int, list[Need]] = {}
+        for need in given:
+            count = max(need.count, replicas if isinstance(replicas, int) else 0, live[need.role])
+            phases.setdefault(need.phase, []).append(replace(need, count=count))
+        older = (
+            tuple(
+                pod.key
+                for other in self._state.family(gang.group.root)
+                if other is not gang
+                for pod in other.pods.values()
+                if pod.node
+            )
+            if scaler is not None or gang.group.root.kind == "StatefulSet"
+            else ()
+        )
+        if not older and all(sum(need.count for need in own) == asked.pods for own in phases.values()):
+            return (), ()
+        # The domain is given; what there is beside the Pods has to fit into it, however far it is spread.
+        wholes = (
+            replace(demand(gang, goal, self._members(gang, goal, own)), required=None, preferred=None)
+            for own in phases.values()
+        )
+        return tuple(one for one in wholes if one.pods and (one.pods != asked.pods or older)), older
+
+    def _members(self, gang: Gang, goal: Goal, given: Sequence[Need]) -> list[Member]:
+        cluster = Cluster(self._state.options.facts, self._state.options.accelerators)
+        made = [
+            member(need.template, need.role, need.count, cluster, namespace=gang.group.root.namespace)
+            for need in given
+            if need.count
+        ]
+        return [on_nodes(one, goal) for one in made if isinstance(one, Member)]
+
+    def _around(self, gang: Gang, goal: Goal) -> Mask | None:
+        """The Nodes around or inside the domains of other gangs of the root that are placed; None for all."""
+        within: Mask | None = None
+        if goal.required is None:
+            return None
+        layout = self._state.layouts.of(goal.tiers)
+        for other in self._state.family(gang.group.root):
+            own = self._state.goal(other.group)
+            if other is gang or other.group.root != gang.group.root or isinstance(own, str) or own.tiers != goal.tiers:
+                continue
+            if own.required is not None and (rows := self.domain(other, own)) is not None:
+                groups = layout.groups(min(goal.required, own.required))
+                around = np.isin(groups, groups[rows]) & layout.present
+                within = around if within is None else within & around
+        return within
+
+
+def missing(gang: Gang, given: Sequence[Need]) -> int:
+    """How many Pods do not exist that have to before the gang, or its present stage, can start."""
+    live = Counter(pod.role for pod in gang.pods.values())
+    phase = min((need.phase for need in given if need.count), default=0)
+    stage = max((need.stage for need in given if live[need.role]), default=min((n.stage for n in given), default=0))
+    due = [need for need in given if need.phase == phase and need.stage <= stage and not need.single]
+    return sum(max(0, need.count - live[need.role]) for need in due)
+
+
+def on_nodes(own: Member, goal: Goal) -> Member:
+    """A member on the Nodes of its placement."""
+    if not any(goal.nodes):
+        return own
+    return replace(own, terms=tuple((*mine, *more) for mine in own.terms or ((),) for more in goal.nodes))
+
+
+def demand(gang: Gang, goal: Goal, members: Sequence[Member]) -> Demand:
+    """What some Pods of a gang ask for together."""
+    return Demand(gang.group.root, goal.topology.name, goal.tiers, tuple(members), goal.required, goal.preferred)

@@ -25,7 +25,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     """An API server with Pods, and a kubeconfig for it."""
     monkeypatch.chdir(tmp_path)
     async with PodApi() as running:
-        Path("kube.config").write_text(yaml.safe_dump(kubeconfig(running.url)), encoding="utf-8")
+        (tmp_path / "kube.config").write_text(yaml.safe_dump(kubeconfig(running.url)), encoding="utf-8")
         yield running
 
 
@@ -63,8 +63,8 @@ async def test_the_queue(server: PodApi, world: World) -> None:
         ),
         "Job team/large  rack         3     2m",
         (
-            "  No rack can hold 3 Pods with 24 GPUs, even if nothing else ran: the largest, fabric=f,superpod=1,rack=1, "
-            "holds 2 Pods. Require a level above rack, or ask for less."
+            "  No rack can hold 3 Pods with 24 GPUs, even if nothing else ran: the largest, "
+            "fabric=f,superpod=1,rack=1, holds 2 Pods. Require a level above rack, or ask for less."
         ),
         "Job team/late   superpod   1/2     2m",
         "  1 of 2 Pods exist.",

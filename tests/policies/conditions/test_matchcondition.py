@@ -29,7 +29,7 @@ from policies.engine.safety import Safety
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import workload
-from policies.topology.annotation import ANNOTATIONS, PREFIXES
+from policies.topology.annotation import ANNOTATIONS
 
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
 _HOSTILE = ["it's", "a\\", "\\'", '"', "') || true || ('", "a|b", "(", "[x]", "a\nb", "${x}", "größe", "\x00", "//"]
@@ -201,7 +201,7 @@ def test_the_kinds_that_topology_annotations_are_looked_for_in() -> None:
 
     assert {literal for literal in _literals(_topology().expression) if "/" in literal and literal != "/"} == {
         *kinds,
-        *PREFIXES,
+        *("kai.scheduler/", "kai-scheduler/"),
     }
     assert {literal for literal in _literals(topology_is_mentioned(()).expression) if "." in literal} == {*ANNOTATIONS}
 

@@ -219,7 +219,7 @@ def test_pods_that_are_left_alone() -> None:
 
 def test_kinds_of_ones_own() -> None:
     """A configured kind is placed like the others, and on updates only where that is configured."""
-    rows = [workload("example.org", "Train", ["spec.pod"], affinity="always"), workload("example.org", "Bus", ["pod"])]
+    rows = [workload("example.org", "Train", ["spec.pod"], changes="always"), workload("example.org", "Bus", ["pod"])]
     rule = TopologyPlacement(_CATALOG, Options(table(rows)))
     train, bus = (
         resource("example.org/v1", kind, at(path, pod_spec()), annotations=_zone("z"))

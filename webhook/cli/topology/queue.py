@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from policies.topology.placer.placer import Placed, Subject, Waiting
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import table, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
+
+if TYPE_CHECKING:
+    from policies.topology.placer.placer import Placed, Subject, Waiting
 
 _HEAD = ("GANG", "LEVEL", "PODS", "WAITS", "KEPT FREE")
 _FITS = "If it stays here, no placer works: cks-admission doctor says what is wrong."

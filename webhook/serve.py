@@ -276,7 +276,7 @@ async def _placement(
 
 async def _lookout(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> PlacerLookout | None:
     """The look-out for a placer that runs apart, until the stack is closed; None where there is none."""
-    if cluster is None or not settings.place.apart or settings.topology.action == "off":
+    if cluster is None or not (settings.place.apart and roles.gates(settings)):
         return None
     from webhook.cluster.placer.lookout import PlacerLookout  # noqa: PLC0415 - for clusters only
 

@@ -7,7 +7,8 @@ from collections import Counter
 
 import jsonpatch
 from aiohttp import web
-from support.api.fakeapi import FakeApi, Json, _respond, status
+from support.api.fakeapi import Json, _respond, status
+from support.api.guardedapi import GuardedApi
 from support.gangs.world import RACK, World
 
 from policies.topology.gate import GATE
@@ -17,8 +18,8 @@ NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"
 EVENTS = "/api/v1/namespaces/team/events"
 
 
-class PodApi(FakeApi):
-    """An API server with Pods and Events.
+class PodApi(GuardedApi):
+    """An API server with Pods, Events and Leases.
 
     patches: how often each Pod was to be patched. unanswered: names of Pods whose next patch is carried out, and
     answered as if it was not known whether it is. refused: the answer to every patch, if there is one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from policies.objects.workload import BUILT_IN
@@ -25,15 +26,24 @@ if TYPE_CHECKING:
 class Follower(Followers):
     """A placer that knows what is in a cluster. catalog: the topologies that do not come from the cluster.
 
-    changed: set when anything has changed that a gang may depend on.
+    facts: what has not arrived yet of that which options.facts tell. changed: set when anything has changed that a gang
+    may depend on.
     """
 
-    def __init__(self, api: Connection, options: Options, catalog: Catalog, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        api: Connection,
+        options: Options,
+        catalog: Catalog,
+        facts: Callable[[], Sequence[str]] = lambda: (),
+        clock: Clock | None = None,
+    ) -> None:
         self._clock = clock = clock or Clock()
         self.placer = Placer(options)
         self.changed = asyncio.Event()
         self._options = options
         self._catalog = catalog
+        self._facts = facts
         self._topologies: tuple[Topology, ...] | None = None
         nodes: Entries[WatchedNode, str] = Entries(name_of, self._put_node, self._remove_node)
         pods: Entries[WatchedPod, NamespacedName] = Entries(key_of, self._put_pod, self._remove_pod)
@@ -74,7 +84,12 @@ class Follower(Followers):
             for one in self._reflectors
             if now - one.fresh >= STALE_SECONDS
         ]
-        return [reason for one in self._reflectors for reason in one.unsynced()] + stale + self._roots.unsynced()
+        listed = [reason for one in self._reflectors for reason in one.unsynced()]
+        return [*listed, *stale, *self._roots.unsynced(), *self._facts()]
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [*super().reflectors(), *self._roots.reflectors()]
 
     def problems(self) -> list[str]:
         """What is not followed, with reasons and remedies."""

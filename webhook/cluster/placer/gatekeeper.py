@@ -92,7 +92,7 @@ class Gatekeeper:
             if self._leading() and self._knows == "nothing":
                 self._knows = "listing"
                 await self._follower.list_anew()
-            if not self._leading() or self._follower.unsynced():
+            if not self._leading() or self._knows == "nothing" or self._follower.unsynced():
                 self._measures.lead(leads=False)
                 self._measures.queue(())
                 self._wake = self._now() + _FIRST_PAUSE

@@ -39,12 +39,13 @@ def world(times: Times) -> World:
 
 
 class Site:
-    """A process with a placer. leads: whether it holds the Lease; to be set by `lead`."""
+    """A process with a placer. leads: whether it holds the Lease; to be set by `lead`. missing: facts yet to come."""
 
     def __init__(self, api: Connection, world: World, times: Times) -> None:
         self.times = times
+        self.missing: list[str] = []
         self.measures = Metrics("place")
-        self.follower = Follower(api, world.options, world.catalog, times.clock)
+        self.follower = Follower(api, world.options, world.catalog, lambda: self.missing, times.clock)
         self.gatekeeper = Gatekeeper(api, self.follower, lambda: self.leads, self.measures.placing, times.clock)
         self.leads = False
 
@@ -323,3 +324,18 @@ async def test_who_may_not_open_does_not_spin(server: PodApi, world: World, site
         site.times.pass_by(100)
         await asyncio.sleep(0.3)
         assert looks <= 4
+
+
+async def test_nothing_is_opened_before_the_facts_are_there(server: PodApi, world: World, site: Site) -> None:
+    """Without the topologies and device classes of the cluster it is not known where Pods fit."""
+    world.job("train", 1, required("rack"))
+    server.load(world)
+    site.missing = ["topologies.kai.scheduler: first list not done"]
+    async with running(site):
+        await until(lambda: site.follower.unsynced() == site.missing)
+        site.follower.changed.set()
+        await asyncio.sleep(0.05)
+        assert server.patches == {}
+        site.missing = []
+        site.follower.changed.set()
+        await until(lambda: all(server.racks().values()))

@@ -102,7 +102,6 @@ _DEFAULTS: Json = {
         "nodeSelector": {},
     },
     "selectors": {"action": "warn", "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()}},
-    "place": {"apart": False, "lease": "cks-admission-placer"},
     "topology": {
         "action": "deny",
         "namespaceSelector": {"matchLabels": {}, "matchExpressions": ()},
@@ -400,7 +399,6 @@ _OTHER_READ: Json = {
             "matchExpressions": ({"key": "u", "operator": "Exists", "values": ()},),
         },
     },
-    "place": {"apart": True, "lease": "placer"},
     "topology": {
         "action": "audit",
         "namespaceSelector": {

@@ -221,7 +221,6 @@ sunk:
   namespaceSelector: {matchLabels: {d: e}, matchExpressions: [{key: f, operator: In, values: [g]}]}
   daemonSets: inject
   nodeSelector: {pool: sunk}
-place: {apart: true, lease: placer}
 topology:
   action: audit
   namespaceSelector: {matchLabels: {h: i}, matchExpressions: [{key: j, operator: Exists}]}

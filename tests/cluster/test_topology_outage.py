@@ -27,7 +27,7 @@ RUNNING = annotated(
 )
 
 
-UNAPPLIED = "?"
+UNAPPLIED = ""
 
 
 def paused(name: str) -> Manifest:

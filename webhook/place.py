@@ -15,11 +15,12 @@ import structlog
 from aiohttp import web
 
 from policies.topology.placer.placer import Options
-from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.api.client import connect
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
 from webhook.cluster.replicas.lease import Leadership
 from webhook.cluster.replicas.replica import identity
+from webhook.cluster.watches.ages import WatchAges
 from webhook.cluster.watches.cluster import follow
 from webhook.composition import run
 from webhook.configuration import rules
@@ -33,7 +34,7 @@ from webhook.process import stop_signal
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
-    from policies.engine.facts import Facts
+    from webhook.cluster.facts.facts import ClusterFacts
 
 
 class Placement(NamedTuple):
@@ -52,29 +53,31 @@ class Placement(NamedTuple):
 
 
 @asynccontextmanager
-async def placing(api: Connection, settings: Settings, facts: Facts, measures: Metrics) -> AsyncIterator[Placement]:
+async def placing(facts: ClusterFacts, settings: Settings, measures: Metrics) -> AsyncIterator[Placement]:
     """Place gangs during the block, while this process holds the Lease.
 
     facts: the cluster's topologies, PriorityClasses and device classes, which the caller follows.
     """
-    chosen = rules.topology_options(settings)
+    api, chosen = facts.api, rules.topology_options(settings)
     options = Options(
         chosen.workloads,
-        facts,
+        facts.known,
         chosen.accelerators,
         settings.topology.settle_seconds,
         settings.topology.patience_seconds,
     )
     async with AsyncExitStack() as stack:
-        follower = Follower(api, options, rules.topologies(settings))
+        follower = Follower(api, options, rules.topologies(settings), facts.unsynced)
         await follower.start()
         stack.push_async_callback(follower.stop)
         namespace, lease = settings.cluster.namespace, settings.place.lease
-        leadership = Leadership(api, namespace, lease, identity(), changed=follower.changed)
+        # The lambda is called only after `leadership` exists.
+        gatekeeper = Gatekeeper(api, follower, lambda: leadership.leading, measures.placing)
+        leadership = Leadership(api, namespace, lease, identity(), changed=follower.changed, began=gatekeeper.began)
         stack.push_async_callback(leadership.release)
         measures.placing.sizes = follower.placer.sizes
         run(stack, "lease of the placer", leadership.run())
-        gatekeeper = Gatekeeper(api, follower, lambda: leadership.leading, measures.placing)
+        stack.push_async_callback(gatekeeper.stop)
         run(stack, "placer", gatekeeper.run())
         yield Placement(follower, leadership)
 
@@ -94,12 +97,16 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
             follow(api, nodes=False, topologies=True, maps_in="", natives=False, priorities=True)
         )
         measures.kubernetes = followed.release
-        placement = await stack.enter_async_context(placing(api, settings, followed.facts.known, measures))
+        placement = await stack.enter_async_context(placing(followed.facts, settings, measures))
         readiness = Readiness()
         readiness.add_gate("cluster", followed.unsynced)
         readiness.add_gate("placer", placement.unready)
         readiness.add_note("cluster", followed.facts.problems)
         readiness.add_note("placer", placement.problems)
+        ages = WatchAges((followed, placement.follower), cluster.cut_off_seconds)
+        measures.watches = ages
+        readiness.add_note("watches", ages.problems)
+        run(stack, "watch ages", ages.run())
         health = web.AppRunner(probes.application(readiness, measures), access_log=None)
         await ports.listen(health, settings.health.host, settings.health.port)
         stack.push_async_callback(health.cleanup)

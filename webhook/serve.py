@@ -271,12 +271,12 @@ async def _placement(
         return None
     from webhook.place import placing  # noqa: PLC0415 - numpy is for placers only
 
-    return await stack.enter_async_context(placing(cluster.facts.api, settings, cluster.facts.known, measures))
+    return await stack.enter_async_context(placing(cluster.facts, settings, measures))
 
 
 async def _lookout(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> PlacerLookout | None:
     """The look-out for a placer that runs apart, until the stack is closed; None where there is none."""
-    if cluster is None or not settings.place.apart or settings.topology.action == "off":
+    if cluster is None or not (settings.place.apart and roles.gates(settings)):
         return None
     from webhook.cluster.placer.lookout import PlacerLookout  # noqa: PLC0415 - for clusters only
 
@@ -369,7 +369,8 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
         return
     from webhook.cluster.watches.ages import WatchAges  # noqa: PLC0415 - for clusters only
 
-    sources = [source for source in (parts.cluster, parts.replica, parts.webhooks) if source is not None]
+    follower = parts.placement.follower if parts.placement is not None else None
+    sources = [source for source in (parts.cluster, parts.replica, parts.webhooks, follower) if source is not None]
     ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
     parts.measures.watches = ages
     state.add_note("watches", ages.problems)

@@ -3,7 +3,7 @@
 A rule about Pods also applies to pod templates. Users then see its answer on `kubectl apply` of a Deployment and not in
 a ReplicaSet's events. This table is the only place that knows the kinds.
 
-Sources for changes of node affinity: the update validation of each kind in Kubernetes and in its own project.
+Sources for changes of templates: the update validation of each kind in Kubernetes and in its own project.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec import Struct
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse
 from policies.objects.shape import STANDARD, Shape
 
-AffinityChange = Literal["always", "suspended", "create", "never"]
-"""When the node affinity of an object's templates may be written: always, on updates of a suspended object and at its
+TemplateChange = Literal["always", "suspended", "create", "never"]
+"""When the annotations of an object's templates may be written: always, on updates of a suspended object and at its
 creation, only at its creation, or never."""
 
 
@@ -28,7 +28,7 @@ class Workload(Struct, frozen=True):
     jobs: templates of the objects between the workload and its Pods; their metadata is copied to those objects.
     claims: claim templates; their metadata is copied to PersistentVolumeClaims or ResourceClaims.
     node_labels, claim_labels, pod_labels: maps of labels that are copied to Nodes, to claims and to Pods.
-    affinity: when the templates' node affinity may be written. shape: where the templates hold what becomes a Pod's.
+    changes: when the templates' annotations may be written. shape: where the templates hold what becomes a Pod's.
     containers: places of containers, by name, that the controller puts before those of the template.
     """
 
@@ -38,7 +38,7 @@ class Workload(Struct, frozen=True):
     jobs: tuple[Pattern, ...] = ()
     claims: tuple[Pattern, ...] = ()
     node_labels: tuple[Pattern, ...] = ()
-    affinity: AffinityChange = "create"
+    changes: TemplateChange = "create"
     claim_labels: tuple[Pattern, ...] = ()
     pod_labels: tuple[Pattern, ...] = ()
     shape: Shape = STANDARD
@@ -105,11 +105,6 @@ HISTORIES: Final = frozenset({("apps", "ControllerRevision")})
 PATCHES: Final = frozenset({("trainer.kubeflow.org", "TrainJob")})
 """Kinds whose templates only patch those of another object. Neither is a whole Pod; the object made from both is."""
 
-REVISED: Final = frozenset(
-    {("apps", "StatefulSet"), ("apps", "DaemonSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")}
-)
-"""Kinds whose templates are kept in ControllerRevisions. A rollback restores only the template."""
-
 
 def workload(
     group: str,
@@ -121,7 +116,7 @@ def workload(
     node_labels: Iterable[str] = (),
     claim_labels: Iterable[str] = (),
     pod_labels: Iterable[str] = (),
-    affinity: AffinityChange = "create",
+    changes: TemplateChange = "create",
     shape: Shape = STANDARD,
     containers: Iterable[tuple[str, tuple[str, ...]]] = (),
 ) -> Workload:
@@ -134,7 +129,7 @@ def workload(
         places[1],
         places[2],
         places[3],
-        affinity,
+        changes,
         places[4],
         places[5],
         shape,
@@ -163,26 +158,26 @@ def _revision() -> Workload:
     """The row for ControllerRevision. A rollback restores its content, so a forged one could bypass the rules."""
     data = [f"data.{path}" for path in (*_POD_TEMPLATE, *_LWS_TEMPLATES)]
     claims = [f"data.{path}" for path in (*_STATEFUL_CLAIMS, *_LWS_CLAIMS)]
-    return workload("apps", "ControllerRevision", data, claims=claims, affinity="never")
+    return workload("apps", "ControllerRevision", data, claims=claims, changes="never")
 
 
 BUILT_IN: tuple[Workload, ...] = (
     workload("", "Pod", [""]),
-    workload("", "PodTemplate", ["template"], affinity="always"),
-    workload("", "ReplicationController", _POD_TEMPLATE, affinity="always"),
-    workload("apps", "Deployment", _POD_TEMPLATE, affinity="always"),
-    workload("apps", "ReplicaSet", _POD_TEMPLATE, affinity="always"),
-    workload("apps", "DaemonSet", _POD_TEMPLATE, affinity="always"),
+    workload("", "PodTemplate", ["template"], changes="always"),
+    workload("", "ReplicationController", _POD_TEMPLATE, changes="always"),
+    workload("apps", "Deployment", _POD_TEMPLATE, changes="always"),
+    workload("apps", "ReplicaSet", _POD_TEMPLATE, changes="always"),
+    workload("apps", "DaemonSet", _POD_TEMPLATE, changes="always"),
     workload(
         *("apps", "StatefulSet", _POD_TEMPLATE),
         claims=_STATEFUL_CLAIMS,
         claim_labels=["spec.selector.matchLabels"],
-        affinity="always",
+        changes="always",
     ),
     _revision(),
-    workload("argoproj.io", "Rollout", _POD_TEMPLATE, affinity="always"),
-    workload("batch", "Job", _POD_TEMPLATE, affinity="suspended"),
-    workload("batch", "CronJob", ["spec.jobTemplate.spec.template"], jobs=["spec.jobTemplate"], affinity="always"),
+    workload("argoproj.io", "Rollout", _POD_TEMPLATE, changes="always"),
+    workload("batch", "Job", _POD_TEMPLATE, changes="suspended"),
+    workload("batch", "CronJob", ["spec.jobTemplate.spec.template"], jobs=["spec.jobTemplate"], changes="always"),
     workload("batch.volcano.sh", "Job", ["spec.tasks[*].template"]),
     workload("compute.coreweave.com", "NodePool", node_labels=["spec.nodeLabels"]),
     workload(
@@ -196,20 +191,20 @@ BUILT_IN: tuple[Workload, ...] = (
         for name, key in _KUBEFLOW.items()
     ),
     workload("kubeflow.org", "Notebook", _POD_TEMPLATE),
-    workload("leaderworkerset.x-k8s.io", "LeaderWorkerSet", _LWS_TEMPLATES, claims=_LWS_CLAIMS, affinity="always"),
+    workload("leaderworkerset.x-k8s.io", "LeaderWorkerSet", _LWS_TEMPLATES, claims=_LWS_CLAIMS, changes="always"),
     workload("ray.io", "RayCluster", _ray("spec")),
     workload("ray.io", "RayJob", (*_ray("spec.rayClusterSpec"), "spec.submitterPodTemplate")),
     workload("ray.io", "RayService", _ray("spec.rayClusterConfig")),
     workload("resource.k8s.io", "ResourceClaimTemplate", claims=["spec"]),
-    workload("serving.knative.dev", "Configuration", _POD_TEMPLATE, affinity="never"),
-    workload("serving.knative.dev", "Service", _POD_TEMPLATE, affinity="never"),
+    workload("serving.knative.dev", "Configuration", _POD_TEMPLATE, changes="never"),
+    workload("serving.knative.dev", "Service", _POD_TEMPLATE, changes="never"),
     workload(
         *("slinky.slurm.net", "NodeSet", _POD_TEMPLATE),
         claims=_STATEFUL_CLAIMS,
-        affinity="always",
+        changes="always",
         containers=[("slurmd", ("spec", "slurmd"))],
     ),
-    workload("sunk.coreweave.com", "NodeSet", _POD_TEMPLATE, affinity="always"),
+    workload("sunk.coreweave.com", "NodeSet", _POD_TEMPLATE, changes="always"),
     *(
         workload("trainer.kubeflow.org", kind, [f"{_TRAINER_JOB}.spec.template"], jobs=["spec.template", _TRAINER_JOB])
         for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
@@ -219,7 +214,7 @@ BUILT_IN: tuple[Workload, ...] = (
         ["spec.podTemplateOverrides[*]", f"{_PATCHED_JOBSET}.{_REPLICATED_JOB}.spec.template"],
         jobs=[_PATCHED_JOBSET, f"{_PATCHED_JOBSET}.{_REPLICATED_JOB}"],
         pod_labels=["spec.labels"],
-        affinity="never",
+        changes="never",
     ),
 )
 

@@ -208,8 +208,8 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
     if is_being_deleted(obj) or is_mirror_pod(obj) or _is_left(request, obj, row, options):
         return None
     old = request.old_object if request.operation == "UPDATE" else None
-    may_change = old is None or row.affinity == "always"
-    if row.affinity == "suspended":
+    may_change = old is None or row.changes == "always"
+    if row.changes == "suspended":
         may_change = may_change or mapping(old, "spec").get("suspend") is True
     queued = bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
     chosen = _default(request, obj, row, catalog, options, facts)
@@ -343,7 +343,7 @@ def _obstacles(
         asking = [options.accelerators.requested(template.value, namespace, facts) for template in found]
         accelerated = asking if any(asking) else accelerated
     for template, is_accelerated in zip(found, accelerated, strict=True):
-        if row.affinity == "never" and not template.own.anything:
+        if row.changes == "never" and not template.own.anything:
             yield f"nothing is written into a {row.kind}; write the annotations into its template"
         elif row.group_kind in _NOT_TOGETHER:
             yield f"a {row.kind} has a Pod on each Node, which belong to no gang"
@@ -372,7 +372,10 @@ def _carried(template: Template, earlier: Template | None, *, copies: bool) -> t
     """The values of the annotations that a template has after an update, see `carried`."""
     now = map(Values, template.own.values, template.above.values)
     before = map(Values, earlier.own.values, earlier.above.values) if earlier is not None else repeat(None)
-    return tuple(carried(one, was, copies=copies) for one, was in zip(now, before, strict=False))
+    values = tuple(carried(one, was, copies=copies) for one, was in zip(now, before, strict=False))
+    if values[0] is None and any(value is not None for value in values):
+        return (template.own.values[0], *values[1:])  # what is its own needs its topology
+    return values
 
 
 def _judged(bare: Constraint, catalog: Catalog, options: Options) -> Constraint:

@@ -136,7 +136,9 @@ def _problem(constraint: Constraint, short: Shortfall) -> str:
         gpus = f" ({short.best_accelerators} GPUs)" if short.best_accelerators and whose != "it" else ""
         held = f"{whose}{gpus} holds {short.best_pods}"
     else:
-        held = "no Node has room for one of its Pods" if short.largest else "no Node that its Pods may run on is in one"
+        where = "of it" if whose == "it" else "of one"
+        excluded = f"the Pods' node selector, node affinity and tolerations allow no Node {where}"
+        held = "no Node has room for one of its Pods" if short.largest else excluded
     if required is None or topology is None:
         held = f"there is room for {short.best_pods}" if short.best_pods else "no Node has room for one of its Pods"
         return f"the Nodes cannot hold {size} even if nothing else ran: {held}"

@@ -71,7 +71,8 @@ def keeper(
         support, kind = facts.look_up(SupportKey()), request.kind.group_kind
         offer = scheduling.offer(constraint, kind, request.object or {}, support, facts.nodes())
         if offer.key:
-            return Keeper("workload", key=offer.key if support.form == "Job" and template.location else "")
+            is_due = support.form == "Job" and template.location and not scheduling.is_written(request.object)
+            return Keeper("workload", key=offer.key if is_due else "")
         reason = offer.obstacle
     return _keeper_of_one_by_one(constraint, allowed, reason, options)
 

@@ -52,7 +52,7 @@ topology:
   topologies: [{name: site, levels: [example.org/block, kubernetes.io/hostname]}]
   default: {topology: site, preferred: block}
 exceptions: [{rules: [labels], reason: OPS-1, until: "2099-12-31", namespaces: [default]}]
-workloads: [{group: example.org, kind: Trainer, templates: [spec.template], affinity: always}]
+workloads: [{group: example.org, kind: Trainer, templates: [spec.template], changes: always}]
 """
 EXIT_CODES = (0, 1, 2)
 HANG_SECONDS = 120.0

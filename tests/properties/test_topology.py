@@ -1,4 +1,4 @@
-"""Topology annotations: where a translated Pod may land and how Nodes are scored, whatever stood there before."""
+"""Pods that go by affinity: where they may land and how Nodes are scored, whatever stood there before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.topology.rule import TopologyPlacement
 from properties.nodes import PREFERRED, TOPOLOGIES, Node, Wanted, is_in, is_placed, lands, matches, nodes_for, score
 from properties.placed import Placed, affinities_about, any_affinities, dead_affinities, placements, valid_affinities
 
-_RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
+_RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, clustered=False))
 _many = settings(max_examples=250)
 _CONTRADICTIONS = ("The preferred placement must be inside the required one.", "No Node can take the Pods.")
 
@@ -88,33 +88,7 @@ def test_translating_twice_is_translating_once(placed: Placed, affinity: Any) ->
     for old in (None, obj, once):
         assert _RULE.mutate(request(once, old=old), FACTS).operations == ()
     found = [each for each in _RULE.validate(request(once), FACTS) if each.summary not in _CONTRADICTIONS]
-    assert [each for each in found if each.verdict != "warn" or "not in the node affinity" in each.summary] == []
-
-
-@_many
-@given(placements(), any_affinities)
-def test_without_annotations_nothing_is_left(placed: Placed, affinity: Any) -> None:
-    """Once the annotations are gone the affinity is the user's again, but for the order of terms, with no record."""
-    obj = _pod(placed, affinity)
-    once = _translated(obj)
-    for key in placed.annotations:
-        del once["metadata"]["annotations"][key]
-
-    undone = _translated(once)
-
-    assert undone["metadata"]["annotations"] == {}
-    assert _counted(_affinity(undone)) == _counted(affinity)
-
-
-def _counted(affinity: Any) -> Any:
-    """The same whatever the order of its terms."""
-    if not isinstance(affinity, dict) or "nodeAffinity" not in affinity:
-        return affinity
-    node = dict(affinity["nodeAffinity"])
-    for key, value in node.items():
-        terms = value["nodeSelectorTerms"] if isinstance(value, dict) else value
-        node[key] = sorted(map(repr, terms))
-    return {**affinity, "nodeAffinity": node}
+    assert [each for each in found if each.verdict != "warn" or "not applied" in each.summary] == []
 
 
 def _preferred(affinity: Any) -> list[Any]:

@@ -75,7 +75,7 @@ def _wrong(name: str, text: str) -> list[str]:
 
 def test_the_configuration_with_all_defaults_passes() -> None:
     """What export configuration prints is right by the schema, and so are the short forms."""
-    short = "packs: {sunk: enforce}\nworkloads: [NIMService]\ntopology: {inventory: on}\nlabels: {action: off}\n"
+    short = "packs: {sunk: enforce}\nworkloads: [NIMService]\ntopology: {autoscaling: on}\nlabels: {action: off}\n"
 
     assert _wrong("configuration", run("export", "configuration").stdout) == []
     assert _wrong("configuration", short) == []

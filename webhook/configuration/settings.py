@@ -16,7 +16,7 @@ from policies.engine.violation import quote
 from policies.kubernetes.release import Release, named
 from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import render
-from policies.objects.workload import SHIPPED, AffinityChange, Workload, workload
+from policies.objects.workload import SHIPPED, TemplateChange, Workload, workload
 from webhook.configuration.decisions import DecisionsSettings
 from webhook.configuration.fields import (
     TOLD,
@@ -309,7 +309,7 @@ def written(row: Workload) -> JsonObject:
         "podLabels": row.pod_labels,
     }
     paths = {name: [render(pattern) for pattern in patterns] for name, patterns in places.items() if patterns}
-    return {"group": row.group, "kind": row.kind, **paths, "affinity": row.affinity}
+    return {"group": row.group, "kind": row.kind, **paths, "changes": row.changes}
 
 
 class WorkloadSettings(_Model):
@@ -322,8 +322,8 @@ class WorkloadSettings(_Model):
     claims: InnerPaths = Field((), description="Paths of claim templates.")
     node_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Nodes.")
     pod_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Pods.")
-    affinity: AffinityChange = Field(
-        "create", description="When node affinity may be written: always, suspended, create or never."
+    changes: TemplateChange = Field(
+        "create", description="When annotations of templates may be written: always, suspended, create or never."
     )
 
     @property
@@ -331,7 +331,7 @@ class WorkloadSettings(_Model):
         """The row of the table."""
         return workload(
             self.group, self.kind, self.templates, jobs=self.jobs, claims=self.claims, node_labels=self.node_labels,
-            pod_labels=self.pod_labels, affinity=self.affinity,
+            pod_labels=self.pod_labels, changes=self.changes,
         )  # fmt: skip
 
     @model_validator(mode="before")

@@ -42,7 +42,7 @@ class Room:
         """Raises NoRoom if no larger body can make way."""
         size = self.size if newcomer.size <= SMALL else self.size - self.size // 8
         while self.held > size:
-            largest = max(self._arriving, key=lambda body: body.size)
+            largest = max(self._arriving, key=lambda body: body.size, default=newcomer)
             if largest.size <= newcomer.size:
                 raise NoRoom("bytes")
             largest.leave()

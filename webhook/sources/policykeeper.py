@@ -99,7 +99,8 @@ class PolicyKeeper:
         self._made = _Made(self._release, policyset.EMPTY, Native(), {}, ())
         self.complete = False
         self.rules = rules.NO_POLICIES
-        self.ruleset = rules.build(settings, catalog=catalog)
+        self._clustered = bool(settings.cluster.kubeconfig or settings.cluster.in_cluster)
+        self.ruleset = rules.build(settings, catalog=catalog, clustered=self._clustered)
 
     def _note_fault(self, policy: Policy, program: Program, error: Exception) -> None:
         """Count a fault of generated code, which only costs time, and log the first one of each expression."""
@@ -260,7 +261,7 @@ class PolicyKeeper:
     def _ruled(self, release: Release, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin(release)
         policies = rules.of_policies(self._settings, policy_set.files, self._compiler, native)
-        ruleset = rules.build(self._settings, (), policies, self._catalog)
+        ruleset = rules.build(self._settings, (), policies, self._catalog, clustered=self._clustered)
         warnings = map(str, policy_set.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
         return _Made(

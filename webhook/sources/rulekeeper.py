@@ -28,4 +28,6 @@ class RuleKeeper:
 def _built(loaded: LoadedConfiguration) -> RuleSet:
     if unknown := rules.unknown_names(loaded.settings):
         raise SettingsError("\n".join(unknown))
-    return rules.build(loaded.settings, catalog=loaded.catalog)
+    cluster = loaded.settings.cluster
+    is_clustered = bool(cluster.kubeconfig or cluster.in_cluster)
+    return rules.build(loaded.settings, catalog=loaded.catalog, clustered=is_clustered)

@@ -105,7 +105,8 @@ class Candidate(Struct, frozen=True):
 class Shortfall(Struct, frozen=True):
     """A gang that no domain can hold even if nothing else ran. best_pods, best_accelerators: of the largest domain.
 
-    largest: its address. wider: the name of the nearest level above of which a domain could hold it; empty if none.
+    largest: its address; empty if the Pods may run on no Node of one. wider: the name of the nearest level above of
+    which a domain could hold it; empty if none.
     """
 
     level: str
@@ -333,7 +334,8 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     if next(Search(ground, own, Terms(empty=True)).placing(), None) is not None:
         return None
     level = "" if gang.required is None else gang.tiers[gang.required].name
-    best = next(iter(search.candidates()), None)
+    allows = any(inventory.eligible(member)[1].any() for member in gang.members)
+    best = next(iter(search.candidates()), None) if allows else None
     wider = (
         gang.tiers[outer].name
         for outer in reversed(search.layout.around(search.required) if search.required != WHOLE else [])

@@ -8,16 +8,11 @@ from msgspec import Struct
 
 
 class Step(Struct, frozen=True):
-    """Domains of one level. tier: its position in the gang's tiers.
-
-    keys: the keys of the level under which the Nodes of these domains carry the value: one if all of them carry it,
-    else each is an alternative. values: one for a chosen domain; several only for preferred domains below the one that
-    holds the whole gang.
-    """
+    """A domain of one level. tier: its position in the gang's tiers. keys: the level's; its Nodes have one of them."""
 
     tier: int
     keys: tuple[str, ...]
-    values: tuple[str, ...]
+    value: str
 
 
 Address = tuple[Step, ...]
@@ -26,9 +21,9 @@ Address = tuple[Step, ...]
 
 def is_within(steps: Iterable[Step], labels: Mapping[str, str]) -> bool:
     """Whether a Node with these labels is in a domain."""
-    return all(any(labels.get(key) in step.values for key in step.keys) for step in steps)
+    return all(any(labels.get(key) == step.value for key in step.keys) for step in steps)
 
 
 def called(address: Iterable[Step]) -> str:
     """A domain by the short names of its keys, as people write it: `superpod=2,rack=12`."""
-    return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.values[0]}" for step in address)
+    return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.value}" for step in address)

@@ -1,14 +1,11 @@
 """A gang: Pods of a workload that belong in one domain, with all that decides where they fit.
 
-Everything here is immutable, hashable and made of plain values, so that a gang can be the key of a look-up and can be
-sent from one process to another as MessagePack.
+Everything here is immutable, hashable and made of plain values, so that a gang can be the key of a look-up.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
-
-from policies.topology.gang.address import Address
 
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource, sorted by name: cpu in thousandths, memory and storage in bytes, others as counts."""
@@ -18,7 +15,7 @@ PODS = "pods"
 
 
 class GangKey(Struct, frozen=True, order=True):
-    """Whose gang it is: the workload that a person created. part: the replica of a LeaderWorkerSet, else empty."""
+    """The root of a gang. part: the group of a LeaderWorkerSet, the replica of a PodCliqueSet, else empty."""
 
     namespace: str
     group: str
@@ -79,9 +76,7 @@ class Member(Struct, frozen=True):
 class Gang(Struct, frozen=True):
     """Members that belong in one domain of a level.
 
-    topology: its name. tiers: its levels, farthest first. required, preferred: positions in `tiers`, or None. near: the
-    domains that are named as preferred, each step with all of their values: it gets one of these, or the one around
-    them, if it fits there.
+    topology: its name. tiers: its levels, farthest first. required, preferred: positions in `tiers`, or None.
     """
 
     key: GangKey
@@ -90,7 +85,6 @@ class Gang(Struct, frozen=True):
     members: tuple[Member, ...]
     required: int | None = None
     preferred: int | None = None
-    near: Address = ()
 
     @property
     def pods(self) -> int:

@@ -53,6 +53,11 @@ class Goal(Struct, frozen=True):
     near: tuple[tuple[Requirement, ...], ...] = ()
     flavors: tuple[tuple[SelectorRequirement, ...], ...] = ()
 
+    def nested(self, other: Goal) -> int | None:
+        """The required level if its domain has to contain that of the other, or to be inside it; else None."""
+        is_nested = self.topology == other.topology and other.required not in (None, self.required)
+        return self.required if is_nested else None
+
     @property
     def level(self) -> str:
         """The name of the required level, else of the preferred one."""
@@ -172,9 +177,9 @@ def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[s
     for step in address:
         key = next((key for key in step.keys if key in labels), step.keys[0])
         if key == NVL_DOMAIN:
-            made.append(_is_in(CLIQUE, [clique for value in step.values for clique in cliques.get(value, ())]))
+            made.append(_is_in(CLIQUE, list(cliques.get(step.value, ()))))
         else:
-            made.append(_is_in(key, list(step.values)))
+            made.append(_is_in(key, [step.value]))
     return made
 
 

@@ -7,40 +7,44 @@ waited for longer than the patience: then the domain in which least must still b
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from policies.cached import cached_property
 from policies.engine.request import controller_reference, mapping
-from policies.topology.choice.choice import Ground, Placing, Search, Terms, choose, taken
-from policies.topology.choice.crowd import Crowd, is_safe
-from policies.topology.gang.gang import Gang as Demand
+from policies.topology.choice.choice import Placing, Search, Terms, choose, taken
 from policies.topology.gang.gang import Member
 from policies.topology.gate import GATE
-from policies.topology.nodes.eligibility import ANYWHERE
-from policies.topology.nodes.table import Integers, Mask
+from policies.topology.nodes.table import Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
+from policies.topology.placer.fitting import STUCK_SECONDS, Fitting, least
 from policies.topology.placer.look import Look, Notice, Opening, Placed, Subject, Waiting
 from policies.topology.placer.opening import Goal, Seat, patch
 from policies.topology.placer.readiness import Attempt, Readiness, demand, missing
-from policies.topology.placer.state import Gang, Group, Options, Pod, State
+from policies.topology.placer.state import Gang, Options, State
 from policies.topology.placer.words import counted, size, spread, words
 from policies.vocabulary.keys import HOSTNAME
 from policies.vocabulary.nvlink import NVL_DOMAIN
 
-__all__ = ["ROOT_KINDS", "Look", "Notice", "Opening", "Options", "Placed", "Placer", "Subject", "Waiting"]
+__all__ = [
+    "ROOT_KINDS",
+    "STUCK_SECONDS",
+    "Look",
+    "Notice",
+    "Opening",
+    "Options",
+    "Placed",
+    "Placer",
+    "Subject",
+    "Waiting",
+]
 
 ROOT_KINDS: Final = root.KINDS
 """The kinds whose objects `Placer.put_root` needs."""
-
-STUCK_SECONDS: Final = 60.0
-"""After so long an opened Pod that is not bound is told of. A scheduler binds within seconds."""
 
 KEPT_SECONDS: Final = 600.0
 """How long room for a later stage is kept after the earlier one is Ready."""
@@ -84,14 +88,13 @@ class _Round:
         self._state = state
         self._now = now
         self._ready = Readiness(state, now)
+        self._fitting = Fitting(state, now, self._ready)
         self._openings: list[Opening] = []
         self._placed: list[Placed] = []
         self._queue: list[Waiting] = []
         self._notices: list[Notice] = []
         self._wake = inf
-        self._held: dict[Group, Mapping[str, Integers]] = {}
-        # The Nodes that are kept free for gangs that have waited for too long, and for which pools.
-        self._closed: Mask = np.zeros(state.inventory.size, bool)
+        # Pools of which a domain is kept free for a gang that has waited for too long, and a Node of each such domain.
         self._pools: set[object] = set()
         self._kept: list[str] = []
         # By what gangs ask for, the numbers of Pods that did not fit.
@@ -137,17 +140,17 @@ class _Round:
         context = (
             tuple(one.gang.version for one in attempts),
             tuple(self._kept),
-            frozenset((group, self._state.gangs[group].version) for group in self._held),
+            frozenset((group, self._state.gangs[group].version) for group in self._fitting.held),
         )
         unsettled = False
         if self._may_fit(attempts, context):
-            made, fixed, unsettled = self._placings(attempts, attempts[0].within)
+            made, fixed, unsettled = self._fitting.placings(attempts, attempts[0].within)
             if made is not None:
                 self._open(attempts, made, fixed=fixed)
                 return
             first = attempts[0]
             if first.demand.required is None:
-                if not self._unbound or self._now >= gang.last + self._state.options.settle:
+                if not self._fitting.unbound or self._now >= gang.last + self._state.options.settle:
                     self._scatter(first)
                     return
                 unsettled = True
@@ -170,7 +173,7 @@ class _Round:
         if tried is None or tried[1] != context:
             return True
         return any(
-            self._helps(tried[0], replace(one, count=1), _least(attempts))
+            self._helps(tried[0], replace(one, count=1), least(attempts))
             for attempt in attempts
             for one in attempt.demand.members
         )
@@ -198,131 +201,13 @@ class _Round:
             key, counts = _kind(attempts)
             self._failures.setdefault(key, []).append(counts)
 
-    def _placings(self, attempts: Sequence[Attempt], within: Mask | None) -> tuple[list[Placing] | None, bool, bool]:
-        """Where gangs fit, and whether their Pods have to run on the Nodes on which they are packed.
-
-        And whether they would fit but for Pods that were opened and are not bound yet, which may be bound anywhere.
-        """
-        opened = ~self._closed if within is None else within & ~self._closed
-        unsettled = False
-        for inside in (*self._near(attempts[0].goal, opened), opened):
-            for priority in self._priorities(attempts):
-                made, fixed, waits = self._placings_in(attempts, inside, priority)
-                if made is not None:
-                    return made, fixed, False
-                unsettled |= waits
-        return None, False, unsettled
-
-    def _placings_in(
-        self, attempts: Sequence[Attempt], within: Mask, priority: int | None
-    ) -> tuple[list[Placing] | None, bool, bool]:
-        """The same on some Nodes, if Pods below a priority make room."""
-        ground = self._ground({one.gang.group for one in attempts})
-        by_demand = {id(one.demand): one for one in attempts}
-        unsettled = False
-
-        def holds(asked: Demand, level: int, group: int) -> bool:
-            nonlocal unsettled
-            own = by_demand[id(asked)]
-            rows = self._required(own, level, group) & within
-            terms = Terms(rows, priority, own.leaving)
-            if any(next(Search(ground, whole, terms).placing(), None) is None for whole in own.whole):
-                return False
-            if self._is_fixed(ground, [(own, rows)], priority) is not None:
-                return True
-            unsettled = True
-            return False
-
-        made = choose(ground, [one.demand for one in attempts], Terms(within, priority), holds)
-        if made is None:
-            return None, False, unsettled
-        wheres = [
-            (one, self._required(one, at.level, at.group) & within) for one, at in zip(attempts, made, strict=True)
-        ]
-        fixed = self._is_fixed(ground, wheres, priority)
-        return (None, False, True) if fixed is None else (made, fixed, False)
-
-    def _near(self, goal: Goal, within: Mask) -> Iterator[Mask]:
-        """The Nodes of the domains that are named as preferred."""
-        if goal.near:
-            yield within & self._state.inventory.eligible(replace(ANYWHERE, terms=goal.near))[1]
-
-    def _priorities(self, attempts: Sequence[Attempt]) -> Iterator[int | None]:
-        """None, and then the priority below which Pods make room, if the gangs may preempt others."""
-        yield None
-        least, free = _least(attempts), self._state.inventory.free
-        names = {name for one in attempts for member in one.demand.members for name, _ in member.requests}
-        if least is not None and any(not np.array_equal(free(name, least), free(name)) for name in names):
-            yield least
-
-    def _required(self, attempt: Attempt, level: int, group: int) -> Mask:
-        """The Nodes that a gang's required level allows around a domain; all if it requires none."""
-        layout, required = self._state.layouts.of(attempt.demand.tiers), attempt.demand.required
-        if required is None:
-            return layout.present
-        return layout.rows(required, int(layout.groups(required)[layout.row(level, group)]))
-
-    def _is_fixed(self, ground: Ground, wheres: Sequence[tuple[Attempt, Mask]], priority: int | None) -> bool | None:
-        """Whether Pods have to be bound where they are packed, since they do not fit in every order of binding.
-
-        None: they have to wait for others that are not bound yet, and may be bound anywhere. wheres: the gangs that are
-        opened together, each with the Nodes on which its Pods may be.
-        """
-        rows = np.logical_or.reduce([where for _, where in wheres])
-        others = [(where, pods) for where, pods in self._unbound.values() if (where & rows).any()]
-        loose = [(where, [pod for pod in pods if not pod.fixed]) for where, pods in others]
-        leaving = tuple(pod.key for _, pods in loose for pod in pods)
-        # What is kept for others, and Pods that need their Node, would not be safe from Pods that may be anywhere.
-        is_set = any(pod.fixed for _, pods in others for pod in pods) or any(
-            (column[rows] > 0).any() for column in ground.held.values()
-        )
-        if is_set:
-            return None if leaving else True
-        eligible = self._state.inventory.eligible
-        crowds = [
-            *(Crowd(one, one.count, eligible(one)[0] & where) for own, where in wheres for one in own.demand.members),
-            *(
-                Crowd(one, count, eligible(one)[0] & where)
-                for where, pods in loose
-                for one, count in Counter(pod.demand for pod in pods).items()
-            ),
-        ]
-        if is_safe(crowds, lambda name: ground.free(name, priority, leaving)):
-            return False
-        return None if leaving else True
-
-    @cached_property
-    def _unbound(self) -> dict[Group, tuple[Mask, list[Pod]]]:
-        """The Pods that were opened and are not bound yet, by gang, with the Nodes on which they may be bound."""
-        found: dict[Group, list[Pod]] = {}
-        for key, since in self._state.open.items():
-            pod = self._state.pods[key]
-            if pod.host and self._now - (since or self._now) < STUCK_SECONDS:
-                found.setdefault(pod.group, []).append(pod)
-        return {group: (self._where(group), pods) for group, pods in found.items()}
-
-    def _where(self, group: Group) -> Mask:
-        """The Nodes on which opened Pods of a gang may be bound."""
-        goal = self._state.goal(group)
-        own = None if isinstance(goal, str) else self._ready.domain(self._state.gangs[group], goal)
-        return np.ones(self._state.inventory.size, bool) if own is None else own
-
-    def _ground(self, own: set[Group]) -> Ground:
-        """The Nodes, with what is kept for the later stages of other gangs."""
-        total: dict[str, Integers] = {}
-        for group, held in self._held.items():
-            if group not in own:
-                for resource, column in held.items():
-                    total[resource] = total[resource] + column if resource in total else column
-        return Ground(self._state.inventory, self._state.layouts, total)
-
     # What is opened.
 
     def _open(self, attempts: Sequence[Attempt], made: Sequence[Placing], *, fixed: bool) -> None:
         """Open the Pods of gangs on the Nodes of their placings."""
         names = self._state.inventory.names()
         for attempt, placing in zip(attempts, made, strict=True):
-            search = Search(self._ground(set()), attempt.demand)
+            search = Search(self._fitting.ground(set()), attempt.demand)
             rows = [row for rows in search.slots(placing) for row in rows]
             keys = [key for own in attempt.pods for key in own]
             seats = [
@@ -335,14 +220,14 @@ class _Round:
                 inner = f", next to its neighbours in {words(seat.inner)}" if seat.inner else ""
                 self._opening(attempt, key, seat, names[row], f"{about}; packed on {names[row]}{inner}")
             group = attempt.gang.group
-            own = [*self._unbound.get(group, (None, []))[1], *(attempt.gang.pods[key] for key in keys)]
-            self._unbound[group] = (self._where(group), own)
+            own = [*self._fitting.unbound.get(group, (None, []))[1], *(attempt.gang.pods[key] for key in keys)]
+            self._fitting.unbound[group] = (self._fitting.where(group), own)
             self._place(attempt, f"{about}{spread(seat.inner for seat in seats)}")
 
     def _scatter(self, attempt: Attempt) -> None:
         """Open a gang that only prefers to be together and has no room: it does not wait for any."""
         goal, inventory = attempt.goal, self._state.inventory
-        best = next(iter(Search(self._ground(set()), attempt.demand, Terms()).candidates(1)), None)
+        best = next(iter(Search(self._fitting.ground(set()), attempt.demand, Terms()).candidates(1)), None)
         rows = np.flatnonzero(np.logical_or.reduce([inventory.eligible(one)[1] for one in attempt.demand.members]))
         labels = dict(inventory.labels(int(rows[0]))) if len(rows) else {}
         labels.pop(HOSTNAME, None)
@@ -354,8 +239,8 @@ class _Round:
 
     def _opening(self, attempt: Attempt, key: PodKey, seat: Seat, host: str, sentence: str) -> None:
         pod = attempt.gang.pods[key]
-        values = (value for step in (*seat.domain, *seat.inner) if NVL_DOMAIN in step.keys for value in step.values)
-        cliques = {value: self._state.cliques(value) for value in values}
+        steps = [step for step in (*seat.domain, *seat.inner) if NVL_DOMAIN in step.keys]
+        cliques = {step.value: self._state.cliques(step.value) for step in steps}
         written = patch(pod.content, attempt.goal, seat, cliques, sentence)
         self._openings.append(Opening(*key, pod.uid, tuple(written)))
         self._state.opened(pod, host, self._now, fixed=seat.is_fixed)
@@ -380,7 +265,7 @@ class _Round:
         if within is None:
             self._wait(gang, "the Nodes of its other Pods are gone.")
             return
-        context = (gang.version, frozenset((group, self._state.gangs[group].version) for group in self._held))
+        context = (gang.version, frozenset((group, self._state.gangs[group].version) for group in self._fitting.held))
         tried = (self._state.inventory.freed, (context, self._state.inventory.edition))
         if gang.tried != tried:
             unsettled = self._grow_in(gang, goal, within)
@@ -400,7 +285,7 @@ class _Round:
             if not own or not all(gang.pods[pod.key].is_gated for pod in own) or own[0].demand in failed:
                 continue
             attempt = replace(self._ready.attempt(gang, goal, [pod.key for pod in own], ()), within=within)
-            made, fixed, waits = self._placings([attempt], within)
+            made, fixed, waits = self._fitting.placings([attempt], within)
             if made is not None:
                 self._open([attempt], made, fixed=fixed)
             elif waits:
@@ -415,7 +300,7 @@ class _Round:
     def _why_not_grown(self, gang: Gang, goal: Goal, within: Mask) -> tuple[Notice | None, str]:
         """Why further Pods of a gang wait, with what people have to know if that is for ever."""
         attempt = self._ready.attempt(gang, goal, [pod.key for pod in (*gang.gated, *gang.anchors)], ())
-        ground = self._ground({gang.group})
+        ground = self._fitting.ground({gang.group})
         domain = words(Search(ground, attempt.demand, Terms(within)).address(within))
         count = counted(len(gang.gated), "Pod")
         if next(Search(ground, attempt.demand, Terms(within, empty=True)).placing(), None) is None:
@@ -454,10 +339,10 @@ class _Round:
             )
         ):
             asked = replace(demand(gang, goal, members), preferred=None)
-            made = choose(self._ground({gang.group}), [asked], Terms(within))
+            made = choose(self._fitting.ground({gang.group}), [asked], Terms(within))
             gang.held = None if made is None else (gang.version, taken({}, made, self._state.inventory.size))
         if gang.held is not None:
-            self._held[gang.group] = gang.held[1]
+            self._fitting.held[gang.group] = gang.held[1]
 
     # Why gangs wait.
 
@@ -476,7 +361,7 @@ class _Round:
             return
         if now - gang.reason[0] >= _REASON_SECONDS and self._reasons:
             self._reasons -= 1
-            search = Search(self._ground({gang.group}), attempt.demand, Terms(attempt.within))
+            search = Search(self._fitting.ground({gang.group}), attempt.demand, Terms(attempt.within))
             overdue = now >= patient and next(search.placing(), None) is not None
             gang.reason = (now, self._why(attempt, search, about), overdue)
         elif not gang.reason[1]:
@@ -493,7 +378,7 @@ class _Round:
             return f"no Node that its Pods may run on has the label {keys}."
         best = candidates[0]
         gpus = f" and {best.free} of {counted(best.total, 'GPU')} free" if best.total else ""
-        empty = Search(self._ground(set()), attempt.demand, Terms(attempt.within, empty=True))
+        empty = Search(self._fitting.ground(set()), attempt.demand, Terms(attempt.within, empty=True))
         if next(empty.placing(), None) is None:
             largest = empty.candidates(1)[0]
             return (
@@ -508,14 +393,14 @@ class _Round:
     def _keep(self, attempt: Attempt) -> str:
         """Keep the domain free for a gang in which least must still be freed. Returns the domain; empty for none."""
         gang, inventory = attempt.gang, self._state.inventory
-        search = Search(self._ground({gang.group}), attempt.demand, Terms(attempt.within))
+        search = Search(self._fitting.ground({gang.group}), attempt.demand, Terms(attempt.within))
         layout, required = search.layout, search.required
         row = inventory.row(gang.kept) if gang.kept else -1
         if row < 0 or not layout.present[row]:
             row = -1
             for candidate in search.candidates():
                 rows = search.inside(candidate.address)
-                empty = Search(self._ground(set()), attempt.demand, Terms(rows, empty=True))
+                empty = Search(self._fitting.ground(set()), attempt.demand, Terms(rows, empty=True))
                 if next(empty.placing(), None) is not None:
                     row = int(np.flatnonzero(rows)[0])
                     break
@@ -523,7 +408,7 @@ class _Round:
         if row < 0:
             return ""
         group = int(layout.groups(required)[row])
-        self._closed = self._closed | layout.rows(required, group)
+        self._fitting.closed = self._fitting.closed | layout.rows(required, group)
         self._pools.add(attempt.goal.topology.pool)
         self._kept.append(gang.kept)
         return words(layout.address(required, group))
@@ -585,13 +470,6 @@ class _Round:
 
 def _order(gang: Gang) -> tuple[int, float, str, str]:
     return gang.order
-
-
-def _least(attempts: Sequence[Attempt]) -> int | None:
-    """The priority below which Pods make room for gangs; None if they may not preempt others."""
-    members = [one for attempt in attempts for one in attempt.demand.members]
-    known = [one.priority for one in members if one.priority is not None and one.preempts]
-    return min(known) if len(known) == len(members) else None
 
 
 def _kind(attempts: Sequence[Attempt]) -> tuple[object, tuple[int, ...]]:

@@ -125,28 +125,30 @@ class Readiness:
         return tuple(attempts)
 
     def _chain(self, gang: Gang, goal: Goal) -> list[Gang]:
-        """The gang with those of the same root that have to be inside its domain or around it, wider ones first."""
-        if goal.required is None:
-            return [gang]
-        chain = []
-        for other in self._state.family(gang.group.root):
+        """The gang with those of the same root that have to be inside its domain or around it, wider ones first.
+
+        Of each level there is one: others of that level start by themselves inside the domain of a wider one.
+        """
+        chain = {} if goal.required is None else {goal.required: gang}
+        kin = [one for one in self._state.family(gang.group.root) if one.gated and not one.anchors]
+        for other in sorted(kin, key=lambda one: one.group.annotations):
             own = self._state.goal(other.group)
             is_kin = other.group.root == gang.group.root and other.group.revision == gang.group.revision
-            if is_kin and not isinstance(own, str) and own.tiers == goal.tiers and other.gated and not other.anchors:
-                chain += [(own.required, other)] if own.required is not None else []
-        return [other for _, other in sorted(chain, key=lambda pair: (pair[0], pair[1].group.annotations))]
+            if is_kin and not isinstance(own, str) and (level := own.nested(goal)) is not None:
+                chain.setdefault(level, other)
+        return [chain[level] for level in sorted(chain)] or [gang]
 
     def _absent(self, gang: Gang, goal: Goal) -> int:
         """How many Pods are due of gangs that belong inside the domain or around it, and of which there is none yet."""
         key = gang.group.root
         obj, row = self._state.root(key), self._state.options.workloads.get((key.group, key.kind))
-        if goal.required is None or obj is None or row is None:
+        if obj is None or row is None:
             return 0
         absent = 0
         for placement in {placement_of(template) for _, template in row.pods(obj)} - {gang.group.annotations}:
             group = replace(gang.group, annotations=placement)
             other = self._state.goal(group) if placement and group not in self._state.gangs else ""
-            if not isinstance(other, str) and other.tiers == goal.tiers and other.required is not None:
+            if not isinstance(other, str) and other.nested(goal) is not None:
                 given = root.needs(obj, row, placement) or ()
                 absent += sum(need.count for need in given if not (need.stage or need.phase))
         return absent
@@ -224,15 +226,13 @@ class Readiness:
     def _around(self, gang: Gang, goal: Goal) -> Mask | None:
         """The Nodes around or inside the domains of other gangs of the root that are placed; None for all."""
         within: Mask | None = None
-        if goal.required is None:
-            return None
         layout = self._state.layouts.of(goal.tiers)
         for other in self._state.family(gang.group.root):
             own = self._state.goal(other.group)
-            if other is gang or other.group.root != gang.group.root or isinstance(own, str) or own.tiers != goal.tiers:
+            if other.group.root != gang.group.root or isinstance(own, str) or (level := own.nested(goal)) is None:
                 continue
-            if own.required is not None and (rows := self.domain(other, own)) is not None:
-                groups = layout.groups(min(goal.required, own.required))
+            if (rows := self.domain(other, own)) is not None and goal.required is not None:
+                groups = layout.groups(min(goal.required, level))
                 around = np.isin(groups, groups[rows]) & layout.present
                 within = around if within is None else within & around
         return within

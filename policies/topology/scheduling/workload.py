@@ -120,13 +120,16 @@ def restored(obj: JsonObject, old: JsonObject | None) -> JsonObject | None:
 
     Kubernetes refuses an update that clears it, and a manifest that is applied again does not have it.
     """
-    before = mapping(old, "spec").get("scheduling")
-    if mapping(obj, "spec").get("scheduling") is not None or not isinstance(before, dict):
-        return None
-    topology = mapping(before, "schedulingConstraints").get("topology")
+    is_lost = mapping(obj, "spec").get("scheduling") is None and is_written(old)
+    return mapping(mapping(old, "spec"), "scheduling") if is_lost else None
+
+
+def is_written(job: JsonObject | None) -> bool:
+    """Whether a Job has a constraint as it is written here."""
+    written = mapping(mapping(mapping(job, "spec"), "scheduling"), "schedulingConstraints")
+    topology = written.get("topology")
     keys = [mapping({"": one}, "").get("key") for one in topology] if isinstance(topology, list) else []
-    is_ours = len(keys) == 1 and mapping(before, "schedulingConstraints") == constraints(str(keys[0]))
-    return before if is_ours else None
+    return len(keys) == 1 and written == constraints(str(keys[0]))
 
 
 def job_of(pod_group: JsonObject, namespace: str) -> JobKey | None:
@@ -151,11 +154,16 @@ def _obstacle(constraint: Constraint, group_kind: tuple[str, str], obj: JsonObje
         f"Kubernetes makes no gang of a {group_kind[1]}": not of_job and "schedulingGroup" not in spec,
         "a preferred level is no part of Kubernetes' constraints": constraint.preferred is not None,
         f"its scheduler is {template.scheduler}": template.scheduler not in _DEFAULT_SCHEDULERS,
-        "it says itself how it is scheduled": of_job and {"scheduling", "schedulingGroup"} & {*spec, *template.spec},
+        "it says itself how it is scheduled": of_job and _says_itself(obj, template.spec),
         "it has one Pod at a time": of_job and (not isinstance(parallelism, int) or parallelism < 2),
         _ONLY_INDEXED: of_job and support.form == "PodGroup" and not _is_gang_in_1_36(spec),
     }
     return next((text for text, holds in obstacles.items() if holds), "")
+
+
+def _says_itself(job: JsonObject, pod: JsonObject) -> bool:
+    spec = mapping(job, "spec")
+    return bool({"scheduling", "schedulingGroup"} & {*spec, *pod}) and not is_written(job)
 
 
 def _is_gang_in_1_36(spec: JsonObject) -> bool:

@@ -29,7 +29,7 @@ from policies.engine.safety import Safety
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
 from policies.objects.accelerator import Accelerators
 from policies.objects.workload import workload
-from policies.topology.annotation import MENTIONED
+from policies.topology.annotation import ANNOTATIONS
 
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
 _HOSTILE = ["it's", "a\\", "\\'", '"', "') || true || ('", "a|b", "(", "[x]", "a\nb", "${x}", "größe", "\x00", "//"]
@@ -201,10 +201,9 @@ def test_the_kinds_that_topology_annotations_are_looked_for_in() -> None:
 
     assert {literal for literal in _literals(_topology().expression) if "/" in literal and literal != "/"} == {
         *kinds,
-        "kai.scheduler/topology",
-        "cks-admission.dev/topology",
+        *("kai.scheduler/", "kai-scheduler/"),
     }
-    assert {literal for literal in _literals(topology_is_mentioned(()).expression) if "." in literal} == {*MENTIONED}
+    assert {literal for literal in _literals(topology_is_mentioned(()).expression) if "." in literal} == {*ANNOTATIONS}
 
 
 def test_removals_are_cluster_scoped() -> None:
@@ -281,4 +280,4 @@ def test_the_same_text_in_every_process() -> None:
     }
 
     assert len(texts) == 1
-    assert {"a.coreweave.com/b", "kai.scheduler/topology"} <= {*_literals(texts.pop())}
+    assert {"a.coreweave.com/b", "kai.scheduler/"} <= {*_literals(texts.pop())}

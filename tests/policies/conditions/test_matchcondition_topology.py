@@ -21,7 +21,7 @@ from policies.engine.rule import NO_MUTATION
 from policies.objects.fieldpath import Pattern, Wildcard, render
 from policies.objects.shape import STANDARD
 from policies.objects.workload import PATCHES, Workload, workload
-from policies.topology.annotation import MENTIONED, mentions
+from policies.topology.annotation import ANNOTATIONS, mentions
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
@@ -36,7 +36,6 @@ _OF_PODS = compiled(topology_is_mentioned((), schemes=True).expression)
 _TABLE = [row for row in _ROWS.values() if row.shape == STANDARD]
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(_ROWS))
 _TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
-_RECORD = "cks-admission.dev/topology"
 _PLACED = {_TOPOLOGY: "coreweave", _REQUIRED: "rack=r1"}
 
 
@@ -70,10 +69,10 @@ def _annotated(place: str, annotations: Json, **metadata: Any) -> Json:
     return found
 
 
-@pytest.mark.parametrize("key", sorted(MENTIONED))
+@pytest.mark.parametrize("key", sorted(ANNOTATIONS))
 @pytest.mark.parametrize(("row", "place"), _PLACES)
 def test_a_mention_is_asked_about(row: Workload, place: str, key: str) -> None:
-    """Each annotation, and the record, is seen on the object, its jobs and its templates, now or before."""
+    """Each annotation is seen on the object, its jobs and its templates, now or before."""
     plain, mentioned = _annotated(place, {"example.org/x": "y"}), _annotated(place, {key: "x", "example.org/x": "y"})
     kind = row.group_kind
 
@@ -167,6 +166,31 @@ def test_pods_of_other_schedulers() -> None:
     assert [_asked(("", "Pod"), pod, condition=_OF_PODS) for pod in (own, made)] == [True, False]
 
 
+@pytest.mark.parametrize(
+    "key", ["kai-scheduler/topology", "kai.scheduler/required-placement", "kai.scheduler/topology-required"]
+)
+def test_keys_that_look_like_annotations_are_asked_about(key: str) -> None:
+    """A key that was meant for one is asked about on workloads and on Pods that people write."""
+    written, made = _annotated("", {key: "x"}), _annotated("", {key: "x"}, **_OWNED)
+
+    assert _asked(("batch", "Job"), written, condition=_WIDER)
+    assert [_asked(("", "Pod"), pod, condition=_OF_PODS) for pod in (written, made)] == [True, False]
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_our_gate_is_asked_about(is_ours: bool) -> None:  # noqa: FBT001
+    """Where the answer may be a refusal, a Pod or a template with our gate is seen without any annotation."""
+    gates = at("spec.schedulingGates", [{"name": "cks-admission.dev/topology" if is_ours else "example.org/gate"}, {}])
+
+    assert _asked(("", "Pod"), gates, condition=_OF_PODS) is is_ours
+    assert _asked(("batch", "Job"), at("spec.template", gates), condition=_WIDER) is is_ours
+
+
+def test_a_kind_that_nobody_reads_is_asked_about() -> None:
+    """Annotations of such a kind are told of, so they are seen."""
+    assert _asked(("apps.nvidia.com", "NIMService"), _annotated("", _PLACED), condition=_WIDER)
+
+
 def test_a_deletion_is_not_asked_about() -> None:
     """Where there is no new object nothing can be placed."""
     assert not _asked(("batch", "Job"), None, _annotated("", _PLACED))
@@ -204,7 +228,7 @@ def _objects(patterns: tuple[Pattern, ...]) -> SearchStrategy[Any]:
 
 _ANNOTATIONS = st.one_of(
     st.dictionaries(
-        st.sampled_from([*sorted(MENTIONED), "example.org/x"]),
+        st.sampled_from([*sorted(ANNOTATIONS), "example.org/x"]),
         odd(st.sampled_from(["coreweave", "rack=r1", "rak", "{}"])),
         max_size=2,
     ),

@@ -99,7 +99,7 @@ _TABLE = {
 }
 
 
-# When the node affinity of the templates may be written; where nothing else is said, when the object is created.
+# When the annotations of the templates may be written; where nothing else is said, when the object is created.
 _CHANGES = {
     **dict.fromkeys(("PodTemplate", "ReplicationController", "Rollout.argoproj.io", "CronJob.batch"), "always"),
     **dict.fromkeys((f"{kind}.apps" for kind in ("Deployment", "ReplicaSet", "DaemonSet", "StatefulSet")), "always"),
@@ -135,12 +135,12 @@ def test_the_whole_table() -> None:
     assert of_claims == {"StatefulSet": ("spec.selector.matchLabels",)}
 
 
-def test_when_affinity_may_be_written() -> None:
-    """Each kind says when the node affinity of its templates may be written, as its own validation has it."""
-    found = {f"{row.kind}.{row.group}".rstrip("."): row.affinity for row in BUILT_IN}
+def test_when_templates_may_be_written() -> None:
+    """Each kind says when the annotations of its templates may be written, as its own validation has it."""
+    found = {f"{row.kind}.{row.group}".rstrip("."): row.changes for row in BUILT_IN}
 
     assert found == {kind: _CHANGES.get(kind, "create") for kind in _TABLE}
-    assert (workload("example.org", "Train").affinity, workload("example.org", "Bus", affinity="never").affinity) == (
+    assert (workload("example.org", "Train").changes, workload("example.org", "Bus", changes="never").changes) == (
         "create",
         "never",
     )

@@ -36,7 +36,7 @@ def test_the_page_has_the_whole_table() -> None:
                 _paths(row.node_labels),
                 _paths(row.claim_labels),
                 _paths(row.pod_labels),
-                row.affinity if row.templates else "-",
+                row.changes if row.templates else "-",
             )
             for row in (*BUILT_IN, *SHIPPED)
         ),

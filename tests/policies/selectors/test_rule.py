@@ -82,18 +82,6 @@ def test_whose_nodes() -> None:
     ] * 2
 
 
-def test_what_the_service_wrote() -> None:
-    """Terms that the record names are the service's: its older name of a label is no mistake of anybody's."""
-    term = {"matchExpressions": [{"key": _IB, "operator": "In", "values": ["1"]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-    obj = pod(affinity=affinity)
-    record = '{"":{"required":[{"to":[%s]}],"created":"affinity"}}'
-    text = record % '{"matchExpressions":[{"key":"ib.coreweave.cloud/superpod","operator":"In","values":["1"]}]}'
-
-    assert len(_said(obj)) == 1
-    assert _said({**obj, "metadata": {**obj["metadata"], "annotations": {"cks-admission.dev/topology": text}}}) == []
-
-
 def test_many_nodes() -> None:
     """Beyond a limit Nodes are not compared with all that is required together."""
     nodes = tuple(Node(f"n{number}", {_SUPERPOD: str(number), "a": str(number)}) for number in range(1000))

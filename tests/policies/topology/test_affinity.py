@@ -1,4 +1,4 @@
-"""Terms into node affinity and out of it: what the user wrote is there before, after, and between."""
+"""Terms in `spec.affinity`: what is added to those that are there, and what stays as it is."""
 
 from __future__ import annotations
 
@@ -8,205 +8,88 @@ from typing import Any
 import pytest
 
 from policies.engine.match import SelectorRequirement
-from policies.topology.affinity import (
-    NOTHING,
-    RecordEntry,
-    Replacement,
-    node_affinity,
-    requires,
-    selector_terms,
-    with_terms,
-    without_terms,
-)
+from policies.topology.affinity import selector_terms, with_peers, with_terms
 
-_HARD, _SOFT = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
-_A, _B = (SelectorRequirement(key, "Exists") for key in "ab")
-_TERM_A, _TERM_B, _TERM_X = ({"matchExpressions": [{"key": key, "operator": "Exists"}]} for key in "abx")
-_PREFER = {"weight": 100, "preference": _TERM_A}
-_OWN = {"weight": 1, "preference": _TERM_X}
-_PODS: dict[str, Any] = {"podAffinity": {_HARD: []}}
+_MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+_SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
+_RACK = (SelectorRequirement("rack", "In", ("1",)),)
+_HALL = (SelectorRequirement("hall", "In", ("1",)),)
+_IN_RACK, _IN_HALL = ({"key": key, "operator": "In", "values": ["1"]} for key in ("rack", "hall"))
+_DISK = {"key": "disk", "operator": "Exists"}
+_WISH = {"weight": 1, "preference": {"matchExpressions": [_DISK]}}
 
 
-def _node(required: Any = None, preferred: Any = None, **others: Any) -> dict[str, Any]:
-    node = {} if required is None else {_HARD: {"nodeSelectorTerms": required}}
-    return {**others, "nodeAffinity": {**node, **({} if preferred is None else {_SOFT: preferred})}}
-
-
-def _and(*keys: str) -> dict[str, Any]:
-    return {"matchExpressions": [{"key": key, "operator": "Exists"} for key in keys]}
+def _node(*terms: Any, **more: Any) -> Any:
+    return {"nodeAffinity": {_MUST: {"nodeSelectorTerms": list(terms)}, **more}}
 
 
 @pytest.mark.parametrize(
-    ("affinity", "required", "preferred", "result", "entry"),
+    ("affinity", "required", "preferred", "expected"),
     [
-        pytest.param(None, [], [], None, NOTHING, id="nothing"),
+        pytest.param(None, [_RACK], [], _node({"matchExpressions": [_IN_RACK]}), id="nothing-there"),
         pytest.param(
-            None,
-            [(_A,), (_B,)],
+            {"podAffinity": {}},
+            [_RACK, _HALL],
             [],
-            _node([_TERM_A, _TERM_B]),
-            RecordEntry((Replacement((_TERM_A, _TERM_B)),), created="affinity"),
-            id="no-affinity",
+            {"podAffinity": {}, **_node({"matchExpressions": [_IN_RACK]}, {"matchExpressions": [_IN_HALL]})},
+            id="alternatives-beside-other-affinity",
         ),
         pytest.param(
-            _PODS,
-            [(_A,)],
+            _node({"matchExpressions": [_DISK]}),
+            [_RACK, _HALL],
             [],
-            _node([_TERM_A], **_PODS),
-            RecordEntry((Replacement((_TERM_A,)),), created="nodeAffinity"),
-            id="other-affinity",
+            _node({"matchExpressions": [_DISK, _IN_RACK]}, {"matchExpressions": [_DISK, _IN_HALL]}),
+            id="each-of-the-authors-with-each",
         ),
         pytest.param(
-            {"nodeAffinity": None},
-            [(_A,)],
+            _node({"matchExpressions": [_IN_RACK]}), [_RACK], [], _node({"matchExpressions": [_IN_RACK]}), id="there"
+        ),
+        pytest.param(_node({}), [_RACK], [], _node({}), id="a-term-that-matches-nothing"),
+        pytest.param(None, [], [_WISH], {"nodeAffinity": {_SHOULD: [_WISH]}}, id="a-preference"),
+        pytest.param(
+            {"nodeAffinity": {_SHOULD: [_WISH]}},
             [],
-            _node([_TERM_A]),
-            RecordEntry((Replacement((_TERM_A,)),), created="nodeAffinity"),
-            id="null-node-affinity",
+            [_WISH],
+            {"nodeAffinity": {_SHOULD: [_WISH]}},
+            id="one-that-is-there",
         ),
-        pytest.param(
-            _node(), [(_A,)], [], _node([_TERM_A]), RecordEntry((Replacement((_TERM_A,)),)), id="empty-node-affinity"
-        ),
-        pytest.param(
-            _node([_TERM_X, {}]),
-            [(_A,), (_B,)],
-            [],
-            _node([_and("x", "a"), _and("x", "b"), {}]),
-            RecordEntry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
-            id="terms",
-        ),
-        pytest.param(_node([_TERM_A]), [(_A,)], [], _node([_TERM_A]), NOTHING, id="said-already"),
-        pytest.param(_node([]), [(_A,)], [], _node([]), NOTHING, id="no-terms"),
-        pytest.param(
-            _node(None, [_OWN]),
-            [],
-            [_PREFER],
-            _node(None, [_OWN, _PREFER]),
-            RecordEntry((), (_PREFER,)),
-            id="preferred",
-        ),
-        pytest.param(_node(None, [_PREFER]), [], [_PREFER], _node(None, [_PREFER]), NOTHING, id="preferred-already"),
-        pytest.param(
-            None, [], [_PREFER], _node(None, [_PREFER]), RecordEntry((), (_PREFER,), "affinity"), id="preferred-only"
-        ),
+        pytest.param({"nodeAffinity": "x"}, [_RACK], [_WISH], {"nodeAffinity": "x"}, id="malformed"),
+        pytest.param({"nodeAffinity": {_MUST: "x"}}, [_RACK], [], {"nodeAffinity": {_MUST: "x"}}, id="malformed-terms"),
+        pytest.param(None, [], [], None, id="nothing-to-add"),
     ],
 )
-def test_there_and_back(affinity: Any, required: Any, preferred: Any, result: Any, entry: RecordEntry) -> None:
-    """Terms are added as the entry says, and taken out again by it; the affinity itself is not changed."""
+def test_node_affinity(affinity: Any, required: Any, preferred: Any, expected: Any) -> None:
+    """Each of the author's terms is combined with each alternative, and nothing is added that is there already."""
     sent = deepcopy(affinity)
 
-    assert with_terms(affinity, required, preferred) == (result, entry)
-    if affinity != {"nodeAffinity": None}:  # null is no map either, and need not come back
-        assert without_terms(result, entry) == affinity
-    assert affinity == sent
+    once = with_terms(affinity, required, preferred)
+
+    assert (once, affinity) == (expected, sent)
+    assert with_terms(once, required, preferred) == once
 
 
 @pytest.mark.parametrize(
-    "affinity",
+    ("affinity", "expected"),
     [
-        *("x", [], 1, {"nodeAffinity": "x"}, {"nodeAffinity": []}, {"nodeAffinity": {_HARD: "x"}}),
-        *({"nodeAffinity": {_HARD: {}}}, {"nodeAffinity": {_HARD: {"nodeSelectorTerms": "x"}}}),
+        pytest.param(None, {"podAffinity": {_MUST: [{"topologyKey": "rack"}]}}, id="nothing-there"),
+        pytest.param(
+            {"podAffinity": {_MUST: [{"topologyKey": "zone"}]}, "nodeAffinity": {}},
+            {"podAffinity": {_MUST: [{"topologyKey": "zone"}, {"topologyKey": "rack"}]}, "nodeAffinity": {}},
+            id="behind-the-authors",
+        ),
+        pytest.param({"podAffinity": []}, {"podAffinity": []}, id="malformed"),
+        pytest.param({"podAffinity": {_MUST: "x"}}, {"podAffinity": {_MUST: "x"}}, id="malformed-terms"),
     ],
 )
-def test_malformed_affinity(affinity: Any) -> None:
-    """It stays as it is, and is left for the API server to refuse; no Node meets it, so it requires everything."""
-    entry = RecordEntry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
+def test_pod_affinity(affinity: Any, expected: Any) -> None:
+    """Terms are added to those that are there, once."""
+    once = with_peers(affinity, [{"topologyKey": "rack"}], [])
 
-    assert with_terms(affinity, [(_A,)], []) == (affinity, NOTHING)
-    assert without_terms(affinity, entry) == affinity
-    assert requires(affinity, [(_A,)]) is (node_affinity(affinity) is not None)
-
-
-@pytest.mark.parametrize(
-    ("affinity", "entry", "result"),
-    [
-        pytest.param(
-            _node([_and("x", "a"), _TERM_B]),
-            RecordEntry((Replacement((_and("x", "a"), _and("x", "b")), _TERM_X),)),
-            _node([_TERM_X, _TERM_B]),
-            id="half-of-what-was-written",
-        ),
-        pytest.param(
-            _node([_TERM_B, _and("x", "a"), _TERM_X]),
-            RecordEntry((Replacement((_and("x", "a"),), _TERM_X),)),
-            _node([_TERM_B, _TERM_X, _TERM_X]),
-            id="among-others",
-        ),
-        pytest.param(
-            _node([_TERM_A, _TERM_A]),
-            RecordEntry((Replacement((_TERM_A,)),)),
-            _node([_TERM_A]),
-            id="recorded-once-goes-once",
-        ),
-        pytest.param(
-            _node([_TERM_X]), RecordEntry((Replacement((_TERM_A,)),)), _node([_TERM_X]), id="nothing-of-it-is-there"
-        ),
-        pytest.param(
-            _node([{**_TERM_A, "matchFields": []}]),
-            RecordEntry((Replacement((_TERM_A,)),), created="affinity"),
-            None,
-            id="written-with-an-empty-list",
-        ),
-        pytest.param(
-            _node([{**_TERM_A, "matchFields": None}], **_PODS),
-            RecordEntry((Replacement((_TERM_A,)),), created="affinity"),
-            _PODS,
-            id="other-affinity-since",
-        ),
-        pytest.param(
-            _node([_TERM_A]),
-            RecordEntry((Replacement((_TERM_A,)),), created="nodeAffinity"),
-            {},
-            id="affinity-was-empty",
-        ),
-        pytest.param(_node([_TERM_A]), RecordEntry((Replacement((_TERM_A,)),)), _node(), id="node-affinity-was-empty"),
-        pytest.param(_node(None, [_PREFER, _OWN]), RecordEntry((), (_PREFER,)), _node(None, [_OWN]), id="preferred"),
-        pytest.param(None, RecordEntry((Replacement((_TERM_A,)),)), None, id="all-gone"),
-        pytest.param({}, RecordEntry((Replacement((_TERM_A,)),), created="affinity"), {}, id="nothing-left"),
-    ],
-)
-def test_taking_out(affinity: Any, entry: RecordEntry, result: Any) -> None:
-    """Recorded terms give their place to what they were made of, once; everything else stays."""
-    assert without_terms(affinity, entry) == result
+    assert once == expected
+    assert with_peers(once, [{"topologyKey": "rack"}], []) == once
 
 
-_FIRST = RecordEntry((Replacement((_TERM_A,)),), (_PREFER,), "affinity")
-_LAST = RecordEntry((Replacement((_TERM_A,)),), created="affinity", earlier=(_FIRST,))
-
-
-@pytest.mark.parametrize(
-    ("affinity", "result"),
-    [
-        pytest.param(_node([_TERM_A]), None, id="written-last"),
-        pytest.param(_node([_TERM_A], [_PREFER]), None, id="written-earlier-and-shared-in-part"),
-        pytest.param(_node([_TERM_A], [_OWN]), _node(None, [_OWN]), id="beside-the-users-own"),
-        pytest.param(_node([_TERM_B], [_PREFER]), _node([_TERM_B], [_PREFER]), id="only-half-of-what-was-earlier"),
-    ],
-)
-def test_taking_out_what_was_written_earlier(affinity: Any, result: Any) -> None:
-    """A template that is rolled back loses all that was written into it then, though the last time shares some."""
-    assert without_terms(affinity, _LAST) == result
-
-
-@pytest.mark.parametrize(
-    ("affinity", "holds"),
-    [
-        pytest.param(None, False, id="none"),
-        pytest.param(_node([_TERM_A]), True, id="one-of-two"),
-        pytest.param(_node([_and("x", "b"), _TERM_A]), True, id="every-term"),
-        pytest.param(_node([_TERM_A, _TERM_X]), False, id="a-term-without"),
-        pytest.param(_node([{}]), True, id="no-node-at-all"),
-        pytest.param(_node(None, [_PREFER]), False, id="preferred"),
-    ],
-)
-def test_what_is_required_already(affinity: Any, holds: bool) -> None:  # noqa: FBT001
-    """A placement is applied where every term that a Node can meet says one of the alternatives."""
-    assert requires(affinity, [(_A,), (_B,)]) is holds
-
-
-def test_terms_of_an_affinity() -> None:
-    """The list of terms where there is one."""
-    assert [selector_terms(each) for each in (_node([_TERM_A]), None, {"nodeAffinity": 1}, _node())] == [
-        [_TERM_A],
-        *([], [], []),
-    ]
+@pytest.mark.parametrize("affinity", [None, "x", {}, {"nodeAffinity": None}, {"nodeAffinity": {_MUST: []}}])
+def test_terms_that_are_none(affinity: Any) -> None:
+    """Absent and malformed affinity holds no terms."""
+    assert selector_terms(affinity) == []

@@ -1,4 +1,4 @@
-"""Cases as files that read like a specification: an object, what is written into it, or the refusal, with the reason."""
+"""Cases as files that read like a specification: an object, what is written into it or the refusal, with a reason."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_pods_that_are_left_alone() -> None:
 
 def test_kinds_of_ones_own() -> None:
     """A configured kind is placed like the others, and on updates only where that is configured."""
-    rows = [workload("example.org", "Train", ["spec.pod"], affinity="always"), workload("example.org", "Bus", ["pod"])]
+    rows = [workload("example.org", "Train", ["spec.pod"], changes="always"), workload("example.org", "Bus", ["pod"])]
     rule = TopologyPlacement(_CATALOG, Options(table(rows)))
     train, bus = (
         resource("example.org/v1", kind, at(path, pod_spec()), annotations=_zone("z"))
@@ -301,12 +301,16 @@ def test_what_was_not_applied() -> None:
     assert [_refusals(pod), _refusals(job)] == [[], []]
     assert [_warnings(pod), _warnings(job)] == [
         [
-            f'spec.schedulingGates: lacks {_GATE} for the required "zone=z". '
-            "Create the Pod again; if it happens again, another webhook removes the gate."
+            (
+                f'spec.schedulingGates: lacks {_GATE} for the required "zone=z". '
+                "Create the Pod again; if it happens again, another webhook removes the gate."
+            )
         ],
         [
-            'spec.template.metadata.annotations: lack what keeps the required "zone=z". '
-            "Create the object again, or write the annotations into the template yourself."
+            (
+                'spec.template.metadata.annotations: lack what keeps the required "zone=z". '
+                "Create the object again, or write the annotations into the template yourself."
+            )
         ],
     ]
     assert [[each.summary for each in _refusals(obj, rule=strict)] for obj in (pod, job)] == [[summary], [summary]]

@@ -58,13 +58,13 @@ def _preferred(topology: str, preferred: str, required: str = "") -> list[Any]:
 @pytest.mark.parametrize(
     ("topology", "preferred", "required", "expected"),
     [
-        pytest.param("kubernetes", "zone", "", [(100, [("zone", "Exists")])], id="level"),
+        pytest.param("kubernetes", "zone", "", [], id="level"),
         pytest.param("kubernetes", "zone=z", "region", [(100, [("zone", "In")])], id="domain"),
         pytest.param(
             "kubernetes",
             "region=r,zone",
             "",
-            [(67, [("region", "In"), ("zone", "Exists")]), (33, [("region", "In")])],
+            [(100, [("region", "In")])],
             id="level-in-a-domain",
         ),
         pytest.param(

@@ -17,7 +17,7 @@ def inside(machines: Iterable[Machine], address: Address) -> list[Machine]:
     return [
         one
         for one in machines
-        if all(next((one.labels[k] for k in step.keys if k in one.labels), None) in step.values for step in address)
+        if all(next((one.labels[k] for k in step.keys if k in one.labels), None) == step.value for step in address)
     ]
 
 

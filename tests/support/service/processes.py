@@ -42,8 +42,10 @@ def replace(file: Path, content: str | bytes) -> None:
 class Service:
     """One process of `cks-admission serve`; it ends, if need be by force, with the block it is used in.
 
-    settings: sections of the configuration that differ from quick defaults.
+    settings: sections of the configuration that differ from quick defaults. VERB, BEGUN: of another kind of process.
     """
+
+    VERB, BEGUN = "serve", "serving"
 
     def __init__(self, directory: Path, *arguments: str, **settings: Json) -> None:
         self.certs = directory / "certs"
@@ -64,7 +66,7 @@ class Service:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        command = [str(COMMAND), "serve", "--config", str(self._config), *self._arguments]
+        command = [str(COMMAND), self.VERB, "--config", str(self._config), *self._arguments]
         environment = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
         self._process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, env=environment)
         reading = asyncio.create_task(self._read())
@@ -114,7 +116,7 @@ class Service:
 
     async def ask(self, path: str) -> Reply:
         """A probe of the health port."""
-        port = int((await self.event("serving"))["health"].rpartition(":")[2])
+        port = int((await self.event(self.BEGUN))["health"].rpartition(":")[2])
         async with connected(port) as wire:
             await wire.send(head(path, 0, method="GET"))
             return await wire.reply()

@@ -26,6 +26,7 @@ _POD = "examples/pod.yaml"
 _COMMANDS = [
     ("serve",),
     ("manage",),
+    ("place",),
     ("init", "policy"),
     ("check",),
     ("why",),
@@ -40,6 +41,9 @@ _COMMANDS = [
     ("topology", "show"),
     ("topology", "explain"),
     ("topology", "tree"),
+    ("topology", "place"),
+    ("topology", "queue"),
+    ("topology", "release"),
     ("certs", "show"),
     ("certs", "issue"),
     ("certs", "verify"),

@@ -41,9 +41,9 @@ def _rules(settings: str) -> tuple[Settings, RuleSet]:
 
 def _said(row: Row, nodes: Path) -> Said:
     """What is said of a row. What one gang gets is free for the next: each has a cluster of its own."""
-    settings, ruleset = _rules(json.dumps(row.settings))
+    _, ruleset = _rules(json.dumps(row.settings))
     files = [str(nodes / f"{row.nodes}.json")] if row.nodes else []
-    facts = with_nodes(StaticFacts(TODAY), files, settings)
+    facts = with_nodes(StaticFacts(TODAY), files)
     (written,) = manifest.read(["-"], json.dumps(row.manifest).encode())
     request = replace(
         manifest.request(written.object, None, user=UserInfo("alice"), namespace="default"), dry_run=False

@@ -74,7 +74,13 @@ _CHANGED: list[Any] = [(_WRITES, (group,), tuple(names), ("*",)) for group, (nam
 _CHANGED.append(_UPDATED_PODS)
 _JUDGED: list[Any] = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
 _WORKLOADS = [*_JUDGED]
-_JUDGED += [(_WRITES, ("scheduling.run.ai",), ("podgroups",), ("*",)), _UPDATED_PODS]
+_JUDGED += [
+    (_WRITES, ("scheduling.run.ai",), ("podgroups",), ("*",)),
+    (_WRITES, ("apps.nvidia.com",), ("nimservices",), ("*",)),
+    (_WRITES, ("nvidia.com",), ("dynamographdeployments",), ("*",)),
+    (_WRITES, ("serving.kserve.io",), ("inferenceservices",), ("*",)),
+    _UPDATED_PODS,
+]
 _ALL_WRITES = (*_WRITES, "DELETE")
 _TOPOLOGIES = [
     *((_ALL_WRITES, (group,), ("topologies",), ("*",)) for group in ("kai.scheduler", "kueue.x-k8s.io")),

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from support.builders import Json, deployment, request, resource, template
-from support.choices import Chooser
 from support.service.reviews import TODAY
 
 from policies.engine.engine import mutate, validate
@@ -17,7 +15,7 @@ from policies.objects.accelerator import Accelerators
 from policies.objects.workload import workload
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN
-from policies.topology.constraint import Default, Options
+from policies.topology.constraint import Default, Options, Permission
 from policies.topology.topology import Level, Topology
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
@@ -176,6 +174,10 @@ def test_every_setting_reaches_the_rule() -> None:
             "topology": {
                 "preferredNotMoreSpecific": "warn",
                 "unapplied": "deny",
+                "autoscaling": "off",
+                "placement": [{"topologies": ["aws*"], "ways": ["gate"]}],
+                "workloadScheduling": "on",
+                "topographPrefixes": ["example.org/"],
                 "default": {
                     "topology": "halls",
                     "preferred": "room",
@@ -187,7 +189,7 @@ def test_every_setting_reaches_the_rule() -> None:
             "tolerations": {"accelerators": {"resources": ["example.org/npu"], "deviceClasses": ["npu.example.org"]}},
         }
     )
-    found = rules.topology_options(settings)
+    found = rules.topology_options(settings, clustered=False)
 
     assert found == Options(
         found.workloads,
@@ -197,6 +199,11 @@ def test_every_setting_reaches_the_rule() -> None:
         "warn",
         "deny",
         ("example.org/pool",),
+        (Permission(("aws*",), ways=("gate",)),),
+        "off",
+        schedules=True,
+        topograph=("example.org/",),
+        clustered=False,
     )
     defaults = rules.topology_options(Settings())
     assert defaults == Options(defaults.workloads)
@@ -216,32 +223,32 @@ def test_pod_groups_are_asked_about_where_kubernetes_may_place() -> None:
 
 
 _KINDS = [
-    {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "affinity": "always"},
-    {"group": "example.org", "kind": "Policy", "templates": ["spec.template"], "affinity": "suspended"},
+    {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "changes": "always"},
+    {"group": "example.org", "kind": "Policy", "templates": ["spec.template"], "changes": "suspended"},
     {"group": "example.org", "kind": "Gateway", "templates": ["spec.template"], "jobs": ["spec.job"]},
-    {"group": "example.com", "kind": "Index", "templates": ["spec.template"], "affinity": "never"},
+    {"group": "example.com", "kind": "Index", "templates": ["spec.template"], "changes": "never"},
     {"group": "example.com", "kind": "Labelled", "nodeLabels": ["spec.labels"]},
 ]
 
 
 def test_configured_workloads_are_among_those_of_the_rule() -> None:
-    """Kinds of the configuration count with when their affinity may change; those without pod templates do not."""
+    """Kinds of the configuration count with when their templates may change; those without pod templates do not."""
     built_in = rules.topology_options(Settings()).workloads
     found = rules.topology_options(Settings.model_validate({"workloads": _KINDS})).workloads
 
     assert {key: row for key, row in found.items() if key not in built_in} == {
-        ("example.org", "Train"): workload("example.org", "Train", ["spec.pods[*].template"], affinity="always"),
-        ("example.org", "Policy"): workload("example.org", "Policy", ["spec.template"], affinity="suspended"),
+        ("example.org", "Train"): workload("example.org", "Train", ["spec.pods[*].template"], changes="always"),
+        ("example.org", "Policy"): workload("example.org", "Policy", ["spec.template"], changes="suspended"),
         ("example.org", "Gateway"): workload(
-            "example.org", "Gateway", ["spec.template"], jobs=["spec.job"], affinity="create"
+            "example.org", "Gateway", ["spec.template"], jobs=["spec.job"], changes="create"
         ),
-        ("example.com", "Index"): workload("example.com", "Index", ["spec.template"], affinity="never"),
+        ("example.com", "Index"): workload("example.com", "Index", ["spec.template"], changes="never"),
     }
     assert {("compute.coreweave.com", "NodePool"), ("apps", "ControllerRevision")}.isdisjoint(found)
 
 
 def test_configured_workloads_are_asked_about() -> None:
-    """The API server is asked about their resources: on changes only where their affinity may be written at all."""
+    """The API server is asked about their resources: on changes only where their templates may be written at all."""
     hooks = _hooks(_rule(workloads=_KINDS))
     writes = ("CREATE", "UPDATE")
     org = ResourceRule(writes, ("example.org",), ("trains", "policies", "gateways"))
@@ -255,18 +262,17 @@ def test_configured_workloads_are_asked_about() -> None:
         assert "['example.org/Train']" in hook.conditions[0].expression
 
 
-@pytest.mark.parametrize(("affinity", "patched"), [("always", True), ("create", True), ("never", False)])
-def test_configured_workloads_are_placed(affinity: str, *, patched: bool) -> None:
-    """An annotation on a kind of the configuration becomes node affinity in its templates, unless it says never."""
-    row = {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "affinity": affinity}
+@pytest.mark.parametrize(("changes", "patched"), [("always", True), ("create", True), ("never", False)])
+def test_configured_workloads_are_placed(changes: str, *, patched: bool) -> None:
+    """An annotation on a kind of the configuration is copied to its templates, unless it says never."""
+    row = {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "changes": changes}
     settings = Settings.model_validate({"workloads": [row], "labels": {"action": "off"}})
     ruleset = rules.build(settings)
 
     answer = mutate(request(_train(_RACK)), ruleset, _FACTS)
 
-    assert [operation["path"] for operation in answer.operations] == (
-        ["/spec/pods/0/template/spec/affinity", "/metadata/annotations/cks-admission.dev~1topology"] if patched else []
-    )
+    copied = [("/spec/pods/0/template/metadata/annotations", _RACK["annotations"])]
+    assert [(o["path"], o["value"]) for o in answer.operations] == (copied if patched else [])
     assert mutate(request(_train(_RACK)), rules.build(Settings()), _FACTS).operations == ()
 
 
@@ -360,13 +366,21 @@ def test_a_default_placement_places() -> None:
     default = {"topology": "halls", "preferred": "room", "namespaceSelector": selector}
     ruleset = rules.build(_settings(topologies=[_HALLS], default=default))
     job = resource("batch/v1", "Job", {"spec": {"parallelism": 2, "template": template({"nvidia.com/gpu": 8})}})
-    in_hall = {"matchExpressions": [{"key": "example.org/hall", "operator": "In", "values": ["1"]}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": in_hall}]}
-    facts = replace(_FACTS, chooser=Chooser())
+    preferred = {_TOPOLOGY: "halls", f"{_TOPOLOGY}-preferred-placement": "room"}
 
-    for namespace, values in (("gold", [{"nodeAffinity": preferred}]), ("other", [])):
-        answer = mutate(request(job, namespace=namespace), ruleset, facts)
-        assert [o["value"] for o in answer.operations if o["path"] == "/spec/template/spec/affinity"] == values
+    for namespace, values in (("gold", [preferred]), ("other", [])):
+        answer = mutate(request(job, namespace=namespace), ruleset, _FACTS)
+        assert [o["value"] for o in answer.operations if o["path"] == "/spec/template/metadata/annotations"] == values
+
+
+def test_kinds_that_nobody_reads_annotations_of_are_asked_about() -> None:
+    """A warning needs to be asked for; a kind that the configuration names is asked about as such."""
+    kinds = {rule.resources for rule in _hooks(_rule())["validate"].resources if rule.groups == ("apps.nvidia.com",)}
+
+    assert kinds == {("nimservices",)}
+    row = {"group": "apps.nvidia.com", "kind": "NIMService", "templates": ["spec.template"]}
+    hooks = _hooks(_rule(workloads=[row]))
+    assert sum("nimservices" in rule.resources for rule in hooks["validate"].resources) == 1
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ _DEFAULTS: Json = {
         "secret": "",
         "pods": "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
     },
+    "place": {"apart": False, "lease": "cks-admission-placer"},
     "registration": {
         "apply": False,
         "caOnly": False,
@@ -108,11 +109,10 @@ _DEFAULTS: Json = {
         "unapplied": "warn",
         "workloadScheduling": "off",
         "placement": (),
-        "full": "pin",
-        "autoscaling": "unknown",
+        "autoscaling": "on",
+        "settleSeconds": 2.0,
+        "patienceSeconds": 900.0,
         "deletion": "warn",
-        "inventory": "on",
-        "staleSeconds": 300.0,
         "facts": "",
         "default": {
             "topology": "",
@@ -177,6 +177,7 @@ tls:
 cluster: {kubeconfig: kube.config, inCluster: true, serviceAccount: sa, namespace: cloud, lease: turn,
   cutOffSeconds: 600}
 manage: {apart: true, secret: leaf, pods: a=b}
+place: {apart: true, lease: placer}
 registration:
   apply: true
   caOnly: true
@@ -229,12 +230,11 @@ topology:
   placement:
   - topologies: [aws]
     namespaceSelector: {matchLabels: {n: o}}
-    ways: [domain, labels]
-  full: wait
+    ways: [gate, affinity]
   autoscaling: off
+  settleSeconds: 5
+  patienceSeconds: 60
   deletion: off
-  inventory: off
-  staleSeconds: 600
   facts: topologies
   default:
     topology: halls
@@ -270,7 +270,7 @@ workloads:
   claims: ["spec.claims.*"]
   nodeLabels: ["spec.labels"]
   podLabels: ["spec.podLabels"]
-  affinity: always
+  changes: always
 - NIMService
 exceptions:
 - rules: [labels, sunk]
@@ -327,6 +327,7 @@ _OTHER_READ: Json = {
         "cutOffSeconds": 600.0,
     },
     "manage": {"apart": True, "secret": "leaf", "pods": "a=b"},
+    "place": {"apart": True, "lease": "placer"},
     "registration": {
         "apply": True,
         "caOnly": True,
@@ -410,14 +411,13 @@ _OTHER_READ: Json = {
             {
                 "topologies": ("aws",),
                 "namespaceSelector": {"matchLabels": {"n": "o"}, "matchExpressions": ()},
-                "ways": ("domain", "labels"),
+                "ways": ("gate", "affinity"),
             },
         ),
-        "full": "wait",
         "autoscaling": "off",
+        "settleSeconds": 5.0,
+        "patienceSeconds": 60.0,
         "deletion": "off",
-        "inventory": "off",
-        "staleSeconds": 600.0,
         "facts": "topologies",
         "default": {
             "topology": "halls",
@@ -481,7 +481,7 @@ _OTHER_READ: Json = {
             "claims": ("spec.claims.*",),
             "nodeLabels": ("spec.labels",),
             "podLabels": ("spec.podLabels",),
-            "affinity": "always",
+            "changes": "always",
         },
         {
             "group": "apps.nvidia.com",
@@ -491,7 +491,7 @@ _OTHER_READ: Json = {
             "claims": (),
             "nodeLabels": (),
             "podLabels": ("spec.labels",),
-            "affinity": "create",
+            "changes": "create",
         },
     ),
     "exceptions": (

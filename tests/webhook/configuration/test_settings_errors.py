@@ -144,8 +144,8 @@ _BAD = [
         f"5: workloads[0].templates[0]: 'spec..x' is not a field path from position 4 on; {_LIKE}, found 'spec..x'",
     ),
     (
-        "workloads:\n- {group: a, kind: B, affinity: off}\n",
-        "2: workloads[0].affinity: input should be 'always', 'suspended', 'create' or 'never', found False",
+        "workloads:\n- {group: a, kind: B, changes: off}\n",
+        "2: workloads[0].changes: input should be 'always', 'suspended', 'create' or 'never', found False",
     ),
     (
         "topology: {deletion: refuse}\n",

@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import asdict, replace
 from support.builders import Json, merged, pod_spec, resource
-from support.choices import Chooser
 from support.service.reviews import TODAY, body
 from support.service.servers import default_rules
 from support.templates import written
 
 from policies.engine.engine import mutate, validate
-from policies.engine.facts import StaticFacts
+from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import AdmissionRequest
 from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, render
 from policies.objects.workload import BUILT_IN as TABLE
 from policies.objects.workload import PATCHES, Workload, table, workload
 from policies.selectors import rule as selectors_rule
-from policies.topology.schemes import fields, trainjob
+from policies.topology.gang.gang import Gang
+from policies.topology.schemes import mention
 from webhook.http.review import Decoder
 
 _TRAIN: Json = {"group": "example.org", "kind": "Train", "templates": ["job.pods.*.template"], "jobs": ["job"]}
@@ -28,7 +28,6 @@ _POOLS = [
     for pool, owner in (("a", "kai.scheduler"), ("b", "runai"))
 ]
 _RULES = default_rules(topology={"topologies": _POOLS}, workloads=[_TRAIN])
-_WITH_DEFAULT = default_rules(topology={"default": {"topology": "coreweave", "preferred": "rack"}})
 _FACTS = StaticFacts(TODAY, claims={("default", "gpu"): frozenset({"gpu.nvidia.com"})})
 _ROWS = [
     row
@@ -151,31 +150,57 @@ def test_what_a_placement_depends_on_is_decoded(case: _Case) -> None:
 _JOB = resource("batch/v1", "Job", {"spec": {"template": {"spec": pod_spec({"nvidia.com/gpu": 8})}}})
 
 
-@pytest.mark.parametrize("spec", [{"parallelism": 2}, {"completions": 2}], ids=["parallelism", "completions"])
-def test_what_makes_a_job_a_distributed_one_is_decoded(spec: Json) -> None:
-    """How many Pods a Job has decides whether it gets a default placement."""
-    job: Json = merged(_JOB, {"status": {}, "spec": spec})
-    part, whole = _decoded(_WITH_DEFAULT, job)
-    alone = replace(whole, object=_JOB)
+_REQUIRED_RACK = {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}}}
 
-    asked = []
-    for request in (part, whole, alone):
-        chooser = Chooser()
-        mutate(request, _WITH_DEFAULT, chooser.facts, "topology")
-        asked.append(chooser.asked)
-    assert asked[0] == asked[1] != asked[2]
+
+class _Gangs:
+    """Notes the gangs for which room is looked for. Each has room."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._seen: list[Gang] = []
+        monkeypatch.setattr("policies.topology.choice.choice.shortfall", self._note)
+
+    def of(self, asked: AdmissionRequest) -> list[Gang]:
+        """The gangs of a request."""
+        self._seen = []
+        # Rules keep what they know for as long as the Nodes are the same tuple.
+        nodes = (Node("n1", {"node.coreweave.cloud/rack": "r1"}, (), (("nvidia.com/gpu", 8000),)),)
+        validate(asked, _RULES, replace(_FACTS, cluster_nodes=nodes), _group(asked.kind.kind))
+        return self._seen
+
+    def _note(self, _: object, gang: Gang) -> None:
+        self._seen.append(gang)
+
+
+@pytest.fixture
+def gangs(monkeypatch: pytest.MonkeyPatch) -> _Gangs:
+    """What room is looked for."""
+    return _Gangs(monkeypatch)
+
+
+@pytest.mark.parametrize("spec", [{"parallelism": 2}, {"completions": 1}], ids=["parallelism", "completions"])
+def test_how_many_pods_a_job_has_is_decoded(spec: Json, gangs: _Gangs) -> None:
+    """The size of a Job's gang is that of the whole object."""
+    three: Json = merged(_JOB, _REQUIRED_RACK, {"status": {}, "spec": {"parallelism": 3, "completions": 3}})
+    part, whole = _decoded(_RULES, merged(three, {"spec": spec}))
+
+    assert gangs.of(part) == gangs.of(whole) != gangs.of(replace(whole, object=three))
 
 
 # What decides beside the placement where the Pods of a template fit, by its path.
 _DEMANDED: dict[str, Json] = {
+    "spec.hostNetwork": {"spec": {"hostNetwork": True}},
     "spec.nodeName": {"spec": {"nodeName": "n1"}},
     "spec.overhead": {"spec": {"overhead": {"cpu": "1"}}},
     "spec.preemptionPolicy": {"spec": {"preemptionPolicy": "Never"}},
     "spec.priority": {"spec": {"priority": 7}},
     "spec.priorityClassName": {"spec": {"priorityClassName": "system-node-critical"}},
     "spec.resources": {"spec": {"resources": {"requests": {"cpu": "9"}}}},
+    "spec.schedulingGates": {"spec": {"schedulingGates": [{"name": "example.org/quota"}]}},
     "spec.schedulingGroup": {"spec": {"schedulingGroup": {"podGroupName": "a"}}},
     "spec.tolerations": {"spec": {"tolerations": [{"operator": "Exists"}]}},
+    "spec.containers[*].ports": {"spec": {"containers": [{"name": "main", "ports": [{"hostPort": 80}], **_GPU}]}},
+    "spec.initContainers[*].ports": {"spec": {"initContainers": [{"name": "first", "ports": [{"hostPort": 80}]}]}},
     "spec.initContainers[*].restartPolicy": {
         "spec": {"initContainers": [{"name": "first", "restartPolicy": "Always", **_GPU}]}
     },
@@ -197,23 +222,19 @@ def _counted() -> Iterator[str]:
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.kind}.{row.group}") for row in _ROWS])
 @pytest.mark.parametrize("path", _DEMANDED)
-def test_what_a_gang_asks_for_is_decoded(row: Workload, path: str) -> None:
+def test_what_a_gang_asks_for_is_decoded(row: Workload, path: str, gangs: _Gangs) -> None:
     """The gangs of objects of every kind are the same as for the whole object, numbers of Pods included."""
-    bare = {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}}}
-    obj = resource(f"{row.group}/v1" if row.group else "v1", row.kind, {"status": {"phase": "x"}, **bare})
+    status: Json = {"status": {"phase": "x"}}
+    obj = resource(f"{row.group}/v1" if row.group else "v1", row.kind, {**status, **_REQUIRED_RACK})
     template = merged({"spec": pod_spec({"nvidia.com/gpu": 8})}, _DEMANDED[path])
     for pattern in row.templates:
         obj = _put(obj, _at(pattern), written(row, template))
         for depth in range(1, len(pattern)):
             if isinstance(pattern[depth], str):
                 obj = _put(obj, _at(pattern[:depth]), {"replicas": 2, "parallelism": 3, "completions": 4, "size": 5})
-    asked = []
-    for request in _decoded(_RULES, obj):
-        chooser = Chooser()
-        mutate(request, _RULES, chooser.facts, _group(row.kind))
-        asked.append(chooser.asked)
 
-    assert asked[0] == asked[1]
+    part, whole = _decoded(_RULES, obj)
+    assert gangs.of(part) == gangs.of(whole)
 
 
 def test_what_lets_a_job_be_changed_is_decoded() -> None:
@@ -229,7 +250,8 @@ def test_what_lets_a_job_be_changed_is_decoded() -> None:
 def test_every_path_that_the_rule_reads_is_tried() -> None:
     """The tests above leave out no path that the rule reads, but accelerators where a kind has one template only."""
     jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"}
-    jobs.add("spec.schedulingConstraints")
+    jobs |= {"spec.schedulingConstraints", "spec.activeDeadlineSeconds", "spec.runPolicy"}
+    jobs |= {_below(job, "spec.activeDeadlineSeconds") for row in _ROWS for job in row.jobs}
     demanded = {_within(row, pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
     alone = {
         _within(row, pattern, path)
@@ -240,7 +262,7 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     }
 
     # What other schedulers are told, which is read whole, and the containers that stand beside a template.
-    whole = {render(place) for places in fields.PLACES.values() for place in places} | trainjob.READS
+    whole = {*mention.READS}
     whole |= {render(place) for row in _ROWS for _, place in row.containers}
     told = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 

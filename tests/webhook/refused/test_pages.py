@@ -141,11 +141,17 @@ _RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed
             "topology/placement",
         ),
         (
-            'Warning: required "rack": rack=12 has room for 0 Pods; 8 Pods have no place yet and wait there; to choose',
-            "topology/chosen",
+            "Waiting: no rack has room for 8 Pods with 64 GPUs now: the best, rack=12, has room for 4 Pods",
+            "topology/waiting",
         ),
-        ('required "rack": 8 Pods with 64 GPUs in rack=12 (64 of 64 GPUs free); next best rack=13', "topology/chosen"),
-        ("The Job can never be placed.\n  x: no rack can hold 8 Pods", "topology/no-room"),
+        (
+            (
+                'required "rack": Pod affinity keeps its Pods together (x); they are placed one by one, and some may '
+                "wait while others run"
+            ),
+            "topology/one-by-one",
+        ),
+        ("The Job can never be placed.\n  x: asks for what is not there: no rack can hold 8", "topology/no-room"),
         ("spec.nodeSelector: node.coreweave.cloud/rak is no label of Nodes. Write", "selectors/misspelt"),
         ('Internal error occurred: failed calling webhook "labels.cks-admission.dev": x', "service/no-answer"),
         ("Rule 'labels' could not be evaluated (TimeoutError: x).\nIt is set", "service/not-evaluated"),

@@ -11,7 +11,7 @@ import click
 
 from policies.engine.violation import printable
 from policies.topology.nodes.fabric import MEANINGS, Flaw, Kind, flaws
-from policies.topology.nodes.tree import natural
+from policies.topology.topology import natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.output import counted, write

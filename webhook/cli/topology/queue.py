@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from policies.topology.placer.placer import Waiting
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import table, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
+if TYPE_CHECKING:
+    from policies.topology.placer.placer import Placed, Subject, Waiting
+
 _HEAD = ("GANG", "LEVEL", "PODS", "WAITS", "KEPT FREE")
+_FITS = "If it stays here, no placer works: cks-admission doctor says what is wrong."
 
 
 @click.command("queue")
@@ -25,7 +28,8 @@ _HEAD = ("GANG", "LEVEL", "PODS", "WAITS", "KEPT FREE")
 def command(kubeconfig: str, in_cluster: bool, output: str, config: Path | None) -> None:  # noqa: FBT001 - a flag of click
     """Show which gangs wait in a cluster: for what, since when, behind whom, and which domain is kept free.
 
-    It reads the cluster once, decides as the placer does, and changes nothing.
+    It reads the cluster once, decides as the placer does, and changes nothing. Gangs that fit now come first: the
+    placer opens them within a second, so that one that stays there shows that no placer works.
 
     \b
     Example:
@@ -36,24 +40,35 @@ def command(kubeconfig: str, in_cluster: bool, output: str, config: Path | None)
     settings = options.settings(config, {})
     known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), (), "everything")
     now = time.time()
-    queue = known.placer(settings).look(now).queue
+    look = known.placer(settings).look(now)
     if output != "text":
-        write([_as_json(one) for one in queue], output)
+        write([*(_fitting(one, now) for one in look.placed), *map(_waiting, look.queue)], output)
         return
-    if not queue:
+    if not (look.placed or look.queue):
         click.echo("no gang waits")
         return
-    rows = [(*_row(one, now), one.kept) for one in queue]
-    for line, waiting in zip(table(_HEAD, rows, right=(2, 3)), [None, *queue], strict=True):
-        click.echo(line)
-        if waiting is not None:
-            click.echo(f"  {waiting.reason}")
+    lines = [*(_fitting_line(one) for one in look.placed), *(_waiting_line(one, now) for one in look.queue)]
+    first, *rows = table(_HEAD, [row for row, _ in lines], right=(2, 3))
+    click.echo(first)
+    for row, (_, reason) in zip(rows, lines, strict=True):
+        click.echo(f"{row}\n  {reason}")
 
 
-def _row(waiting: Waiting, now: float) -> tuple[str, str, str, str]:
-    about = waiting.about
+def _fitting_line(placed: Placed) -> tuple[tuple[str, ...], str]:
+    """The row of a gang for which there is room, and why it waits all the same."""
+    row = (_called(placed.about), placed.level, str(placed.pods), _span(placed.seconds), "")
+    return row, f"It fits now: {placed.message.rstrip('.')}. {_FITS}"
+
+
+def _waiting_line(waiting: Waiting, now: float) -> tuple[tuple[str, ...], str]:
+    """The row of a gang that waits, and why it does."""
     pods = f"{waiting.existing}/{waiting.pods}" if waiting.existing < waiting.pods else str(waiting.pods)
-    return f"{about.kind} {about.namespace}/{about.name}", waiting.level, pods, _span(now - waiting.since)
+    row = (_called(waiting.about), waiting.level, pods, _span(now - waiting.since), waiting.kept)
+    return row, waiting.reason
+
+
+def _called(about: Subject) -> str:
+    return f"{about.kind} {about.namespace}/{about.name}"
 
 
 def _span(seconds: float) -> str:
@@ -64,10 +79,18 @@ def _span(seconds: float) -> str:
     return f"{max(0, int(seconds))}s"
 
 
-def _as_json(waiting: Waiting) -> dict[str, Any]:
-    about = waiting.about
+def _gang(about: Subject) -> dict[str, str]:
+    return {"apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name}
+
+
+def _fitting(placed: Placed, now: float) -> dict[str, Any]:
+    counts = {"pods": placed.pods, "existing": placed.pods, "since": now - placed.seconds}
+    return {"gang": _gang(placed.about), "position": 0, "level": placed.level, **counts, "fits": placed.message}
+
+
+def _waiting(waiting: Waiting) -> dict[str, Any]:
     return {
-        "gang": {"apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name},
+        "gang": _gang(waiting.about),
         "position": waiting.position,
         "behind": waiting.behind,
         "level": waiting.level,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from policies.objects.workload import BUILT_IN
@@ -14,8 +15,9 @@ from webhook.cluster.api.objects import WholeObject, key_of, name_of
 from webhook.cluster.placer.entries import Entries
 from webhook.cluster.placer.objects import NODES, PODS, WatchedNode, WatchedPod
 from webhook.cluster.placer.roots import GroupKind, NamespacedName, Roots, Sink
+from webhook.cluster.watches.ages import STALE_SECONDS
 from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import Followers
+from webhook.cluster.watches.tasks import Followers, cancelled, started
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -24,15 +26,24 @@ if TYPE_CHECKING:
 class Follower(Followers):
     """A placer that knows what is in a cluster. catalog: the topologies that do not come from the cluster.
 
-    changed: set when anything has changed that a gang may depend on.
+    facts: what has not arrived yet of that which options.facts tell. changed: set when anything has changed that a gang
+    may depend on.
     """
 
-    def __init__(self, api: Connection, options: Options, catalog: Catalog, clock: Clock | None = None) -> None:
-        clock = clock or Clock()
+    def __init__(
+        self,
+        api: Connection,
+        options: Options,
+        catalog: Catalog,
+        facts: Callable[[], Sequence[str]] = lambda: (),
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock = clock or Clock()
         self.placer = Placer(options)
         self.changed = asyncio.Event()
         self._options = options
         self._catalog = catalog
+        self._facts = facts
         self._topologies: tuple[Topology, ...] | None = None
         nodes: Entries[WatchedNode, str] = Entries(name_of, self._put_node, self._remove_node)
         pods: Entries[WatchedPod, NamespacedName] = Entries(key_of, self._put_pod, self._remove_pod)
@@ -53,9 +64,32 @@ class Follower(Followers):
         await super().stop()
         await self._roots.stop()
 
+    async def list_anew(self) -> None:
+        """List the Pods from the API server's storage: until they have arrived, `unsynced` says so.
+
+        What is known of them may be from before the last writes of another process.
+        """
+        _, pods = self._reflectors
+        to_nodes, to_pods = self._tasks
+        await cancelled([to_pods])
+        pods.synced.clear()
+        self._tasks = [to_nodes, *started([pods])]
+
     def unsynced(self) -> list[str]:
-        """What has not arrived yet: before all of it is there nothing must be opened."""
-        return [reason for one in self._reflectors for reason in one.unsynced()] + self._roots.unsynced()
+        """What has not arrived yet, or is too old: before all of it is there nothing must be opened."""
+        now = self._clock.monotonic()
+        stale = [
+            f"{one.resource.name}: not known to be up to date for {now - one.fresh:.0f} s: "
+            f"{one.problem or 'its watch is silent'}"
+            for one in self._reflectors
+            if now - one.fresh >= STALE_SECONDS
+        ]
+        listed = [reason for one in self._reflectors for reason in one.unsynced()]
+        return [*listed, *stale, *self._roots.unsynced(), *self._facts()]
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [*super().reflectors(), *self._roots.reflectors()]
 
     def problems(self) -> list[str]:
         """What is not followed, with reasons and remedies."""

@@ -1,22 +1,31 @@
-"""Opens the gates of Pods as the placer decides, while this process holds the Lease, and writes Events."""
+"""Opens the gates of Pods as the placer decides, while this process holds the Lease.
+
+A gang must never be opened in part into one domain and in part into another. So a process that begins to lead first
+lists the Pods anew, since its watch may be dead unnoticed; nothing that was decided before it lost the Lease is sent
+later; and whether a patch without an answer was carried out is read before anything else is decided.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 from urllib.parse import quote
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
-from policies.topology.placer.placer import Look, Opening, Waiting
-from policies.topology.placer.placer import Subject as Root
+from policies.engine.request import mapping
+from policies.topology.gate import GATE
+from policies.topology.placer.placer import Look, Opening
 from webhook.cluster.api.call import Call, fetch
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Events, Reason, Subject
+from webhook.cluster.api.wire import UNREADABLE
 from webhook.cluster.placer.follower import Follower
+from webhook.cluster.placer.herald import Herald
 from webhook.measures.placing import Placing
 
 if TYPE_CHECKING:
@@ -25,35 +34,28 @@ if TYPE_CHECKING:
 PAUSE_SECONDS: Final = 0.01
 """After a change others follow, such as the other Pods of a gang. So much later all of them are looked at together."""
 
-GRACE_SECONDS: Final = 5.0
-"""A gang that waits for so long is told of; before, its Pods are just being created."""
-
 MOST_AT_ONCE: Final = 8
 """Patches under way at a time."""
-
-_SECONDS: Final = 10.0
-_AGAIN_SECONDS: Final = 60.0
-_MOST_EVENTS: Final = 500
-_GONE: Final = frozenset({404, 409})
-"""The Pod is gone or has changed, which the watch will show."""
 
 CHANGED: Final = "the server rejected our request due to an error in our request"
 """What the API server says, with 422, where a test in a patch fails: the Pod has changed, as the watch will show."""
 
+# A holder relies on its Lease for 10 of its 15 seconds, so that a patch ends before another process can hold it.
+_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 60.0
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 10.0
+_GONE: Final = frozenset({404, 409})
+"""The Pod is gone or has changed, which the watch will show."""
 
-class _Message(msgspec.Struct):
-    message: str = ""
-
-
-class _EventList(msgspec.Struct):
-    items: list[_Message]
-
-
-_EVENTS = msgspec.json.Decoder(_EventList)
+_PODS = msgspec.json.Decoder(dict[str, Any])
 
 
 class Gatekeeper:
-    """Looks at the cluster after each change. leading: whether this process holds the Lease."""
+    """Looks at the cluster after each change. leading: whether this process holds the Lease.
+
+    term: how often this process has begun to lead; `began` is to be called before it does.
+    """
 
     def __init__(
         self,
@@ -63,54 +65,103 @@ class Gatekeeper:
         measures: Placing,
         clock: Clock | None = None,
     ) -> None:
+        self.term = 0
         self._api = api
         self._follower = follower
         self._leading = leading
         self._measures = measures
         self._clock = clock or Clock()
-        self._events = Events(api, self._clock)
-        self._said: dict[tuple[str, str], tuple[str, float]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._herald = Herald(api, self._clock)
+        self._limit = asyncio.Semaphore(MOST_AT_ONCE)
         self._refusals: set[int] = set()
-        self._led = False
+        self._knows: Literal["nothing", "listing", "all"] = "nothing"
         self._wake = 0.0
+        self._pause = 0.0
+        self._rest = 0.0
         self._log = structlog.get_logger()
+
+    def began(self) -> None:
+        """Note that this process begins to lead: what it knows may be old, and what it had decided counts no more."""
+        self.term += 1
+        self._knows = "nothing"
 
     async def run(self) -> NoReturn:
         """Look until cancelled. No failure ends it."""
         while True:
             await self._changed()
-            if self._follower.unsynced() or not self._leading():
-                self._led = self._led and self._leading()
+            if self._leading() and self._knows == "nothing":
+                self._knows = "listing"
+                await self._follower.list_anew()
+            if not self._leading() or self._knows == "nothing" or self._follower.unsynced():
                 self._measures.lead(leads=False)
                 self._measures.queue(())
+                self._wake = self._now() + _FIRST_PAUSE
                 continue
-            if not self._led:
-                # What another process opened meanwhile is known by the watches; what this one meant to open is not.
+            if self._knows == "listing":
+                # What another process opened meanwhile is listed; what this one meant to open was not sent.
                 self._follower.placer.forget_openings()
-                self._led = True
+                self._knows = "all"
             self._measures.lead(leads=True)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - whatever it is, gangs wait for the next look
                 self._log.exception("could not place gangs")
-                self._wake = self._now() + 1.0
+                self._knows = "nothing"  # some openings may have been decided and not sent
+                self._back_off()
+
+    async def stop(self) -> None:
+        """End what is still under way after `run`."""
+        await self._herald.stop()
 
     async def look(self) -> Look:
         """Look once, open gates, and begin to write Events."""
         self._follower.refresh()
-        began = self._clock.monotonic()
-        look = self._follower.placer.look(self._now())
-        self._measures.look(look, self._clock.monotonic() - began, self._now())
+        began, now, term = self._clock.monotonic(), self._now(), self.term
+        look = self._follower.placer.look(now)
+        decided = self._clock.monotonic()
         self._wake = look.wake
-        limit = asyncio.Semaphore(MOST_AT_ONCE)
-        await asyncio.gather(*(self._open(opening, limit) for opening in look.openings))
-        self._say(look)
+        refusals = await asyncio.gather(*(self.open(opening, term) for opening in look.openings))
+        if any(refusals):
+            self._back_off()
+        elif look.openings:
+            self._pause = 0.0
+            self._refusals.clear()
+        took = self._clock.monotonic() - decided
+        placed = tuple(replace(one, seconds=one.seconds + took) for one in self._say(look, refusals))
+        self._measures.look(replace(look, placed=placed), decided - began, now)
         return look
 
+    async def open(self, opening: Opening, term: int) -> str:
+        """Open the gate of a Pod. Return why the API server refuses to; empty if it is open, or the Pod has changed.
+
+        term: in which that was decided.
+        """
+        async with self._limit:
+            if term != self.term or not self._leading():
+                self._follower.placer.failed(opening)
+                return ""
+            body, content_type = list(opening.patch), "application/json-patch+json"
+            call = Call("PATCH", _path(opening), content_type=content_type, body=body, seconds=_SECONDS)
+            try:
+                await fetch(self._api, call)
+            except ClusterError as error:
+                known = 400 <= error.status < 500
+                if known or not await self._is_open(opening, term):
+                    return self._failed(opening, error)
+        self._measures.opened("opened")
+        return ""
+
     async def _changed(self) -> None:
-        """Wait for a change, or for the moment when something is due by itself."""
-        seconds = max(0.0, min(self._wake - self._now(), _AGAIN_SECONDS)) if self._led else 1.0
+        """Wait for a change, or for the moment when something is due by itself; after a refusal, for a while first."""
+        if self._rest > 0:
+            due, self._rest = self._now() + self._rest, 0.0
+            while self._leading() and (left := due - self._now()) > 0:
+                await self._change(left)
+        else:
+            await self._change(min(max(self._wake - self._now(), PAUSE_SECONDS), _AGAIN_SECONDS))
+
+    async def _change(self, seconds: float) -> None:
+        """Wait for a change and for those that follow it at once, for some seconds at most."""
         try:
             async with asyncio.timeout(seconds):
                 await self._follower.changed.wait()
@@ -119,107 +170,69 @@ class Gatekeeper:
         await asyncio.sleep(PAUSE_SECONDS)
         self._follower.changed.clear()
 
-    async def _open(self, opening: Opening, limit: asyncio.Semaphore) -> None:
-        path = f"/api/v1/namespaces/{quote(opening.namespace, safe='')}/pods/{quote(opening.name, safe='')}"
-        call = Call(
-            "PATCH", path, content_type="application/json-patch+json", body=list(opening.patch), seconds=_SECONDS
-        )
-        async with limit:
-            if not self._leading():
-                self._follower.placer.failed(opening)
-                return
+    async def _is_open(self, opening: Opening, term: int) -> bool:
+        """Whether the gate of a Pod is open, by asking until there is an answer or the Lease is lost."""
+        backoff = Backoff(self._clock)
+        path, name = _path(opening).rpartition("/")[0], f"metadata.name={opening.name}"
+        while term == self.term and self._leading():
             try:
-                await fetch(self._api, call)
-            except ClusterError as error:
-                self._failed(opening, error)
-            else:
-                self._measures.opened("opened")
-                self._refusals.clear()
+                found = _PODS.decode(await fetch(self._api, Call("GET", path, (("fieldSelector", name),)))).get("items")
+            except (ClusterError, *UNREADABLE) as error:
+                self._log.warning("not known whether a gate was opened", pod=opening.name, reason=str(error))
+                await backoff.wait(getattr(error, "retry_after", 0.0))
+                continue
+            pod = next((pod for pod in found or () if mapping(pod, "metadata").get("uid") == opening.uid), None)
+            gates = mapping(pod or {}, "spec").get("schedulingGates") or ()
+            return pod is not None and all(gate.get("name") != GATE for gate in gates)
+        return False
 
-    def _failed(self, opening: Opening, error: ClusterError) -> None:
-        """Count a Pod as gated again whose gate could not be opened. Each cause is logged once."""
+    def _failed(self, opening: Opening, error: ClusterError) -> str:
+        """Count a Pod as gated again. Return why it was refused; empty if it has changed. Causes are logged once."""
         self._follower.placer.failed(opening)
-        is_gone = error.status in _GONE or (error.status == 422 and CHANGED in str(error))
-        self._measures.opened("gone" if is_gone else "refused")
-        if not is_gone and error.status not in self._refusals:
+        if error.status in _GONE or (error.status == 422 and CHANGED in str(error)):
+            self._measures.opened("gone")
+            self._wake = min(self._wake, self._now() + _FIRST_PAUSE)
+            return ""
+        self._measures.opened("refused")
+        reason = f"{error}{_remedy(str(error))}"
+        if error.status not in self._refusals:
             self._refusals.add(error.status)
             pod = f"{opening.namespace}/{opening.name}"
-            self._log.error("could not open the gate of a Pod", pod=pod, reason=f"{error}{_remedy(str(error))}")
-        self._wake = min(self._wake, self._now() + 1.0)
+            self._log.error("could not open the gate of a Pod", pod=pod, reason=reason)
+        return f"The API server does not let the gate of Pod {opening.name} be opened: {reason}."
 
-    def _say(self, look: Look) -> None:
-        """Begin to write what is new as Events."""
-        for placed in look.placed:
-            self._log.info(
-                "placed",
-                kind=placed.about.kind,
-                namespace=placed.about.namespace,
-                name=placed.about.name,
-                where=placed.message,
-            )
-            self._said.pop((placed.about.uid, "Waiting"), None)
-            self._tell(placed.about, "Placed", placed.message, warning=False)
-        for waiting in look.queue:
-            if self._now() < waiting.since + GRACE_SECONDS:
-                self._wake = min(self._wake, waiting.since + GRACE_SECONDS)
-            elif self._is_due(waiting.about, "Waiting", waiting.reason):
-                self._spawn(self._wait(waiting))
-        for notice in look.notices:
-            if self._is_due(notice.about, notice.reason, notice.message):
-                self._tell(notice.about, notice.reason, notice.message)
-        if len(self._said) > 10 * _MOST_EVENTS:
-            now = self._now()
-            self._said = {key: entry for key, entry in self._said.items() if now - entry[1] < _AGAIN_SECONDS}
+    def _back_off(self) -> None:
+        """Leave the API server alone for a while, which gets longer each time."""
+        self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self._rest = self._pause
 
-    def _is_due(self, about: Root, reason: str, message: str) -> bool:
-        """Whether an Event is to be written: it says something else than the last one, a minute ago or more."""
-        last, at = self._said.get((about.uid, reason), ("", 0.0))
+    def _say(self, look: Look, refusals: Sequence[str]) -> list[Any]:
+        """Begin to write what is new as Events. Return the gangs that are placed, none of whose Pods was refused.
+
+        refusals: one for each opening. A look has the openings of each gang that it places one after the other.
+        """
+        placed, rest = [], iter(refusals)
+        for one in look.placed:
+            if refused := next(filter(None, [*islice(rest, one.pods)]), ""):
+                self._herald.refused(one.about, refused)
+            else:
+                self._herald.placed(one)
+                placed.append(one)
         now = self._now()
-        if len(self._tasks) >= _MOST_EVENTS or message == last or (last and now - at < _AGAIN_SECONDS):
-            return False
-        self._said[about.uid, reason] = (message, now)
-        return True
-
-    async def _wait(self, waiting: Waiting) -> None:
-        """Write why a gang waits; if Pods are missing, with what the controller last said about that."""
-        message = waiting.reason
-        if waiting.kept:
-            message += f" {waiting.kept} is kept free for it."
-        if waiting.existing < waiting.pods:
-            message += await self._failure(waiting.about)
-        await self._write(waiting.about, "Waiting", message, warning=True)
-
-    async def _failure(self, about: Root) -> str:
-        selector = f"involvedObject.uid={about.uid},reason=FailedCreate"
-        path = f"/api/v1/namespaces/{quote(about.namespace, safe='')}/events"
-        try:
-            call = Call("GET", path, (("fieldSelector", selector),), seconds=_SECONDS)
-            items = _EVENTS.decode(await fetch(self._api, call)).items
-        except (ClusterError, msgspec.MsgspecError):
-            return ""
-        return f" FailedCreate: {items[-1].message}" if items else ""
-
-    def _tell(self, about: Root, reason: Reason, message: str, *, warning: bool = True) -> None:
-        self._spawn(self._write(about, reason, message, warning=warning))
-
-    async def _write(self, about: Root, reason: Reason, message: str, *, warning: bool) -> None:
-        subject = Subject(about.api_version, about.kind, about.namespace, about.name, about.uid)
-        try:
-            await self._events.write(
-                subject, reason, message, occasion=f"{reason}\n{self._now():.0f}\n{message}", warning=warning
-            )
-        except ClusterError as error:
-            if error.status != 404:
-                self._log.warning("could not write an Event", reason=str(error))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Write an Event beside what else is to be done: openings do not wait for it."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        for waiting in look.queue:
+            if (due := self._herald.waits(waiting)) > now:
+                self._wake = min(self._wake, due)
+        for notice in look.notices:
+            self._herald.notice(notice)
+        self._herald.forget()
+        return placed
 
     def _now(self) -> float:
         return self._clock.now().timestamp()
+
+
+def _path(opening: Opening) -> str:
+    return f"/api/v1/namespaces/{quote(opening.namespace, safe='')}/pods/{quote(opening.name, safe='')}"
 
 
 def _remedy(refusal: str) -> str:

@@ -67,6 +67,10 @@ class Roots:
         """What is not followed, with reasons and remedies."""
         return [problem for group in self._groups for problem in group.problems()]
 
+    def reflectors(self) -> list[Reflector[WholeObject]]:
+        """What is followed now."""
+        return [reflector for group in self._groups for reflector in group.reflectors()]
+
 
 class _Group:
     """The workloads of one API group. sinks: by kind."""
@@ -97,15 +101,18 @@ class _Group:
         """What has not arrived yet, though nothing is known to be in its way."""
         if not self._decided:
             return [] if self._discovery.problem else [self._discovery.waiting]
-        reflectors = [watch.reflector for watch in self._watches.values()]
-        return [reason for reflector in reflectors if not reflector.problem for reason in reflector.unsynced()]
+        return [reason for reflector in self.reflectors() if not reflector.problem for reason in reflector.unsynced()]
 
     def problems(self) -> list[str]:
         """What is not followed, with reasons and remedies."""
         return [*self._discovery.problems(), *map(_problem, self._failing())]
 
+    def reflectors(self) -> list[Reflector[WholeObject]]:
+        """What is followed now."""
+        return [watch.reflector for watch in self._watches.values()]
+
     def _failing(self) -> Sequence[Reflector[WholeObject]]:
-        return [watch.reflector for watch in self._watches.values() if watch.reflector.problem]
+        return [reflector for reflector in self.reflectors() if reflector.problem]
 
     async def _served(self) -> Mapping[str, ServedKind]:
         """The kinds that are served, each in the version that the API server prefers for it. Raises ClusterError."""

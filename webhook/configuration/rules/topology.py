@@ -37,7 +37,7 @@ def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = Tru
     rows = list(options.workloads.values())
     has_default = bool(chosen.default.topology and chosen.default.preferred)
     conditions = () if has_default else (matchcondition.topology_is_mentioned(rows),)
-    written = [row for row in rows if row.affinity != "never"]
+    written = [row for row in rows if row.changes != "never"]
     # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
     is_strict = chosen.action == chosen.unapplied == "deny"
     judged = list(with_templates(settings).values())

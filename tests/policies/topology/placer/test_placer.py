@@ -564,3 +564,44 @@ def test_nodes_in_repair_are_no_room() -> None:
     world.node("sick", labels)
     world.job("train", 2, required("rack"))
     assert reasons(world)["train"].startswith("No rack can hold 2 Pods with 16 GPUs, even if nothing else ran")
+
+
+def test_named_preferred_domains_are_tried_first() -> None:
+    """A gang gets the domain that it names as preferred while it fits there, and else another one."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    world.racks("f/1/2", nodes=4)
+    for name in "abc":
+        world.job(name, 2, required("superpod", preferred="rack=2"))
+        world.look()
+    assert [racks_of(world, name) for name in "abc"] == [["2"] * 2, ["2"] * 2, ["1"] * 2]
+
+
+def test_all_that_wait_for_the_same_pods_are_tried_again() -> None:
+    """Gangs that are alike and wait until others are bound start both, also where nothing gets free by that."""
+    world = World()
+    world.racks("f/1/1", nodes=3)
+    world.job("small", 4, required("rack"), gpus=2)
+    world.look(bind=False)
+    world.job("first", 1, required("rack"))
+    world.job("second", 1, required("rack"))
+    assert {one.about.name for one in world.look(bind=False).queue} >= {"second"}
+    for index in range(4):
+        world.bind(f"small-{index}", world.wishes(f"small-{index}")[-1])
+    world.now += 1
+    world.look()
+    assert "" not in (*world.nodes_of("first"), *world.nodes_of("second"))
+
+
+def test_what_a_roll_out_needs_is_its_own() -> None:
+    """A Deployment that has no room for all its replicas keeps no Job from starting that asks for the same Pod."""
+    world = World()
+    world.racks("f/1/1", nodes=2)
+    template = world.template(required("rack"))
+    world.root("apps/v1", "Deployment", "web", {"replicas": 3, "template": template})
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    world.root("apps/v1", "ReplicaSet", "web-1", {"replicas": 1, "template": template}, ownerReferences=[scaled])
+    world.pod("web-1-0", ("apps/v1", "ReplicaSet", "web-1"), template, {"pod-template-hash": "1"})
+    world.job("train", 1, required("rack"))
+    assert list(reasons(world)) == ["web-1"]
+    assert racks_of(world, "train") == ["1"]

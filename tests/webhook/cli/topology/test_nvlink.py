@@ -14,11 +14,6 @@ from support.service.nodefiles import write
 _A = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2"
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = (f"{_TOPOLOGY}-{kind}-placement" for kind in ("required", "preferred"))
-_BOTH = {"matchExpressions": [{"key": "nvidia.com/gpu.clique", "operator": "In", "values": [f"{_A}.1", f"{_A}.2"]}]}
-_CHANGING = (
-    "an NVL Domain is written as the cliques that there are now, which may change when a Node restarts: "
-    "create the workload again then"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -44,27 +39,14 @@ def _checked(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
     return found
 
 
-def _affinity(outcome: dict[str, Any]) -> Any:
-    (written,) = (edit["value"] for edit in outcome["patch"] if edit["path"] == "/spec/template/spec/affinity")
-    return written["nodeAffinity"]
+@pytest.mark.parametrize("level", ["nvl-domain", f"nvl-domain={_A}"])
+@pytest.mark.parametrize("key", [_REQUIRED, _PREFERRED])
+def test_a_gang_in_a_domain(key: str, level: str) -> None:
+    """Three Pods, more than a half holds, carry what is asked for, and nothing is said against it."""
+    outcome = _checked({key: level})
 
-
-@pytest.mark.parametrize("placement", ["nvl-domain", f"nvl-domain={_A}"])
-def test_a_gang_in_a_domain(placement: str) -> None:
-    """Three Pods, more than a half holds, are sent to the domain that holds them: to both of its cliques."""
-    outcome = _checked({_REQUIRED: placement})
-
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_BOTH]}}
-    assert (outcome["allowed"], _affinity(outcome)) == (True, required)
-    assert outcome["warnings"][-1] == _CHANGING
-
-
-def test_a_gang_that_would_like_to() -> None:
-    """A preferred domain becomes a preference for its cliques."""
-    outcome = _checked({_PREFERRED: "nvl-domain"})
-
-    weighted = {"weight": 100, "preference": _BOTH}
-    assert _affinity(outcome) == {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}
+    assert (outcome["allowed"], outcome["warnings"]) == (True, [])
+    assert [edit["value"] for edit in outcome["patch"]] == [{_TOPOLOGY: "nvlink", key: level}]
 
 
 def test_a_domain_that_is_not_there() -> None:

@@ -55,7 +55,7 @@ def test_the_built_in_topologies_are_listed() -> None:
         "coreweave-infiniband  built in  region, zone, fabric, superpod, leafgroup, rack, hostname",
         "coreweave-roce        built in  region, zone, fabric, superpod, leafgroup, rack, hostname",
         "topograph             built in  core, spine, leaf, hostname",
-        "topograph-nvlink      built in  core, spine, leaf, accelerator, gpu.clique, hostname",
+        "topograph-nvlink      built in  core, spine, leaf, accelerator, nvl-domain, gpu.clique, hostname",
         "topograph-v1          built in  tier-3, tier-2, tier-1, tier-0, domain, sub-domain, hostname",
         f"aws                   built in  zone, {_AWS}, hostname",
         "oci                   built in  zone, host.network_block_id, host.rack_id, hostname",

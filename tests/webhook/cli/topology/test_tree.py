@@ -102,7 +102,7 @@ def test_a_tree_as_data() -> None:
     fabric, no_fabric = zone.pop("domains")
 
     closed = {"closedNodes": 2, "obstacles": {"cordoned": 1, "not ready": 1}}
-    counts = {"nodes": 6, **closed, "gpus": 40, "used": 13, "free": 14, "promised": 0, "unavailable": 13}
+    counts = {"nodes": 6, **closed, "gpus": 40, "used": 13, "free": 14, "unavailable": 13}
     counts |= {"flaws": {"incomplete": 1}}
     assert found == {"topology": "coreweave", **counts}
     assert zone == {"level": "zone", "name": "east-1", **counts}
@@ -115,7 +115,7 @@ def test_a_tree_as_data() -> None:
     assert fabric["domains"][0]["domains"][0]["members"] == [
         {"name": "g3", "gpus": 8, "used": 3, "free": 0, "ready": True, "cordoned": True, "obstacles": ["cordoned"]}
     ]
-    counts = {"gpus": 0, "used": 0, "free": 0, "promised": 0, "unavailable": 0}
+    counts = {"gpus": 0, "used": 0, "free": 0, "unavailable": 0}
     member = {"name": "cpu", "gpus": 0, "used": 0, "free": 0, "ready": True, "cordoned": False, "obstacles": []}
     assert no_fabric == {
         "level": "fabric",

@@ -6,18 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from policies.topology.scheduling.podgroup import RecordKey
-from policies.topology.scheduling.support import Form, Support
 from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, FakeApi, named, status
 
 from policies.engine.lookup import FactUnavailable
 from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.workload import constraints, scheduling
+from policies.topology.scheduling.workload import Form, JobKey, Support, constraints, scheduling
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.facts.scheduling import SchedulingSupport, flavors, probed, publish, published, record
+from webhook.cluster.facts.scheduling import SchedulingSupport, flavors, job, probed, publish, published
 
 _GROUP = "scheduling.k8s.io"
 _JOBS = "/apis/batch/v1/namespaces/ours/jobs"
@@ -111,19 +109,19 @@ async def _given(answers: list[Support]) -> Support:
     return answers.pop(0)
 
 
-async def test_the_record_of_a_job(server: FakeApi, api: Connection) -> None:
-    """The record of the Job with the uid; empty for a Job without one or another Job; a failure says why."""
-    path, key = "/apis/batch/v1/namespaces/team/jobs", RecordKey("team", "train", "u1")
-    metadata = {"name": "train", "uid": "u1", "annotations": {"cks-admission.dev/topology": "{}"}}
-    server.groups[path] = {"items": [{"metadata": metadata}]}
+async def test_the_job_of_a_pod_group(server: FakeApi, api: Connection) -> None:
+    """The Job with the uid; empty if it is gone or another one by now; a failure says why."""
+    path, key = "/apis/batch/v1/namespaces/team/jobs", JobKey("team", "train", "u1")
+    found = {"metadata": {"name": "train", "uid": "u1"}, "spec": {"parallelism": 2}}
+    server.groups[path] = {"items": [found]}
 
-    assert await record(api, key, _PATIENCE) == "{}"
-    assert await record(api, RecordKey("team", "train", "u2"), _PATIENCE) == ""
+    assert await job(api, key, _PATIENCE) == found
+    assert await job(api, JobKey("team", "train", "u2"), _PATIENCE) == {}
     assert server.seen[0].query == {"fieldSelector": "metadata.name=train"}
     server.fail(path, 403, status(403, "no"))
-    failed = await record(api, key, _PATIENCE)
+    failed = await job(api, key, _PATIENCE)
     assert isinstance(failed, FactUnavailable)
-    assert str(failed).startswith("the record of Job team/train is not known yet, and the API server refused GET")
+    assert str(failed).startswith("Job team/train is not known yet, and the API server refused GET")
 
 
 async def test_the_topologies_of_flavors(server: FakeApi, api: Connection) -> None:

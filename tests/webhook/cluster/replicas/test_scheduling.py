@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from policies.topology.scheduling.support import Support
 from support.api.fakeapi import MUTATING, FakeApi, named
 
-from policies.topology.scheduling.workload import constraints
+from policies.topology.scheduling.workload import Support, constraints
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.scheduling import published
 from webhook.cluster.replicas.scheduling import SchedulingProbe

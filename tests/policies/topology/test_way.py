@@ -1,0 +1,309 @@
+"""Who keeps a gang together, and what is written for each way: gates, Pod affinity, Kubernetes' constraint, Kueue's."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, owner, pod, pod_spec, request, resource
+
+from policies.engine.facts import Facts, Node, StaticFacts
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.objects import patch
+from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.constraint import Options, Permission, Way
+from policies.topology.rule import TopologyPlacement
+from policies.topology.scheduling.kueue import FlavorsKey
+from policies.topology.scheduling.workload import Form, JobKey, Support, SupportKey, constraints, scheduling
+
+_TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
+_REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
+_RACK, _KUEUE = "node.coreweave.cloud/rack", "kueue.x-k8s.io/podset-required-topology"
+_MARK = {"cks-admission.dev/placement-way": "affinity"}
+_NODES = tuple(Node(f"n{number}", {_RACK: str(number)}) for number in range(2))
+_GPU = {"nvidia.com/gpu": 8}
+_QUEUED = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "team"}}}
+_MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+_SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _rule(**options: Any) -> TopologyPlacement:
+    return TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, **options))
+
+
+_ON, _OFF, _ALONE = _rule(schedules=True), _rule(), _rule(clustered=False)
+
+
+def _asked(required: str | None = None, preferred: str | None = None) -> dict[str, str]:
+    levels = {_TOPOLOGY: "coreweave", _REQUIRED: required, _PREFERRED: preferred}
+    return {key: level for key, level in levels.items() if level is not None}
+
+
+def _job(annotations: dict[str, str] | None = None, **spec: Any) -> Json:
+    indexed = {"parallelism": 8, "completions": 8, "completionMode": "Indexed"}
+    own = _asked("rack") if annotations is None else annotations
+    template = {"metadata": {}, "spec": pod_spec(_GPU)}
+    return resource(
+        "batch/v1", "Job", {"spec": {**indexed, "template": template, **spec}}, annotations=own, name="train"
+    )
+
+
+def _pod(annotations: dict[str, str], **fields: Any) -> Json:
+    """A Pod of a Job."""
+    return pod(_GPU, metadata={"annotations": annotations, **owner("Job")}, **fields)
+
+
+def _facts(form: Form) -> Facts:
+    facts = StaticFacts(TODAY, cluster_nodes=_NODES)
+    return facts.entered(SupportKey(), Support(form, "" if form else "the gates are off"))
+
+
+def _written(obj: Json, rule: TopologyPlacement = _OFF, facts: Facts = FACTS, old: Json | None = None) -> Json:
+    changed = patch.apply(obj, rule.mutate(request(obj, old=old), facts).operations)
+    assert rule.mutate(request(changed, old=old), facts).operations == ()
+    return changed
+
+
+def _told(obj: Json, rule: TopologyPlacement, facts: Facts = FACTS, old: Json | None = None) -> list[str]:
+    return [each.warning for each in rule.validate(request(obj, old=old), facts)]
+
+
+@pytest.mark.parametrize(
+    ("ways", "clustered", "mark", "expected"),
+    [
+        pytest.param(("kueue", "workload", "gate", "affinity"), True, {}, "gate", id="usual"),
+        pytest.param(("kueue", "workload", "gate", "affinity"), True, _MARK, "affinity", id="marked"),
+        pytest.param(("kueue", "workload", "gate", "affinity"), False, {}, "affinity", id="no-placer"),
+        pytest.param(("gate",), True, _MARK, "gate", id="the-mark-is-not-permitted"),
+        pytest.param(("affinity",), True, {}, "affinity", id="affinity-alone"),
+        pytest.param(("gate",), False, {}, "", id="no-placer-and-nothing-else"),
+        pytest.param(("kueue",), True, {}, "", id="kueue-alone"),
+    ],
+)
+def test_the_way_of_a_pod(ways: tuple[Way, ...], clustered: bool, mark: Json, expected: str) -> None:  # noqa: FBT001
+    """The first way that is permitted and can keep the promise, for Pods as for what they are made from."""
+    rule = _rule(placement=(Permission(ways=ways),), clustered=clustered)
+
+    made = _written(_pod({**_asked("rack"), **mark}), rule)
+
+    gates = [{"name": _GATE}] if expected == "gate" else None
+    assert made["spec"].get("schedulingGates") == gates
+    assert (_GANG in made["metadata"].get("labels", {})) is (expected == "affinity")
+    [explained] = rule.explain(request(_job()), FACTS)
+    assert explained.keeper.way == (expected if not mark else "gate")
+
+
+def test_permission_by_topology_and_namespace() -> None:
+    """The first entry that is for the topology and the Namespace counts."""
+    of_team = LabelSelector((SelectorRequirement("team", "In", ("a",)),))
+    rule = _rule(placement=(Permission(("aws*",), ways=("gate",)), Permission(namespaces=of_team, ways=("affinity",))))
+    facts = [StaticFacts(TODAY, namespaces={"default": {"team": team}}) for team in "ab"]
+
+    assert [rule.explain(request(_job()), each)[0].keeper.way for each in facts] == ["affinity", "gate"]
+
+
+def test_pod_affinity_of_a_gang_to_itself() -> None:
+    """Pods of one controller and placement are told from others by a label, and kept on Nodes of the level."""
+    first, second, other, elsewhere = (
+        _written(made, _ALONE)
+        for made in (
+            _pod(_asked("rack")),
+            _pod(_asked("rack")),
+            _pod(_asked("superpod")),
+            merged(_pod(_asked("rack")), {"metadata": {"namespace": "elsewhere"}}),
+        )
+    )
+    label = first["metadata"]["labels"][_GANG]
+    peers = {"labelSelector": {"matchLabels": {_GANG: label}}, "topologyKey": _RACK}
+    has_rack = {"matchExpressions": [{"key": _RACK, "operator": "Exists"}]}
+
+    assert first["spec"]["affinity"] == {
+        "nodeAffinity": {_MUST: {"nodeSelectorTerms": [has_rack]}},
+        "podAffinity": {_MUST: [peers]},
+    }
+    assert second == first
+    assert len({made["metadata"]["labels"][_GANG] for made in (first, other, elsewhere)}) == 3
+
+
+def test_what_a_named_domain_becomes_without_a_placer() -> None:
+    """It is required or preferred of Nodes, beside what the Pod's author requires; nothing is kept together by it."""
+    own = {"nodeAffinity": {_MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}}
+    in_rack = {"key": _RACK, "operator": "In", "values": ["12"]}
+
+    required, preferred = (
+        _written(_pod(asked, affinity=deepcopy(own)), _ALONE)["spec"]["affinity"]
+        for asked in (_asked("rack=12"), _asked(None, "rack=12"))
+    )
+
+    assert required == {
+        "nodeAffinity": {
+            _MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}, in_rack]}]}
+        }
+    }
+    assert preferred == {
+        "nodeAffinity": {
+            **own["nodeAffinity"],
+            _SHOULD: [{"weight": 100, "preference": {"matchExpressions": [in_rack]}}],
+        }
+    }
+
+
+def test_an_nvl_domain_is_for_the_placer_alone() -> None:
+    """No label names it, so that nobody else can be told of it, and the answer says so."""
+    asked = {_TOPOLOGY: "nvlink", _REQUIRED: "nvl-domain"}
+
+    assert _written(_pod(asked))["spec"]["schedulingGates"] == [{"name": _GATE}]
+    assert _written(_pod(asked), _ALONE) == _pod(asked)
+    assert _told(_written(_job(asked), _ALONE), _ALONE) == [
+        'required "nvl-domain" has no effect (only gate may keep them)'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "keys"),
+    [
+        pytest.param([], ["backend.coreweave.cloud/superpod"], id="unknown"),
+        pytest.param(
+            [{f"ib.coreweave.cloud/{name}": "1" for name in ("fabric", "superpod")}],
+            ["ib.coreweave.cloud/superpod"],
+            id="older-names",
+        ),
+        pytest.param(
+            [{"backend.coreweave.cloud/fabric": f, "backend.coreweave.cloud/superpod": "1"} for f in ("f1", "f2")],
+            ["backend.coreweave.cloud/superpod", "backend.coreweave.cloud/fabric"],
+            id="of-two-fabrics",
+        ),
+    ],
+)
+def test_the_keys_of_pod_affinity(nodes: list[dict[str, str]], keys: list[str]) -> None:
+    """The key that Nodes carry, and those of ancestors without which the level is not unique."""
+    facts = StaticFacts(TODAY, cluster_nodes=tuple(Node(f"n{n}", labels) for n, labels in enumerate(nodes)))
+
+    for asked, strength in ((_asked("superpod"), _MUST), (_asked(None, "superpod"), _SHOULD)):
+        terms = _written(_pod(asked), _ALONE, facts)["spec"]["affinity"]["podAffinity"][strength]
+        assert [term.get("podAffinityTerm", term)["topologyKey"] for term in terms] == keys
+
+
+def test_a_key_that_is_written_out_is_the_key() -> None:
+    """Where no Node tells which of two names its label has, that which the author wrote counts."""
+    made = _written(_pod(_asked("ib.coreweave.cloud/superpod")), _ALONE)
+
+    [term] = made["spec"]["affinity"]["podAffinity"][_MUST]
+    assert term["topologyKey"] == "ib.coreweave.cloud/superpod"
+
+
+def test_a_job_gets_the_constraint_of_kubernetes() -> None:
+    """Where Jobs have the field, a required level becomes Kubernetes' own constraint, and Pods get no gate."""
+    stored = _written(_job(), _ON, _facts("Job"))
+    grouped = _pod(_asked("rack"), schedulingGroup={"podGroupName": "g"})
+
+    assert stored["spec"]["scheduling"] == scheduling(_RACK)
+    assert stored["spec"]["template"]["metadata"]["annotations"] == _asked("rack")
+    assert _told(stored, _ON, _facts("Job")) == [
+        'required "rack": kube-scheduler starts all Pods in one rack, or none of them'
+    ]
+    assert "schedulingGates" not in _written(grouped, _ON, _facts("Job"))["spec"]
+    # Without the setting nobody knows of a constraint, so that a Pod of a PodGroup waits like others.
+    assert _written(grouped, _OFF)["spec"]["schedulingGates"] == [{"name": _GATE}]
+
+
+def test_in_1_36_the_constraint_goes_into_the_pod_group() -> None:
+    """The PodGroup that is made for a Job gets the constraint that the Job would get; one with its own keeps it."""
+    stored = _written(_job(), _ON, _facts("PodGroup"))
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u1", "controller": True}
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "ownerReferences": [{"kind": "Workload", "name": "w"}, reference]},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 8}}},
+    }
+    own = merged(group, {"spec": {"schedulingConstraints": {"topology": []}}})
+    key, facts = JobKey("default", "train", "u1"), _facts("PodGroup")
+
+    assert "scheduling" not in stored["spec"]
+    assert _written(group, _ON, facts.entered(key, stored)) == merged(
+        group, {"spec": {"schedulingConstraints": constraints(_RACK)}}
+    )
+    for other in ({}, _job({}), _job(_asked(None, "rack"))):
+        assert _written(group, _ON, facts.entered(key, other)) == group
+    assert _written(own, _ON, facts) == own
+
+
+def test_without_support_or_permission_another_way_is_taken() -> None:
+    """With the gates off, or the setting, nothing of Kubernetes' own scheduling is written."""
+    for facts, rule in ((_facts(""), _ON), (_facts("Job"), _OFF)):
+        assert "scheduling" not in _written(_job(), rule, facts)["spec"]
+        assert rule.explain(request(_job()), facts)[0].keeper.way == "gate"
+
+
+def test_an_update_keeps_the_constraint() -> None:
+    """A manifest that is replaced gets the constraint back; an existing Job never gets it."""
+    stored = _written(_job(), _ON, _facts("Job"))
+    annotated = merged(stored, {"metadata": {"labels": {"a": "b"}}})
+    plain = _written(_job(), _ON, _facts(""))
+
+    assert _written(_job(), _ON, _facts("Job"), old=stored) == stored
+    assert _written(annotated, _ON, _facts("Job"), old=stored) == annotated
+    assert _written(plain, _ON, _facts("Job"), old=plain) == plain
+
+
+def test_a_queued_job_gets_kueues_annotation() -> None:
+    """What Kueue manages gets its annotation and no copies; it follows the placement, and goes with it."""
+    facts = FACTS.entered(FlavorsKey(), frozenset({"coreweave"}))
+    queued = merged(_job(suspend=True), _QUEUED)
+    stored = _written(queued, facts=facts)
+    other, bare = deepcopy(stored), deepcopy(stored)
+    other["metadata"]["annotations"] = _asked(None, "superpod")
+    bare["metadata"]["annotations"] = {}
+
+    assert stored["spec"]["template"]["metadata"]["annotations"] == {_KUEUE: _RACK}
+    assert _told(stored, _OFF, facts) == []
+    assert _written(queued, facts=facts, old=stored) == stored
+    assert _written(other, facts=facts, old=stored)["spec"]["template"]["metadata"]["annotations"] == {
+        "kueue.x-k8s.io/podset-preferred-topology": "backend.coreweave.cloud/superpod"
+    }
+    assert _written(bare, facts=facts, old=stored)["spec"]["template"] == queued["spec"]["template"]
+
+
+def test_kueues_annotations_of_the_author_count() -> None:
+    """A template that says to Kueue where it belongs is told nothing more."""
+    own = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    queued = merged(_job(), _QUEUED, {"spec": {"template": {"metadata": {"annotations": own}}}})
+
+    assert _written(queued, facts=FACTS.entered(FlavorsKey(), None)) == queued
+
+
+def test_without_a_flavor_the_author_is_told() -> None:
+    """A topology that no ResourceFlavor names keeps Kueue from admitting the workload, and the answer says so."""
+    facts = FACTS.entered(FlavorsKey(), frozenset({"dgx"}))
+
+    assert _told(_written(merged(_job(), _QUEUED), facts=facts), _OFF, facts) == [
+        'no ResourceFlavor of Kueue names topology "coreweave", so Kueue admits nothing that needs it'
+    ]
+
+
+def test_a_gang_that_fits_nowhere_is_refused_where_no_nodes_come() -> None:
+    """With autoscaling off there is no use in waiting; the message has both numbers, and what could hold the gang."""
+    room = (("cpu", 64_000), ("memory", 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
+    labels = {"backend.coreweave.cloud/superpod": "1", "kubernetes.io/hostname": ""}
+    nodes = tuple(
+        Node(f"n{n}", {**labels, _RACK: str(n // 4), "kubernetes.io/hostname": f"n{n}"}, (), room) for n in range(8)
+    )
+    facts = StaticFacts(TODAY, cluster_nodes=nodes)
+    rule = _rule(autoscaling="off")
+    stored = _written(_job(), rule, facts)
+
+    [refused] = rule.validate(request(stored), facts)
+
+    assert stored["spec"]["template"]["metadata"]["annotations"] == _asked("rack")
+    assert (refused.path, refused.value, refused.problem, refused.summary, refused.remedy) == (
+        f"metadata.annotations[{_REQUIRED}]",
+        '"rack"',
+        (
+            "asks for what is not there: no rack can hold 8 Pods with 64 GPUs even if nothing else ran: "
+            "the largest (32 GPUs) holds 4."
+        ),
+        "The Job can never be placed.",
+        "Require superpod, or ask for less.",
+    )

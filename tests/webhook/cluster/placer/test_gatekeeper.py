@@ -1,0 +1,341 @@
+"""Gates are opened by the process that leads, once, and people are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from support.api.fakeapi import named
+from support.api.podapi import EVENTS, PODS, PodApi
+from support.api.times import Times
+from support.gangs.world import World, moment, required
+from support.patience import until
+
+from policies.topology.gate import GATE
+from webhook.cluster.api.client import Connection
+from webhook.cluster.placer.follower import Follower
+from webhook.cluster.placer.gatekeeper import Gatekeeper
+from webhook.cluster.watches.tasks import cancelled
+from webhook.metrics import Metrics
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[PodApi]:
+    """An API server whose Pods can be opened."""
+    async with PodApi() as running:
+        yield running
+
+
+@pytest.fixture
+def world(times: Times) -> World:
+    """Two racks of two Nodes. Whoever pauses waits until he is woken."""
+    times.patience = 0
+    made = World()
+    made.now = times.date.timestamp()
+    made.racks("f/1/1", "f/1/2", nodes=2)
+    return made
+
+
+class Site:
+    """A process with a placer. leads: whether it holds the Lease; to be set by `lead`. missing: facts yet to come."""
+
+    def __init__(self, api: Connection, world: World, times: Times) -> None:
+        self.times = times
+        self.missing: list[str] = []
+        self.measures = Metrics("place")
+        self.follower = Follower(api, world.options, world.catalog, lambda: self.missing, times.clock)
+        self.gatekeeper = Gatekeeper(api, self.follower, lambda: self.leads, self.measures.placing, times.clock)
+        self.leads = False
+
+    def lead(self) -> None:
+        """Take the Lease."""
+        self.gatekeeper.began()
+        self.leads = True
+        self.follower.changed.set()
+
+    def lose(self) -> None:
+        """Lose the Lease to another process."""
+        self.leads = False
+        self.follower.changed.set()
+
+    def pass_by(self, seconds: float) -> None:
+        """Let time pass, and look again."""
+        self.times.pass_by(seconds)
+        self.follower.changed.set()
+
+    def outcomes(self) -> dict[str, float]:
+        """How many openings had each outcome."""
+        lines = self.measures.expose().decode().splitlines()
+        shown = [line for line in lines if line.startswith("cks_admission_pods_opened_total{")]
+        return {line.partition('outcome="')[2].partition('"')[0]: float(line.split()[-1]) for line in shown}
+
+
+@asynccontextmanager
+async def running(site: Site, *, leads: bool = True) -> AsyncIterator[Site]:
+    """Run during the block."""
+    await site.follower.start()
+    task = asyncio.create_task(site.gatekeeper.run())
+    if leads:
+        site.lead()
+    try:
+        yield site
+    finally:
+        await cancelled([task])
+        await site.gatekeeper.stop()
+        await site.follower.stop()
+
+
+@pytest.fixture
+def site(api: Connection, world: World, times: Times) -> Site:
+    """A process that has listed nothing yet."""
+    return Site(api, world, times)
+
+
+async def test_a_gang_is_opened_and_told_of(server: PodApi, world: World, site: Site) -> None:
+    """Each Pod is patched once, all into one rack, and one Event on the Job says where."""
+    world.job("train", 2, required("rack"))
+    server.load(world)
+    async with running(site):
+        await until(lambda: server.events("Placed"))
+        site.pass_by(5)
+        await until(lambda: site.follower.placer.pods["team", "train-1"].is_written)
+
+    assert (server.racks(), server.patches) == ({"train-0": "1", "train-1": "1"}, {"train-0": 1, "train-1": 1})
+    assert server.events("Placed") == ["2 Pods with 16 GPUs in fabric=f,superpod=1,rack=1."]
+    assert site.outcomes() == {"opened": 2}
+
+
+async def test_only_the_leader_opens(server: PodApi, world: World, site: Site) -> None:
+    """A process without the Lease knows the same, and does nothing; nor does it show who waits."""
+    world.job("train", 2, required("rack"))
+    server.load(world)
+    async with running(site, leads=False):
+        await until(lambda: not site.follower.unsynced())
+        site.pass_by(1)
+        await asyncio.sleep(0.05)
+        assert (server.patches, "gangs_waiting{" in site.measures.expose().decode()) == ({}, False)
+        site.lead()
+        await until(lambda: all(server.racks().values()))
+
+
+async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world: World, site: Site) -> None:
+    """It lists anew: a watch that died unnoticed does not show that half of a gang was opened by the one before."""
+    world.job("train", 2, required("rack"))
+    server.load(world)
+    async with running(site, leads=False):
+        await until(lambda: not site.follower.unsynced())
+        await server.watched(PODS)
+        server.deafen(PODS)
+        other = World()
+        other.now = world.now
+        other.racks("f/1/2", nodes=2)
+        other.roots, other.pods = world.roots, dict(world.pods)
+        other.restarted()
+        first, _ = other.look(bind=False).openings
+        server._patched(first.name, list(first.patch))
+        site.lead()
+        await until(lambda: all(server.racks().values()))
+
+    assert server.racks() == {"train-0": "2", "train-1": "2"}
+
+
+async def test_a_patch_without_an_answer_is_looked_up(server: PodApi, world: World, site: Site) -> None:
+    """Whether it was carried out is read from the API server before anything else is decided about the gang."""
+    world.job("train", 2, required("rack"))
+    server.load(world)
+    server.unanswered = {"train-0"}
+    async with running(site):
+        await until(lambda: server.events("Placed"))
+
+    assert (server.racks(), server.patches) == ({"train-0": "1", "train-1": "1"}, {"train-0": 1, "train-1": 1})
+    assert site.outcomes() == {"opened": 2}
+
+
+async def test_a_pod_that_changed_is_no_failure(server: PodApi, world: World, site: Site) -> None:
+    """A Pod that is gone when it is to be opened is counted as such, and the others are opened."""
+    world.job("train", 1, required("rack"))
+    server.load(world)
+    async with running(site, leads=False):
+        await until(lambda: not site.follower.unsynced())
+        openings = site.follower.placer
+        site.follower.refresh()
+        (opening,) = openings.look(site.times.date.timestamp()).openings
+        server.delete(PODS, "train-0", "team")
+        site.leads = True
+        assert await site.gatekeeper.open(opening, site.gatekeeper.term) == ""
+
+    assert site.outcomes() == {"gone": 1}
+
+
+@pytest.mark.parametrize("code", [403, 422, 500], ids=str)
+async def test_a_refusal_is_said_and_not_repeated_at_once(
+    server: PodApi, world: World, site: Site, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is told that the gang is placed, but why it waits; the pauses between attempts grow."""
+    world.job("train", 2, required("rack"))
+    server.load(world)
+    server.refused = (code, "policy says no")
+    async with running(site):
+        await until(lambda: server.patches.total() == 2)
+        site.pass_by(0.5)
+        await asyncio.sleep(0.05)
+        assert server.patches.total() == 2
+        for _ in range(20):
+            site.pass_by(1)
+            await asyncio.sleep(0.02)
+        attempts = server.patches.total()
+        await until(lambda: server.events("Waiting"))
+        server.refused = None
+        site.pass_by(60)
+        await until(lambda: server.events("Placed"))
+
+    assert 2 < attempts <= 12
+    (said,) = server.events("Waiting")
+    assert said.startswith("The API server does not let the gate of Pod train-0 be opened: ")
+    assert "policy says no" in said
+    assert len(server.events("Placed")) == 1
+    assert capsys.readouterr().out.count("could not open the gate of a Pod") == 1
+
+
+async def test_nothing_is_sent_by_who_led_before(server: PodApi, world: World, site: Site) -> None:
+    """What was decided while the Lease was held is not carried out once it was lost, even if it is held again."""
+    world.job("train", 1, required("rack"))
+    server.load(world)
+    async with running(site, leads=False):
+        await until(lambda: not site.follower.unsynced())
+        site.follower.refresh()
+        (opening,) = site.follower.placer.look(site.times.date.timestamp()).openings
+        site.leads = True
+        term = site.gatekeeper.term
+        site.gatekeeper.began()
+        await site.gatekeeper.open(opening, term)
+        assert server.patches == {}
+        assert site.follower.placer.pods["team", "train-0"].is_gated
+
+
+async def test_events_delay_nothing(server: PodApi, world: World, site: Site) -> None:
+    """However many there are, few are written at a time; the openings do not wait for them."""
+    world.racks(*(f"f/2/{number}" for number in range(30, 40)), nodes=1)
+    for number in range(10):
+        world.job(f"train{number}", 1, required("rack"))
+    server.load(world)
+    server.slow.add(EVENTS)
+    async with running(site):
+        await until(lambda: server.patches.total() == 10)
+        await until(lambda: sum(seen.path == EVENTS for seen in server.seen) >= 2)
+        await asyncio.sleep(0.05)
+        assert sum(seen.path == EVENTS for seen in server.seen) == 2
+
+
+async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, site: Site) -> None:
+    """After some seconds, something new at most once a minute, and the same before Kubernetes forgets the Event."""
+    world.job("train", 3, required("rack"))
+    last = world.pods.pop("train-2")
+    server.load(world)
+
+    async def later(seconds: float, said: int) -> None:
+        site.times.pass_by(seconds)
+        server.bookmark()
+        await until(lambda: not site.follower.unsynced())
+        site.follower.changed.set()
+        await asyncio.sleep(0.05)
+        await until(lambda: len(server.events("Waiting")) >= said)
+        assert len(server.events("Waiting")) == said
+
+    async with running(site):
+        await until(lambda: "gangs_waiting{" in site.measures.expose().decode())
+        await later(1, said=0)
+        await later(5, said=1)
+        server.put(PODS, last)
+        await later(10, said=1)
+        await later(60, said=2)
+        await later(1000, said=2)
+        await later(2000, said=3)
+
+    first, second, third = server.events("Waiting")
+    assert (first, second == third) == ("2 of 3 Pods exist.", True)
+    assert second.startswith("No rack can hold 3 Pods with 24 GPUs, even if nothing else ran: the largest, ")
+
+
+async def test_missing_pods_are_explained_by_their_controller(server: PodApi, world: World, site: Site) -> None:
+    """The newest Event FailedCreate ends the sentence, whatever the order in which the API server lists them."""
+    world.job("train", 3, required("rack"), exist=2)
+    server.load(world)
+    for name, said, at in (("b", "quota of today", 20), ("c", "quota of yesterday", 10)):
+        event = named(name, namespace="team", message=said, reason="FailedCreate", lastTimestamp=moment(world.now + at))
+        server.put(EVENTS, event)
+    async with running(site):
+        await until(lambda: not site.follower.unsynced())
+        site.pass_by(30)
+        await until(lambda: server.events("Waiting"))
+
+    (query,) = server.lists(EVENTS)[:1]
+    assert query == {"fieldSelector": "involvedObject.uid=Job-train,reason=FailedCreate"}
+    assert server.events("Waiting") == ["2 of 3 Pods exist. FailedCreate: quota of today"]
+
+
+async def test_stale_knowledge_opens_nothing(server: PodApi, world: World, site: Site) -> None:
+    """A process that does not know how the cluster is now chooses no domain, and says so."""
+    server.load(world)
+    async with running(site):
+        await until(lambda: not site.follower.unsynced())
+        await server.watched(PODS)
+        server.deafen(PODS)
+        site.times.pass_by(400)
+        world.job("late", 1, required("rack"))
+        site.follower.placer.put_root(world.roots["Job", "late"])
+        assert [reason.partition(" for ")[0] for reason in site.follower.unsynced()] == [
+            "nodes: not known to be up to date",
+            "pods: not known to be up to date",
+        ]
+
+
+async def test_other_gates_are_named(server: PodApi, world: World, site: Site) -> None:
+    """A gang whose Pods wait behind a gate of somebody else is not opened, which an Event says."""
+    world.job("train", 1, required("rack"), schedulingGates=[{"name": "example.org/quota"}, {"name": GATE}])
+    server.load(world)
+    async with running(site):
+        await until(lambda: not site.follower.unsynced())
+        site.pass_by(30)
+        await until(lambda: server.events("Waiting"))
+
+    assert server.events("Waiting") == ["1 of its Pods wait behind other gates, too: example.org/quota."]
+    assert server.patches == {}
+
+
+async def test_who_may_not_open_does_not_spin(server: PodApi, world: World, site: Site) -> None:
+    """A process that has lost the Lease, or knows too little, looks about once a second whether that is so still."""
+    world.job("train", 3, required("rack"))
+    server.load(world)
+    async with running(site):
+        await until(lambda: "gangs_waiting{" in site.measures.expose().decode())
+        site.lose()
+        await until(lambda: "gangs_waiting{" not in site.measures.expose().decode())
+        looks = 0
+
+        def leading() -> bool:
+            nonlocal looks
+            looks += 1
+            return False
+
+        site.gatekeeper._leading = leading
+        site.times.pass_by(100)
+        await asyncio.sleep(0.3)
+        assert looks <= 4
+
+
+async def test_nothing_is_opened_before_the_facts_are_there(server: PodApi, world: World, site: Site) -> None:
+    """Without the topologies and device classes of the cluster it is not known where Pods fit."""
+    world.job("train", 1, required("rack"))
+    server.load(world)
+    site.missing = ["topologies.kai.scheduler: first list not done"]
+    async with running(site):
+        await until(lambda: site.follower.unsynced() == site.missing)
+        site.follower.changed.set()
+        await asyncio.sleep(0.05)
+        assert server.patches == {}
+        site.missing = []
+        site.follower.changed.set()
+        await until(lambda: all(server.racks().values()))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,50 +15,67 @@ from cluster.programs import CONTROL_PLANE
 from cluster.racks import Landing, Racks
 
 from benchmarks.placement import page, stream
-from benchmarks.placement.history import History, figures_of
+from benchmarks.placement.history import LATE_SECONDS, Figures, History, figures_of
 from benchmarks.placement.run import Run
-from benchmarks.placement.stream import HEAVY, USUAL, Load
+from benchmarks.placement.stream import Arrival, Beside
 from benchmarks.report import Figure
 
 RUNS = 10
 SEED = 1
 MORE_IDLE = 0.01
 """Of all GPUs: what the service may leave idle beyond what a scheduler does that is told nothing."""
-HELD = 0.005
-"""Of all GPUs: what gangs may hold that wait for the rest of their Pods."""
+MOST_HELD = 0.005
+"""Of all GPUs: what gangs that wait may hold."""
 NAMES: Mapping[Way, str] = {
     "plain": "nothing",
     "required": "required Pod affinity",
     "preferred": "preferred Pod affinity",
-    "gate": "the service: a gate",
+    "gate": "the service: one domain, behind a gate",
     "workload": "the service: Kubernetes' own constraint",
 }
-_HEAVY: tuple[Way, ...] = ("plain", "gate")
 NAMESPACE = "gangs"
 
 
 class Measurement(NamedTuple):
-    """landings: of the six-Node example, by way. histories: of the stream, by way; heavy: where more gangs come."""
+    """landings: of the six-Node example, by way. histories: of the stream, by way.
+
+    full: where nearly all GPUs are asked for and nothing is told. heavy: the same with the gate, by seed. beside: of
+    the gate with plain Pods beside.
+    """
 
     landings: Mapping[Way, Counter[Landing]]
     histories: Mapping[Way, History]
-    heavy: Mapping[Way, History]
+    full: History
+    heavy: Mapping[int, History]
+    beside: History
+
+    def figures(self, way: Way) -> Figures:
+        """The figures of a way's run."""
+        return figures_of(self.histories[way])
 
 
-def measure(_directory: Path, _rounds: int, _seconds: float, say: Callable[[str], None]) -> Measurement:
-    """Run everything, and write it into the documentation. Raises LoadError, ComponentError and ToolchainError."""
+def measure(say: Callable[[str], None], seeds: Sequence[int] = (SEED,)) -> Measurement:
+    """Run everything, and write it into the documentation. seeds: of the heavy load.
+
+    Raises LoadError, ComponentError and ToolchainError.
+    """
     landings: dict[Way, Counter[Landing]] = {}
     histories: dict[Way, History] = {}
-    heavy: dict[Way, History] = {}
+    heavy: dict[int, History] = {}
+    full = beside = History((), 0.0)
     for way in WAYS:
         with _cluster(way) as cluster:
             say(f"{way}: six Nodes")
             landings[way] = _land(cluster, way)
-            histories[way] = _flow(cluster, way, USUAL, say)
-    for way in _HEAVY:
-        with _cluster(way) as cluster:
-            heavy[way] = _flow(cluster, way, HEAVY, say)
-    measurement = Measurement(landings, histories, heavy)
+            flow = _Flow(cluster, way, say)
+            histories[way] = flow.run(stream.arrivals(SEED))
+            if way == "plain":
+                full = flow.run(stream.arrivals(SEED, stream.HEAVY))
+            if way == "gate":
+                heavy = {seed: flow.run(stream.arrivals(seed, stream.HEAVY)) for seed in seeds}
+                gangs_of = stream.arrivals(SEED)
+                beside = flow.run(gangs_of, stream.beside(SEED, gangs_of[-1].at))
+    measurement = Measurement(landings, histories, full, heavy, beside)
     page.write(table(measurement), {NAMES[way]: history for way, history in histories.items()})
     return measurement
 
@@ -91,23 +107,37 @@ def _land(cluster: ControlPlane, way: Way) -> Counter[Landing]:
     return found
 
 
-def _flow(cluster: ControlPlane, way: Way, load: Load, say: Callable[[str], None]) -> History:
-    """The stream of gangs."""
-    labels = dict(stream.nodes())
-    for name, places in labels.items():
-        cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
-    return Run(cluster, NAMESPACE, way, labels).go(stream.arrivals(SEED, load), say)
+class _Flow:
+    """The stream of gangs, on Nodes that are made once."""
+
+    def __init__(self, cluster: ControlPlane, way: Way, say: Callable[[str], None]) -> None:
+        self._cluster, self._way, self._say = cluster, way, say
+        self._labels = dict(stream.nodes())
+        for name, places in self._labels.items():
+            cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
+
+    def run(self, arrivals: Sequence[Arrival], beside: Sequence[Beside] = ()) -> History:
+        """Let gangs come to empty Nodes."""
+        self._cluster.objects.delete_all("jobs", "pods", "events", namespace=NAMESPACE)
+        self._cluster.wait_for("the Nodes to be empty", self._is_empty)
+        return Run(self._cluster, NAMESPACE, self._way, self._labels).go(arrivals, self._say, beside)
+
+    def _is_empty(self) -> bool:
+        return not self._cluster.get("pods", "-n", NAMESPACE)["items"]
 
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
     """What the service promises, with its targets."""
+    own, plain = measurement.figures("gate"), measurement.figures("plain")
+    heavy = [figures_of(history) for history in measurement.heavy.values()]
     yield Figure("six Nodes in one rack", measurement.landings["gate"]["together"] / RUNS, 1.0, at_least=True)
-    for load, histories in (("usual", measurement.histories), ("heavy", measurement.heavy)):
-        own, plain = figures_of(histories["gate"]), figures_of(histories["plain"])
-        yield Figure(f"{load} load: gangs in the domain that they require", own.share, 1.0, at_least=True)
-        yield Figure(f"{load} load: gangs that never started", own.never, 0)
-        yield Figure(f"{load} load: GPUs held by gangs that wait", own.held, HELD)
-        yield Figure(f"{load} load: GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
+    yield Figure("gangs in the domain that they require", own.share, 1.0, at_least=True)
+    yield Figure("gangs that never started", own.never, 0)
+    yield Figure("gangs that never started, heavy load", sum(each.never for each in heavy), 0)
+    yield Figure("GPUs held by gangs that wait", max(each.held for each in (own, *heavy)), MOST_HELD)
+    yield Figure("GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
+    more = heavy[0].idle - figures_of(measurement.full).idle
+    yield Figure("GPUs idle, more than without, heavy load", more, MORE_IDLE)
 
 
 def table(measurement: Measurement) -> Iterator[str]:
@@ -115,23 +145,27 @@ def table(measurement: Measurement) -> Iterator[str]:
     yield from _head("told to the scheduler", "together", "split", "some Pods wait for ever")
     for way, found in measurement.landings.items():
         yield _row(NAMES[way], found["together"], found["split"], found["stuck"] + found["waiting"])
-    for title, histories in (("Usual load:", measurement.histories), ("Heavy load:", measurement.heavy)):
-        yield from ("", title, "")
-        yield from _streams(histories)
-
-
-def _streams(histories: Mapping[Way, History]) -> Iterator[str]:
+    yield ""
     yield from _head(
         "told to the scheduler", "rack gangs in one rack", "superpod gangs in one superpod", "never started",
         "Pods pending at the end", "GPUs idle", "GPUs held by gangs that wait", "seconds to start, median",
         "9 of 10 within",
     )  # fmt: skip
-    for way, history in histories.items():
-        of_way = figures_of(history)
+    runs = {NAMES[way]: measurement.figures(way) for way in measurement.histories}
+    runs["nothing, heavy load"] = figures_of(measurement.full)
+    runs |= {f"the gate, heavy load, seed {seed}": figures_of(each) for seed, each in measurement.heavy.items()}
+    runs["the gate, plain Pods beside"] = figures_of(measurement.beside)
+    for name, of_way in runs.items():
         together = (f"{part} of {whole}" for part, whole in zip(of_way.together, of_way.gangs, strict=True))
-        shares = (f"{share:.2%}" for share in (of_way.idle, of_way.held))
+        shares = (f"{share:.1%}" for share in (of_way.idle, of_way.held))
         waits = (f"{seconds:.1f}" for seconds in of_way.wait)
-        yield _row(NAMES[way], *together, of_way.never, of_way.pending, *shares, *waits)
+        yield _row(name, *together, of_way.never, of_way.pending, *shares, *waits)
+    yield ""
+    late, stays = measurement.beside.late, len(measurement.beside.stays)
+    yield (
+        f"With plain Pods beside, {late} of {stays} gangs lost room to one between opening and binding: some of their "
+        f"Pods were bound over {LATE_SECONDS:g} s after the others, or told of as Stuck."
+    )
 
 
 def _head(*names: str) -> Iterator[str]:
@@ -145,11 +179,10 @@ def _row(*cells: object) -> str:
 
 def as_json(measurement: Measurement) -> dict[str, Any]:
     """All figures."""
-    streams = {"usual": measurement.histories, "heavy": measurement.heavy}
-    return {
-        "six Nodes": {way: dict(landings) for way, landings in measurement.landings.items()},
-        **{
-            load: {way: msgspec.to_builtins(figures_of(history)) for way, history in histories.items()}
-            for load, histories in streams.items()
-        },
+    of_ways: dict[str, Any] = {
+        way: {"six Nodes": dict(found), "stream": msgspec.to_builtins(measurement.figures(way))}
+        for way, found in measurement.landings.items()
     }
+    heavy = {str(seed): msgspec.to_builtins(figures_of(history)) for seed, history in measurement.heavy.items()}
+    beside = {**msgspec.to_builtins(figures_of(measurement.beside)), "late": measurement.beside.late}
+    return {**of_ways, "heavy": heavy, "beside": beside}

@@ -373,6 +373,9 @@ def _carried(template: Template, earlier: Template | None, *, copies: bool) -> t
     now = map(Values, template.own.values, template.above.values)
     before = map(Values, earlier.own.values, earlier.above.values) if earlier is not None else repeat(None)
     values = tuple(carried(one, was, copies=copies) for one, was in zip(now, before, strict=False))
+    was = earlier.own.values if earlier is not None else ()
+    if all(value is None for value in (*template.own.values, *was)) and any(value is not None for value in values):
+        return template.above.values  # of a placement that was never applied all is copied, or nothing
     if values[0] is None and any(value is not None for value in values):
         return (template.own.values[0], *values[1:])  # what is its own needs its topology
     return values

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +38,8 @@ def at(key: str) -> str:
     """Return the path of an annotation as it is printed."""
     return f"  metadata.annotations[{key}]:"
 
+
+EMPTY = "cannot hold 1 Pod with 1 GPU even if nothing else ran: no Node has room for one of its Pods"
 
 REFUSED = {
     "farther": Said(
@@ -139,7 +139,11 @@ REFUSED = {
 
 WARNED = {
     "unknown domain": Said(
-        ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',), "fabric=f1,superpod=99"
+        (
+            'required "fabric=f1,superpod=99": fabric=f1,superpod=99 ' + EMPTY,
+            'required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',
+        ),
+        "fabric=f1,superpod=99",
     ),
     "preferred unknown domain": Said(
         ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',),
@@ -148,14 +152,20 @@ WARNED = {
     ),
     "level that no Node has": Said(
         (
+            'required "nvlink": Pod affinity keeps its Pods together (an autoscaler sees no gated Pods); they are placed '
+            "one by one, and some may wait while others run",
             ('required "nvlink": no Node carries the label '
             "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"),
+            'required "nvlink": no nvlink can hold 1 Pod with 1 GPU even if nothing else ran: no Node that its Pods may '
+            "run on is in one",
         ),
         "nvlink",
         topology="topograph-nvlink",
     ),
     "empty pool": Said(
-        ('topology "pool-empty": its node pool has no Nodes now',), "rack=r1", topology="pool-empty"
+        (f'required "rack=r1": rack=r1 {EMPTY}', 'topology "pool-empty": its node pool has no Nodes now'),
+        "rack=r1",
+        topology="pool-empty",
     ),
     "topology alone": Said(("topology alone places nothing: add a required or a preferred placement",)),
 }  # fmt: skip
@@ -182,15 +192,6 @@ def test_what_may_surprise_is_warned_of(control_plane: ControlPlane, said: Said)
     assert answer_of(answer) == (0, "".join(f"Warning: {line}\n" for line in said.lines))
 
 
-def test_chosen_domain_is_told(control_plane: ControlPlane) -> None:
-    """For a level without a domain people read which one was chosen, what is free there, and which is the next best."""
-    answer = control_plane.apply(asked(Said((), "superpod")), "--dry-run=server")
-
-    domain, free = r"fabric=\w+,superpod=\d", r"\d+ of \d+ GPUs free"
-    told = rf'Warning: required "superpod": 1 Pod with 1 GPU in {domain} \({free}\); next best {domain}\n'
-    assert (answer.returncode, re.fullmatch(told, answer.stderr) is not None) == (0, True), answer.stderr
-
-
 def test_two_pools_are_refused(control_plane: ControlPlane) -> None:
     """A Job that names two pools whose topologies differ is refused, with both."""
     pools = {f"{POOL}=topology-{pool}": f"{POOL}=topology-{pool} (pool-{pool})" for pool in ("a", "b")}
@@ -202,20 +203,6 @@ def test_two_pools_are_refused(control_plane: ControlPlane) -> None:
     path = "spec.template.spec.affinity.nodeAffinity"
     lines = (POOLS, f"  {path}: {second} has another topology than {first}.")
     assert answer_of(answer) == (1, denied(*lines, "Choose one of the pools, or split the workload.", doing=CREATING))
-
-
-def test_record_that_cannot_be_read_is_dropped(control_plane: ControlPlane) -> None:
-    """A record that somebody else wrote is said to be useless, and gives way to one that is right."""
-    manifest = asked(Said((), "fabric=f1,superpod=1"))
-    manifest["metadata"]["annotations"][placements.RECORD] = "not ours"
-
-    answer = control_plane.apply(manifest, "--dry-run=server", "-o", "json")
-
-    place = f"metadata.annotations[{placements.RECORD}]"
-    told = f"{place} cannot be read and is dropped; node affinity that it noted stays"
-    assert answer_of(answer) == (0, f"Warning: {told}\n")
-    record = json.loads(answer.stdout)["metadata"]["annotations"][placements.RECORD]
-    assert json.loads(record).keys() == {"spec.template"}
 
 
 def test_unrelated_objects_are_not_spoken_of(control_plane: ControlPlane) -> None:

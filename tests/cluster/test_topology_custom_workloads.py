@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cluster import crds, placements, workloads
-from cluster.placements import (
-    RECORD,
-    REQUIRED,
-    annotated,
-    answer_of,
-    fixed,
-    one_of,
-    preferring,
-    refusal_of,
-    required,
-    scheduled,
-)
-from cluster.topologynodes import BACKEND, IB, RACK
+from cluster.placements import REQUIRED, annotated, answer_of, fixed, refusal_of, scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
-
-IN_F1 = {"fabric": "f1", "superpod": "3"}
-IN_SUPERPOD = required(*([one_of(f"{prefix}/superpod", "1")] for prefix in (BACKEND, IB)))
-ROCE = one_of(f"{BACKEND}/flavor", "roce")
-IN_ROCE = required([one_of(f"{BACKEND}/superpod", "1"), ROCE])
-
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds(control_plane: ControlPlane, topology_nodes: None) -> Iterator[None]:
@@ -75,28 +55,18 @@ def stateful_set(owner: Manifest, name: str, replicas: int, template: Manifest) 
     return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": whole}
 
 
-def record_of(stored: Manifest) -> Any:
-    """Return the record that an object carries, decoded."""
-    return json.loads(stored["metadata"]["annotations"][RECORD])
-
-
 def test_job_set_runs_in_its_domain(control_plane: ControlPlane, namespace: str) -> None:
-    """The workers' template gets the domain, the launcher's stays, and the Pods of a Job made of it run there."""
+    """The workers' template gets the annotations, the launcher's stays, and the Pods of a Job made of it run there."""
     manifest = annotated(job_set(namespace), "superpod=1", "rack=r5", "coreweave-roce")
 
     answer = control_plane.apply(manifest)
 
     stored = control_plane.get("jobset", "main", "-n", namespace)
-    affinity = copy.deepcopy(IN_ROCE)
-    preference = preferring(one_of(RACK, "r5"))
-    affinity["nodeAffinity"][placements.MAY] = [preference]
     launcher, workers = manifest["spec"]["replicatedJobs"]
-    workers["template"]["spec"]["template"]["spec"]["affinity"] = affinity
-    term = IN_ROCE["nodeAffinity"][placements.MUST]["nodeSelectorTerms"]
-    written = {"required": [{"to": term}], "preferred": [preference], "created": "affinity"}
+    template = workers["template"]["spec"]["template"]
+    template["metadata"]["annotations"] = manifest["metadata"]["annotations"]
     assert answer_of(answer) == (0, "")
     assert stored["spec"]["replicatedJobs"] == [launcher, workers]
-    assert record_of(stored) == {"spec.replicatedJobs[1].template.spec.template": written}
 
     made = {"apiVersion": "batch/v1", "kind": "Job", **stored["spec"]["replicatedJobs"][1]["template"]}
     made["metadata"] = {**workloads.metadata("main-workers-0", namespace), "ownerReferences": owned_by(stored)}
@@ -129,19 +99,19 @@ def test_job_set_obeys_its_job_templates(control_plane: ControlPlane, namespace:
     control_plane.apply(manifest, check=True)
 
     stored = control_plane.get("jobset", "main", "-n", namespace)["spec"]["replicatedJobs"]
-    specs = [job["template"]["spec"]["template"]["spec"] for job in stored]
-    assert [spec.get("affinity") for spec in specs] == [IN_SUPERPOD, None]
+    templates = [job["template"]["spec"]["template"]["metadata"] for job in stored]
+    assert [each.get("annotations") for each in templates] == [placements.asking("superpod=1"), None]
 
 
 def test_leader_worker_set_runs_in_its_domain(control_plane: ControlPlane, namespace: str) -> None:
-    """Leaders and workers get the domain, and the Pods of the StatefulSets that are made of them run there."""
+    """Leaders and workers get the annotations, and the Pods of the StatefulSets that are made of them run there."""
     answer = control_plane.apply(annotated(leader_worker_set(namespace), "fabric=f1,superpod=3"))
 
     stored = control_plane.get("leaderworkerset", "main", "-n", namespace)
     templates = {name: stored["spec"]["leaderWorkerTemplate"][f"{name}Template"] for name in ("leader", "worker")}
-    both = required(*([one_of(f"{prefix}/{k}", v) for k, v in IN_F1.items()] for prefix in (BACKEND, IB)))
+    said = placements.asking("fabric=f1,superpod=3")
     assert answer_of(answer) == (0, "")
-    assert {name: each["spec"]["affinity"] for name, each in templates.items()} == {"leader": both, "worker": both}
+    assert [each["metadata"]["annotations"] for each in templates.values()] == [said] * 2
 
     sets = [stateful_set(stored, name, 2 if name == "leader" else 4, each) for name, each in templates.items()]
     control_plane.apply(sets, check=True)

@@ -17,11 +17,11 @@ from cluster.placements import (
     fixed,
     one_of,
     refusal_of,
-    replica_sets,
     required,
+    rolled,
     scheduled,
 )
-from cluster.topologynodes import BACKEND, IB, RACK
+from cluster.topologynodes import RACK
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
 
-def domain(superpod: str) -> Manifest:
-    """Return the affinity that a superpod comes to."""
-    return required(*([one_of(f"{prefix}/superpod", superpod)] for prefix in (BACKEND, IB)))
-
-
-def spec_of(control_plane: ControlPlane, kind: str, namespace: str) -> Manifest:
-    """Return the Pod spec of the template of an object called main."""
-    found: Manifest = control_plane.get(kind, "main", "-n", namespace)["spec"]["template"]["spec"]
-    return found
+def template_of(control_plane: ControlPlane, kind: str, namespace: str) -> tuple[str, Manifest]:
+    """Return what the template of an object called main requires, and its Pod spec."""
+    template = control_plane.get(kind, "main", "-n", namespace)["spec"]["template"]
+    return template["metadata"]["annotations"][REQUIRED], template["spec"]
 
 
 def change(namespace: str, *, required: str, kind: str = "job") -> list[str]:
@@ -54,7 +49,7 @@ def test_suspended_job_gets_another_domain(control_plane: ControlPlane, namespac
     going_on = control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", '{"spec":{"suspend":false}}')
 
     assert [answer_of(each) for each in (changed, going_on)] == [(0, "")] * 2
-    assert spec_of(control_plane, "job", namespace)["affinity"] == domain("3")
+    assert template_of(control_plane, "job", namespace)[0] == "superpod=3"
     assert scheduled(control_plane, namespace, "main", 2) == ["old-f1-s3"] * 2
 
 
@@ -75,14 +70,14 @@ def test_job_that_has_run_gets_another_domain(control_plane: ControlPlane, names
     chosen = {"suspend": False, "template": {"spec": {"nodeSelector": {"example.org/queue": "a"}}}}
     answer = control_plane.kubectl("patch", "job", "main", "-n", namespace, "-p", json.dumps({"spec": chosen}))
 
-    found = spec_of(control_plane, "job", namespace)
+    required, spec = template_of(control_plane, "job", namespace)
     selector = {**NOWHERE["nodeSelector"], "example.org/queue": "a"}
     assert answer_of(answer) == (0, "")
-    assert (found["affinity"], found["nodeSelector"]) == (domain("2"), selector)
+    assert (required, spec["nodeSelector"]) == ("superpod=2", selector)
 
 
 def test_running_job_is_applied_again(control_plane: ControlPlane, namespace: str) -> None:
-    """The same manifest is accepted, though its own terms are not those that are stored, and changes nothing."""
+    """The same manifest is accepted, though its template lacks the annotations that are stored, and changes nothing."""
     own = required([one_of(RACK, "r1")], [one_of(RACK, "r2")])
     manifest = annotated(placements.job(namespace, affinity=own, **NOWHERE), "superpod=1", "hostname")
     control_plane.apply(manifest, check=True)
@@ -111,8 +106,9 @@ def test_running_job_keeps_its_placement(control_plane: ControlPlane, namespace:
     answer = control_plane.kubectl("annotate", "--overwrite", "job", "main", "-n", namespace, written)
 
     assert answer.returncode == 1
-    assert refusal_of(answer) == fixed("Job", line)
-    assert spec_of(control_plane, "job", namespace)["affinity"] == domain("1")
+    # One that is gone from the Job is still in its template.
+    assert refusal_of(answer) == fixed("Job", line, "spec.template." if written.endswith("-") else "")
+    assert template_of(control_plane, "job", namespace)[0] == "superpod=1"
 
 
 def test_pod_keeps_its_placement(control_plane: ControlPlane, namespace: str) -> None:
@@ -125,33 +121,30 @@ def test_pod_keeps_its_placement(control_plane: ControlPlane, namespace: str) ->
     line = f'{REQUIRED}]: "superpod=2" was "superpod=1" before.'
     assert refusal_of(answer) == fixed("Pod", line)
     assert answer_of(labelled) == (0, "")
-    assert control_plane.get("pod", "main", "-n", namespace)["spec"]["affinity"] == domain("1")
+    assert control_plane.get("pod", "main", "-n", namespace)["metadata"]["annotations"][REQUIRED] == "superpod=1"
 
 
 def test_deployment_has_a_replica_set_per_template(control_plane: ControlPlane, namespace: str) -> None:
     """Scaled and rolled out to another image and domain, it has as many ReplicaSets as it had templates."""
     manifest = placements.deployment(namespace, replicas=1)
     control_plane.apply(annotated(manifest, "superpod=1"), check=True)
-    first = replica_sets(control_plane, namespace)
+    first = rolled(control_plane, namespace)
     scaled = control_plane.kubectl("scale", "deployment/main", "-n", namespace, "--replicas=2")
-    second = replica_sets(control_plane, namespace)
+    second = rolled(control_plane, namespace)
     control_plane.kubectl("set", "image", "deployment/main", "-n", namespace, "main=example.test/main:2", check=True)
-    third = replica_sets(control_plane, namespace)
+    third = rolled(control_plane, namespace)
     control_plane.kubectl(*change(namespace, required="superpod=2", kind="deployment"), check=True)
-    fourth = replica_sets(control_plane, namespace)
+    fourth = rolled(control_plane, namespace)
 
-    one, two = ("example.test/main:1", domain("1")), ("example.test/main:2", domain("1"))
+    said = placements.asking("superpod=1")
+    one, two = ("example.test/main:1", said), ("example.test/main:2", said)
     assert answer_of(scaled) == (0, "")
-    assert [first, second, third, fourth] == [
-        [one],
-        [one],
-        [one, two],
-        [one, two, ("example.test/main:2", domain("2"))],
-    ]
+    other = ("example.test/main:2", placements.asking("superpod=2"))
+    assert [first, second, third, fourth] == [[one], [one], [one, two], [one, two, other]]
 
 
 def test_object_that_goes_is_left_alone(control_plane: ControlPlane, namespace: str) -> None:
-    """What only waits for a finalizer can be written to, whatever its annotations say, and is not translated."""
+    """What only waits for a finalizer can be written to, whatever its annotations say, and its template stays."""
     manifest = annotated(placements.deployment(namespace), "superpod=1")
     manifest["metadata"]["finalizers"] = ["example.org/hold"]
     control_plane.apply(manifest, check=True)
@@ -164,4 +157,4 @@ def test_object_that_goes_is_left_alone(control_plane: ControlPlane, namespace: 
     )
 
     assert [answer_of(each) for each in (changed, freed)] == [(0, "")] * 2
-    assert found["spec"]["template"]["spec"]["affinity"] == domain("1")
+    assert found["spec"]["template"]["metadata"]["annotations"] == placements.asking("superpod=1")

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cluster import crds, placements, topologynodes, workloads
-from cluster.placements import (
-    NOWHERE,
-    PREFERRED,
-    REQUIRED,
-    TOPOLOGY,
-    annotated,
-    answer_of,
-    denied,
-    one_of,
-    required,
-    scheduled,
-)
+from cluster.placements import NOWHERE, PREFERRED, REQUIRED, TOPOLOGY, annotated, answer_of, denied, scheduled
 from cluster.polling import NotYet, answers
-from cluster.topologynodes import BACKEND, IB, RACK
+from cluster.topologynodes import BACKEND, RACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,8 +84,6 @@ def test_object_becomes_usable(control_plane: ControlPlane, namespace: str, api_
 
     assert UNKNOWN.format(name) in before.stderr.splitlines()
     assert answer_of(answer) == (0, "")
-    stored = control_plane.get("job", "main", "-n", namespace)["spec"]["template"]["spec"]["affinity"]
-    assert stored == required(*([one_of(f"{prefix}/superpod", "2"), one_of(RACK, "r3")] for prefix in (BACKEND, IB)))
     assert scheduled(control_plane, namespace, "main", 2) == ["f1-s2-l1"] * 2
 
 
@@ -187,20 +174,13 @@ def test_deletion_is_refused_where_configured(control_plane: ControlPlane, servi
     assert answer_of(deleted) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "own",
-    [
-        pytest.param({}, id="no-terms"),
-        pytest.param({"affinity": required([one_of(RACK, "r1")])}, id="own-terms"),
-    ],
-)
 @pytest.mark.parametrize("make", [placements.deployment, placements.job])
 def test_topology_that_goes_changes_no_workload(
-    control_plane: ControlPlane, namespace: str, make: Callable[..., Manifest], own: dict[str, Any]
+    control_plane: ControlPlane, namespace: str, make: Callable[..., Manifest]
 ) -> None:
     """The same manifest, applied again when its topology is gone, leaves the workload as it was."""
     serve(control_plane, "gone")
-    manifest = annotated(make(namespace, **own, **NOWHERE), "pod=1", topology="gone")
+    manifest = annotated(make(namespace, **NOWHERE), "pod=1", topology="gone")
     control_plane.apply(manifest, check=True)
     before = control_plane.get(manifest["kind"], "main", "-n", namespace)["spec"]
     control_plane.kubectl("delete", KIND, "gone", check=True)
@@ -210,6 +190,27 @@ def test_topology_that_goes_changes_no_workload(
 
     assert answer.returncode == 0
     assert control_plane.get(manifest["kind"], "main", "-n", namespace)["spec"] == before
+
+
+def test_gang_whose_topology_is_gone_waits_with_a_word(control_plane: ControlPlane, namespace: str) -> None:
+    """Its Pods stay behind the gate, and an Event says what to do; with the topology back they start."""
+    serve(control_plane, "back")
+    job = annotated(placements.job(namespace, schedulingGates=[{"name": "example.org/other"}]), "pod=2", topology="back")
+    control_plane.objects.create(job, user="alice")
+    placements.gated(control_plane, namespace, "main", 1)
+    control_plane.kubectl("delete", KIND, "back", check=True)
+
+    said = placements.event(control_plane, namespace, "main", "Waiting", "is not known")
+    (pod,) = control_plane.get("pods", "-n", namespace, "-l", "app=main")["items"]
+    gates = [{"name": gate["name"]} for gate in pod["spec"]["schedulingGates"] if gate["name"] != "example.org/other"]
+    control_plane.kubectl(
+        "patch", "pod", pod["metadata"]["name"], "-n", namespace, "--type=merge", "-p",
+        json.dumps({"spec": {"schedulingGates": gates}}), check=True,
+    )  # fmt: skip
+    serve(control_plane, "back")
+
+    assert said.startswith('Topology "back" is not known: create it again'), said
+    assert scheduled(control_plane, namespace, "main", 1) == ["f1-s2-l1"]
 
 
 def test_kind_goes_and_comes_again(control_plane: ControlPlane, service: Service) -> None:

@@ -31,10 +31,10 @@ def not_there(why: str) -> str:
 
 
 def kept(stored: Manifest) -> tuple[dict[str, str], object]:
-    """Return the annotations of placement that an object has, and the affinity of its Pods."""
+    """Return the annotations of placement that an object has, and the gates of its Pods."""
     spec = stored["spec"].get("template", stored)["spec"]
     found = stored["metadata"]["annotations"]
-    return {key: value for key, value in found.items() if "topology" in key}, spec.get("affinity")
+    return {key: value for key, value in found.items() if "topology" in key}, spec.get("schedulingGates")
 
 
 @pytest.mark.parametrize("scheduler", [KAI, RUNAI], ids=["kai", "runai"])
@@ -42,7 +42,7 @@ def kept(stored: Manifest) -> tuple[dict[str, str], object]:
 def test_annotations_are_left_to_the_scheduler(
     control_plane: ControlPlane, namespace: str, make: Callable[..., Manifest], scheduler: dict[str, str]
 ) -> None:
-    """Short names become the keys that it knows, no affinity and no record is added."""
+    """Short names become the keys that it knows; nothing is gated, and nothing else is added."""
     made = make(namespace, **scheduler)
 
     answer = control_plane.apply(annotated(made, "superpod", "rack"))
@@ -52,7 +52,7 @@ def test_annotations_are_left_to_the_scheduler(
 
 
 def test_queue_hands_a_workload_over(control_plane: ControlPlane, namespace: str) -> None:
-    """So does the label of a queue, on a Deployment that is moved into one later: what was added is taken back."""
+    """So does the label of a queue, on a Deployment that is moved into one later: its names become full."""
     manifest = annotated(placements.deployment(namespace), "superpod", "rack")
     control_plane.apply(manifest, check=True)
     manifest["metadata"]["labels"] = {QUEUE: "research"}
@@ -85,5 +85,5 @@ def test_slurm_does_not_look_at_it(control_plane: ControlPlane) -> None:
 
     answer = control_plane.apply(manifest, "--dry-run=server")
 
-    told = 'required "superpod" has no effect: the scheduler tenant-slurm-scheduler ignores node affinity'
+    told = 'required "fabric=f1,superpod=1" has no effect: the scheduler tenant-slurm-scheduler ignores node affinity'
     assert answer_of(answer) == (0, f"Warning: {told}\n")

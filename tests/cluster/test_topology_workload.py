@@ -14,7 +14,7 @@ import pytest
 from cluster import manifests, placements, programs, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.gangs import APIS, GATES
-from cluster.placements import RECORD, annotated
+from cluster.placements import REQUIRED, annotated
 from cluster.polling import NotYet
 from cluster.service import Service, registered
 from cluster.topologynodes import HERE, RACK, SETTINGS, TAINT
@@ -69,12 +69,6 @@ def training(name: str = "train", **spec: Any) -> Manifest:
     return annotated(job, "rack")
 
 
-def entry(job: Manifest) -> Manifest:
-    """Return the record of a Job's template."""
-    found: Manifest = json.loads(job["metadata"]["annotations"][RECORD])["spec.template"]
-    return found
-
-
 def nodes(control_plane: ControlPlane) -> list[str]:
     """Return the Nodes of the Job's Pods, when all have one."""
 
@@ -99,40 +93,41 @@ def test_kubernetes_places_the_gang(gated: ControlPlane, asked: Service) -> None
 
     assert f"kube-scheduler starts all Pods in one rack, a value of {RACK}, or none of them" in applied.stderr
     assert racks == {"2"}
-    assert (entry(job)["scheduling"], entry(job).get("domain")) == (RACK, None)
+    pods = gated.get("pods", "-n", "default", "-l", "job-name=train")["items"]
+    assert job["spec"]["template"]["metadata"]["annotations"][REQUIRED] == "rack"
+    assert [pod["spec"].get("affinity") for pod in pods] == [None] * PODS
     assert [group["spec"]["schedulingConstraints"] for group in groups] == [{"topology": [{"key": RACK}]}]
     assert ("scheduling" in job["spec"]) is NEWER
 
 
 def test_a_replaced_manifest_keeps_the_constraint(gated: ControlPlane, asked: Service) -> None:
-    """An update without the field, which the API server would refuse, gets it back, and the record with it."""
+    """An update without the field, which the API server would refuse, gets it back, and the annotations with it."""
     del asked
     gated.apply(training("kept", suspend=True), check=True)
     before = gated.get("job", "kept", "-n", "default")
     plain = copy.deepcopy(before)
     plain["spec"].pop("scheduling", None)
-    del plain["spec"]["template"]["spec"]["affinity"]
-    del plain["metadata"]["resourceVersion"], plain["metadata"]["annotations"][RECORD]
+    del plain["metadata"]["resourceVersion"], plain["spec"]["template"]["metadata"]["annotations"]
 
     replaced = gated.kubectl("replace", "-f", "-", input=json.dumps(plain))
     after = gated.get("job", "kept", "-n", "default")
 
     assert replaced.returncode == 0, replaced.stderr
     assert after["spec"].get("scheduling") == before["spec"].get("scheduling")
-    assert entry(after) == entry(before)
+    assert after["spec"]["template"] == before["spec"]["template"]
     gated.objects.delete("job", "kept", namespace="default")
 
 
 def test_with_the_gates_off_another_way_is_taken(control_plane: ControlPlane, service: Service, namespace: str) -> None:
-    """The service says which gates are off, and the Job gets nothing that the API server would drop in silence."""
+    """The service says which gates are off, and the Job's Pods wait behind the gate instead."""
     with service.configured(topology=ON):
         reason = found_out(service)["reason"]
         job = training()
         job["metadata"]["namespace"] = namespace
-        control_plane.apply({**job, "spec": {**job["spec"], "suspend": True}}, check=True)
+        control_plane.objects.create(job, user="alice")
+        placements.gated(control_plane, namespace, "train", PODS)
 
     found = control_plane.get("job", "train", "-n", namespace)
 
     assert reason.startswith("the API server serves no PodGroups of scheduling.k8s.io: turn on the feature gates")
     assert "scheduling" not in found["spec"]
-    assert "scheduling" not in found["metadata"]["annotations"].get(RECORD, "")

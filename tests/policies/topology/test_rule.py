@@ -180,6 +180,15 @@ def test_a_placement_that_was_never_applied(kind: str) -> None:
     assert _refusals(obj, old) == []
 
 
+def test_a_placement_that_was_never_applied_and_changes() -> None:
+    """Its template gets all of it, not only the annotation that has changed: a level alone would be refused."""
+    old = _object("apps/v1 Deployment", _zone("z"))
+    obj = merged(old, {"metadata": {"annotations": {_REQUIRED: "zone=y"}}})
+
+    template = _changed(obj, old)["spec"]["template"]
+    assert template["metadata"]["annotations"] == obj["metadata"]["annotations"]
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_owned_objects(kind: str) -> None:
     """What a controller of the table owns is left to it; a Pod, and what an unknown one creates, is not."""

@@ -16,45 +16,50 @@ from cluster.programs import CONTROL_PLANE
 from cluster.racks import Landing, Racks
 
 from benchmarks.placement import page, stream
-from benchmarks.placement.history import Figures, History, figures_of
+from benchmarks.placement.history import History, figures_of
 from benchmarks.placement.run import Run
+from benchmarks.placement.stream import HEAVY, USUAL, Load
 from benchmarks.report import Figure
 
 RUNS = 10
 SEED = 1
-MORE_IDLE = 0.05
+MORE_IDLE = 0.01
 """Of all GPUs: what the service may leave idle beyond what a scheduler does that is told nothing."""
+HELD = 0.005
+"""Of all GPUs: what gangs may hold that wait for the rest of their Pods."""
 NAMES: Mapping[Way, str] = {
     "plain": "nothing",
     "required": "required Pod affinity",
     "preferred": "preferred Pod affinity",
-    "domain": "the service: one domain",
+    "gate": "the service: a gate",
     "workload": "the service: Kubernetes' own constraint",
 }
+_HEAVY: tuple[Way, ...] = ("plain", "gate")
 NAMESPACE = "gangs"
 
 
 class Measurement(NamedTuple):
-    """landings: of the six-Node example, by way. histories: of the stream, by way."""
+    """landings: of the six-Node example, by way. histories: of the stream, by way; heavy: where more gangs come."""
 
     landings: Mapping[Way, Counter[Landing]]
     histories: Mapping[Way, History]
-
-    def figures(self, way: Way) -> Figures:
-        """The figures of a way's run."""
-        return figures_of(self.histories[way])
+    heavy: Mapping[Way, History]
 
 
 def measure(_directory: Path, _rounds: int, _seconds: float, say: Callable[[str], None]) -> Measurement:
     """Run everything, and write it into the documentation. Raises LoadError, ComponentError and ToolchainError."""
     landings: dict[Way, Counter[Landing]] = {}
     histories: dict[Way, History] = {}
+    heavy: dict[Way, History] = {}
     for way in WAYS:
         with _cluster(way) as cluster:
             say(f"{way}: six Nodes")
             landings[way] = _land(cluster, way)
-            histories[way] = _flow(cluster, way, say)
-    measurement = Measurement(landings, histories)
+            histories[way] = _flow(cluster, way, USUAL, say)
+    for way in _HEAVY:
+        with _cluster(way) as cluster:
+            heavy[way] = _flow(cluster, way, HEAVY, say)
+    measurement = Measurement(landings, histories, heavy)
     page.write(table(measurement), {NAMES[way]: history for way, history in histories.items()})
     return measurement
 
@@ -64,7 +69,7 @@ def _cluster(way: Way) -> Iterator[ControlPlane]:
     """A control plane of a way's own, and the service for the ways that are its."""
     gates, apis = (gangs.GATES, gangs.APIS) if way == "workload" else ((), ())
     with ControlPlane(toolchain.ensure(CONTROL_PLANE), gates=gates, apis=apis) as cluster, ExitStack() as stack:
-        if way in {"domain", "workload"}:
+        if way in {"gate", "workload"}:
             topology = {"workloadScheduling": "on" if way == "workload" else "off"}
             asked = stack.enter_context(service.registered(cluster, topology=topology))
             said = "workload scheduling"
@@ -81,28 +86,28 @@ def _land(cluster: ControlPlane, way: Way) -> Counter[Landing]:
         example = Racks(cluster, NAMESPACE)
         for run in range(RUNS):
             example.arrange(run)
-            if way == "domain":
-                example.await_knowledge()
             found[example.land(way)] += 1
         cluster.objects.delete_all("jobs", "pods", namespace=NAMESPACE)
     return found
 
 
-def _flow(cluster: ControlPlane, way: Way, say: Callable[[str], None]) -> History:
+def _flow(cluster: ControlPlane, way: Way, load: Load, say: Callable[[str], None]) -> History:
     """The stream of gangs."""
     labels = dict(stream.nodes())
     for name, places in labels.items():
         cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
-    return Run(cluster, NAMESPACE, way, labels).go(stream.arrivals(SEED), say)
+    return Run(cluster, NAMESPACE, way, labels).go(stream.arrivals(SEED, load), say)
 
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
     """What the service promises, with its targets."""
-    own, plain = measurement.figures("domain"), measurement.figures("plain")
-    yield Figure("six Nodes in one rack", measurement.landings["domain"]["together"] / RUNS, 1.0, at_least=True)
-    yield Figure("gangs in the domain that they require", own.share, 1.0, at_least=True)
-    yield Figure("gangs that never started", own.never, 0)
-    yield Figure("GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
+    yield Figure("six Nodes in one rack", measurement.landings["gate"]["together"] / RUNS, 1.0, at_least=True)
+    for load, histories in (("usual", measurement.histories), ("heavy", measurement.heavy)):
+        own, plain = figures_of(histories["gate"]), figures_of(histories["plain"])
+        yield Figure(f"{load} load: gangs in the domain that they require", own.share, 1.0, at_least=True)
+        yield Figure(f"{load} load: gangs that never started", own.never, 0)
+        yield Figure(f"{load} load: GPUs held by gangs that wait", own.held, HELD)
+        yield Figure(f"{load} load: GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
 
 
 def table(measurement: Measurement) -> Iterator[str]:
@@ -110,16 +115,21 @@ def table(measurement: Measurement) -> Iterator[str]:
     yield from _head("told to the scheduler", "together", "split", "some Pods wait for ever")
     for way, found in measurement.landings.items():
         yield _row(NAMES[way], found["together"], found["split"], found["stuck"] + found["waiting"])
-    yield ""
+    for title, histories in (("Usual load:", measurement.histories), ("Heavy load:", measurement.heavy)):
+        yield from ("", title, "")
+        yield from _streams(histories)
+
+
+def _streams(histories: Mapping[Way, History]) -> Iterator[str]:
     yield from _head(
         "told to the scheduler", "rack gangs in one rack", "superpod gangs in one superpod", "never started",
         "Pods pending at the end", "GPUs idle", "GPUs held by gangs that wait", "seconds to start, median",
         "9 of 10 within",
     )  # fmt: skip
-    for way in measurement.histories:
-        of_way = measurement.figures(way)
+    for way, history in histories.items():
+        of_way = figures_of(history)
         together = (f"{part} of {whole}" for part, whole in zip(of_way.together, of_way.gangs, strict=True))
-        shares = (f"{share:.1%}" for share in (of_way.idle, of_way.held))
+        shares = (f"{share:.2%}" for share in (of_way.idle, of_way.held))
         waits = (f"{seconds:.1f}" for seconds in of_way.wait)
         yield _row(NAMES[way], *together, of_way.never, of_way.pending, *shares, *waits)
 
@@ -135,7 +145,11 @@ def _row(*cells: object) -> str:
 
 def as_json(measurement: Measurement) -> dict[str, Any]:
     """All figures."""
+    streams = {"usual": measurement.histories, "heavy": measurement.heavy}
     return {
-        way: {"six Nodes": dict(found), "stream": msgspec.to_builtins(measurement.figures(way))}
-        for way, found in measurement.landings.items()
+        "six Nodes": {way: dict(landings) for way, landings in measurement.landings.items()},
+        **{
+            load: {way: msgspec.to_builtins(figures_of(history)) for way, history in histories.items()}
+            for load, histories in streams.items()
+        },
     }

@@ -120,7 +120,8 @@ def apart(command: Callable[..., Any]) -> Callable[..., Any]:
     port = setting("--health-port", "health.port", type=int, help="Port of /livez, /readyz and /metrics.")
     kubeconfig = setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
     account = setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
-    return config(host(port(kubeconfig(account(command)))))
+    made: Callable[..., Any] = config(host(port(kubeconfig(account(command)))))
+    return made
 
 
 def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:

@@ -62,7 +62,8 @@ async def test_a_replica_that_was_cut_off_is_not_ready(tmp_path: Path) -> None:
     api = await connect(str(file), in_cluster=False)
     followed = Followed(ClusterFacts(api, watch_nodes=True, clock=an_hour_ago), ServedRelease(api), None, None)
     state, measures = ServingState(Served(default_rules(), StaticFacts(date.min))), Metrics()
-    parts: Any = SimpleNamespace(cluster=followed, replica=None, webhooks=None, measures=measures, settings=Settings())
+    others = {"placement": None, "replica": None, "webhooks": None}
+    parts: Any = SimpleNamespace(cluster=followed, measures=measures, settings=Settings(), **others)
     with capture_logs() as logs:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(api.close)

@@ -142,7 +142,7 @@ class Herald:
         except ClusterError as error:
             if error.status not in (404, self._problem):
                 right = "; a ClusterRole must allow the placer's account to create events" * (error.status == 403)
-                self._log.warning("Events not written", reason=f"{error}{right}")
+                self._log.warning("could not write an Event", reason=f"{error}{right}")
                 self._problem = error.status
         else:
             self._problem = 0

@@ -119,7 +119,7 @@ def _measure(part: str, directory: Path, options: argparse.Namespace, results: R
     elif part == "sizing":
         results.add("sizing", sizing, sizing.measure(directory, _say))
     elif part == "placement":
-        results.add("placement", placement, placement.measure(directory, *rounds))
+        results.add("placement", placement, placement.measure(_say, options.seeds))
     elif part == "cel":
         comparison = cel.compare(directory, _say)
         results.tables += ["", *cel.table(comparison)]
@@ -147,6 +147,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the comparison (default: 5)")
     parser.add_argument("--seconds", type=float, default=2.5, help="length of each run in a round (default: 2.5)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the heavy stream of gangs (default: 1)")
     options = parser.parse_args()
     if unknown := sorted(set(options.parts) - set(PARTS)):
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")

@@ -36,6 +36,11 @@ class Stay(Struct):
         return max(binding.at for binding in self.bindings) if whole else math.inf
 
     @property
+    def spread(self) -> float:
+        """The seconds from the first Pod's binding to the last one's; infinite while one is missing."""
+        return self.started - min((binding.at for binding in self.bindings), default=0.0)
+
+    @property
     def domains(self) -> int:
         """In how many domains of the required level its Pods are."""
         return len({getattr(binding, self.arrival.size.level) for binding in self.bindings})
@@ -59,11 +64,21 @@ class Moment(NamedTuple):
         return TOTAL - self.working - self.held
 
 
+LATE_SECONDS = 3.0
+"""Pods that are opened together are bound within a second. Where it takes longer, something took the room."""
+
+
 class History(Struct):
-    """A run. seconds: its length."""
+    """A run. seconds: its length. stuck: the gangs of which a Pod was opened and not bound for a minute."""
 
     stays: tuple[Stay, ...]
     seconds: float
+    stuck: frozenset[str] = frozenset()
+
+    @property
+    def late(self) -> int:
+        """The gangs whose room was taken by others between opening and binding: stuck, or bound late in part."""
+        return sum(stay.spread > LATE_SECONDS or stay.arrival.name in self.stuck for stay in self.stays)
 
     def moments(self) -> Iterator[Moment]:
         """The GPUs at every half of a second."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,45 +15,63 @@ from cluster.programs import CONTROL_PLANE
 from cluster.racks import Landing, Racks
 
 from benchmarks.placement import page, stream
-from benchmarks.placement.history import Figures, History, figures_of
+from benchmarks.placement.history import LATE_SECONDS, Figures, History, figures_of
 from benchmarks.placement.run import Run
+from benchmarks.placement.stream import Arrival, Beside
 from benchmarks.report import Figure
 
 RUNS = 10
 SEED = 1
-MORE_IDLE = 0.05
+MORE_IDLE = 0.01
 """Of all GPUs: what the service may leave idle beyond what a scheduler does that is told nothing."""
+MOST_HELD = 0.005
+"""Of all GPUs: what gangs that wait may hold."""
 NAMES: Mapping[Way, str] = {
     "plain": "nothing",
     "required": "required Pod affinity",
     "preferred": "preferred Pod affinity",
-    "domain": "the service: one domain",
+    "gate": "the service: one domain, behind a gate",
     "workload": "the service: Kubernetes' own constraint",
 }
 NAMESPACE = "gangs"
 
 
 class Measurement(NamedTuple):
-    """landings: of the six-Node example, by way. histories: of the stream, by way."""
+    """landings: of the six-Node example, by way. histories: of the stream, by way.
+
+    heavy: of the stream that asks for nearly all GPUs, with the gate, by seed. beside: of that with plain Pods beside.
+    """
 
     landings: Mapping[Way, Counter[Landing]]
     histories: Mapping[Way, History]
+    heavy: Mapping[int, History]
+    beside: History
 
     def figures(self, way: Way) -> Figures:
         """The figures of a way's run."""
         return figures_of(self.histories[way])
 
 
-def measure(_directory: Path, _rounds: int, _seconds: float, say: Callable[[str], None]) -> Measurement:
-    """Run everything, and write it into the documentation. Raises LoadError, ComponentError and ToolchainError."""
+def measure(say: Callable[[str], None], seeds: Sequence[int] = (SEED,)) -> Measurement:
+    """Run everything, and write it into the documentation. seeds: of the heavy load.
+
+    Raises LoadError, ComponentError and ToolchainError.
+    """
     landings: dict[Way, Counter[Landing]] = {}
     histories: dict[Way, History] = {}
+    heavy: dict[int, History] = {}
+    beside = History((), 0.0)
     for way in WAYS:
         with _cluster(way) as cluster:
             say(f"{way}: six Nodes")
             landings[way] = _land(cluster, way)
-            histories[way] = _flow(cluster, way, say)
-    measurement = Measurement(landings, histories)
+            flow = _Flow(cluster, way, say)
+            histories[way] = flow.run(stream.arrivals(SEED))
+            if way == "gate":
+                heavy = {seed: flow.run(stream.arrivals(seed, stream.HEAVY)) for seed in seeds}
+                gangs_of = stream.arrivals(SEED)
+                beside = flow.run(gangs_of, stream.beside(SEED, gangs_of[-1].at))
+    measurement = Measurement(landings, histories, heavy, beside)
     page.write(table(measurement), {NAMES[way]: history for way, history in histories.items()})
     return measurement
 
@@ -64,7 +81,7 @@ def _cluster(way: Way) -> Iterator[ControlPlane]:
     """A control plane of a way's own, and the service for the ways that are its."""
     gates, apis = (gangs.GATES, gangs.APIS) if way == "workload" else ((), ())
     with ControlPlane(toolchain.ensure(CONTROL_PLANE), gates=gates, apis=apis) as cluster, ExitStack() as stack:
-        if way in {"domain", "workload"}:
+        if way in {"gate", "workload"}:
             topology = {"workloadScheduling": "on" if way == "workload" else "off"}
             asked = stack.enter_context(service.registered(cluster, topology=topology))
             said = "workload scheduling"
@@ -81,27 +98,39 @@ def _land(cluster: ControlPlane, way: Way) -> Counter[Landing]:
         example = Racks(cluster, NAMESPACE)
         for run in range(RUNS):
             example.arrange(run)
-            if way == "domain":
-                example.await_knowledge()
             found[example.land(way)] += 1
         cluster.objects.delete_all("jobs", "pods", namespace=NAMESPACE)
     return found
 
 
-def _flow(cluster: ControlPlane, way: Way, say: Callable[[str], None]) -> History:
-    """The stream of gangs."""
-    labels = dict(stream.nodes())
-    for name, places in labels.items():
-        cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
-    return Run(cluster, NAMESPACE, way, labels).go(stream.arrivals(SEED), say)
+class _Flow:
+    """The stream of gangs, on Nodes that are made once."""
+
+    def __init__(self, cluster: ControlPlane, way: Way, say: Callable[[str], None]) -> None:
+        self._cluster, self._way, self._say = cluster, way, say
+        self._labels = dict(stream.nodes())
+        for name, places in self._labels.items():
+            cluster.objects.create(manifests.node(name, places, [], {"nvidia.com/gpu": stream.GPUS}))
+
+    def run(self, arrivals: Sequence[Arrival], beside: Sequence[Beside] = ()) -> History:
+        """Let gangs come to empty Nodes."""
+        self._cluster.objects.delete_all("jobs", "pods", "events", namespace=NAMESPACE)
+        self._cluster.wait_for("the Nodes to be empty", self._is_empty)
+        return Run(self._cluster, NAMESPACE, self._way, self._labels).go(arrivals, self._say, beside)
+
+    def _is_empty(self) -> bool:
+        return not self._cluster.get("pods", "-n", NAMESPACE)["items"]
 
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
     """What the service promises, with its targets."""
-    own, plain = measurement.figures("domain"), measurement.figures("plain")
-    yield Figure("six Nodes in one rack", measurement.landings["domain"]["together"] / RUNS, 1.0, at_least=True)
+    own, plain = measurement.figures("gate"), measurement.figures("plain")
+    heavy = [figures_of(history) for history in measurement.heavy.values()]
+    yield Figure("six Nodes in one rack", measurement.landings["gate"]["together"] / RUNS, 1.0, at_least=True)
     yield Figure("gangs in the domain that they require", own.share, 1.0, at_least=True)
     yield Figure("gangs that never started", own.never, 0)
+    yield Figure("gangs that never started, heavy load", sum(each.never for each in heavy), 0)
+    yield Figure("GPUs held by gangs that wait", max(each.held for each in (own, *heavy)), MOST_HELD)
     yield Figure("GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
 
 
@@ -116,12 +145,20 @@ def table(measurement: Measurement) -> Iterator[str]:
         "Pods pending at the end", "GPUs idle", "GPUs held by gangs that wait", "seconds to start, median",
         "9 of 10 within",
     )  # fmt: skip
-    for way in measurement.histories:
-        of_way = measurement.figures(way)
+    runs = {NAMES[way]: measurement.figures(way) for way in measurement.histories}
+    runs |= {f"the gate, heavy load, seed {seed}": figures_of(each) for seed, each in measurement.heavy.items()}
+    runs["the gate, plain Pods beside"] = figures_of(measurement.beside)
+    for name, of_way in runs.items():
         together = (f"{part} of {whole}" for part, whole in zip(of_way.together, of_way.gangs, strict=True))
         shares = (f"{share:.1%}" for share in (of_way.idle, of_way.held))
         waits = (f"{seconds:.1f}" for seconds in of_way.wait)
-        yield _row(NAMES[way], *together, of_way.never, of_way.pending, *shares, *waits)
+        yield _row(name, *together, of_way.never, of_way.pending, *shares, *waits)
+    yield ""
+    late, stays = measurement.beside.late, len(measurement.beside.stays)
+    yield (
+        f"With plain Pods beside, {late} of {stays} gangs lost room to one between opening and binding: some of their "
+        f"Pods were bound over {LATE_SECONDS:g} s after the others, or told of as Stuck."
+    )
 
 
 def _head(*names: str) -> Iterator[str]:
@@ -135,7 +172,10 @@ def _row(*cells: object) -> str:
 
 def as_json(measurement: Measurement) -> dict[str, Any]:
     """All figures."""
-    return {
+    of_ways: dict[str, Any] = {
         way: {"six Nodes": dict(found), "stream": msgspec.to_builtins(measurement.figures(way))}
         for way, found in measurement.landings.items()
     }
+    heavy = {str(seed): msgspec.to_builtins(figures_of(history)) for seed, history in measurement.heavy.items()}
+    beside = {**msgspec.to_builtins(figures_of(measurement.beside)), "late": measurement.beside.late}
+    return {**of_ways, "heavy": heavy, "beside": beside}

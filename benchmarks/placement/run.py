@@ -8,8 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from cluster import gangs
+from cluster import gangs, workloads
 from cluster.apicalls import Answer, Caller
+from cluster.components import LASTS
 from cluster.controlplane import ControlPlane
 from cluster.gangs import Way
 from cluster.topologynodes import BACKEND, RACK
@@ -17,7 +18,7 @@ from cluster.topologynodes import BACKEND, RACK
 from benchmarks.load import LoadError
 from benchmarks.placement.bindings import Bindings
 from benchmarks.placement.history import Binding, History, Stay
-from benchmarks.placement.stream import Arrival
+from benchmarks.placement.stream import GPUS, Arrival, Beside
 
 # Unschedulable Pods are tried again after 10 s at most. A cluster in which nothing happens for longer stays so.
 QUIET_SECONDS = 25.0
@@ -41,9 +42,12 @@ class Run:
         self._ends: list[tuple[float, str]] = []
         self._began = 0.0
 
-    def go(self, arrivals: Sequence[Arrival], say: Callable[[str], None]) -> History:
-        """Run to the end, or until nothing happens any more. Raises LoadError if a gang is not accepted."""
-        waiting = list(reversed(arrivals))
+    def go(self, arrivals: Sequence[Arrival], say: Callable[[str], None], beside: Sequence[Beside] = ()) -> History:
+        """Run to the end, or until nothing happens any more. Raises LoadError if a gang is not accepted.
+
+        beside: plain Pods that come and go meanwhile.
+        """
+        waiting, plain, ends = list(reversed(arrivals)), list(reversed(beside)), []
         with Bindings(self._cluster, self._namespace) as bindings, Caller(self._cluster) as caller:
             self._began = last = time.monotonic()
             said = 0.0
@@ -52,6 +56,13 @@ class Run:
                 while waiting and waiting[-1].at <= now:
                     self._create(caller, waiting.pop())
                     last = now
+                while plain and plain[-1].at <= now:
+                    one = plain.pop()
+                    _require(caller.send("POST", f"/api/v1/namespaces/{self._namespace}/pods", self._plain(one.name)))
+                    heapq.heappush(ends, (now + one.life, one.name))
+                while ends and ends[0][0] <= now:
+                    _, name = heapq.heappop(ends)
+                    _require(caller.send("DELETE", f"/api/v1/namespaces/{self._namespace}/pods/{name}"))
                 while self._ends and self._ends[0][0] <= now:
                     self._end(caller, heapq.heappop(self._ends)[1])
                     last = now
@@ -60,7 +71,19 @@ class Run:
                     said = now
                     say(f"{self._way}: {len(self._stays)} of {len(arrivals)} gangs came, {self._running()} run")
                 time.sleep(_PAUSE_SECONDS)
-            return History(tuple(self._stays.values()), self._now())
+            for _, name in ends:
+                caller.send("DELETE", f"/api/v1/namespaces/{self._namespace}/pods/{name}")
+            return History(tuple(self._stays.values()), self._now(), self._stuck(caller))
+
+    def _plain(self, name: str) -> Mapping[str, object]:
+        spec = {"terminationGracePeriodSeconds": 0, "containers": workloads.gpus(GPUS)}
+        return workloads.pod(self._namespace, name, {"app": name, **LASTS}, **spec)
+
+    def _stuck(self, caller: Caller) -> frozenset[str]:
+        """The gangs that have a Pod with the Event that it is opened and not bound."""
+        path = f"/api/v1/namespaces/{self._namespace}/events?fieldSelector=reason%3DStuck"
+        names = (event["involvedObject"]["name"] for event in caller.send("GET", path).body["items"])
+        return frozenset(name.rpartition("-")[0] for name in names) & self._stays.keys()
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -83,6 +106,8 @@ class Run:
         """Note what was bound, and say whether anything was. A gang whose last Pod was bound has its time from now."""
         taken = bindings.take()
         for gang, _, node, at in taken:
+            if gang not in self._stays:
+                continue  # a plain Pod
             stay, labels = self._stays[gang], self._labels[node]
             superpod = f"{labels[f'{BACKEND}/fabric']}/{labels[f'{BACKEND}/superpod']}"
             stay.bindings.append(Binding(at - self._began, labels[RACK], superpod, node))

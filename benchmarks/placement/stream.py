@@ -77,6 +77,27 @@ def arrivals(seed: int, load: Load = USUAL) -> tuple[Arrival, ...]:
     return tuple(made)
 
 
+class Beside(NamedTuple):
+    """A Pod that takes a Node and belongs to no gang, in seconds as above."""
+
+    name: str
+    at: float
+    life: float
+
+
+BESIDE = Load(0.6, 12.0)
+"""How plain Pods come beside the gangs, where they do: they take some twenty Nodes."""
+
+
+def beside(seed: int, until: float) -> tuple[Beside, ...]:
+    """The plain Pods that come up to a time."""
+    chance = random.Random(-seed)  # noqa: S311 - as above
+    at, made = 0.0, []
+    while (at := at + chance.expovariate(1 / BESIDE.between)) < until:
+        made.append(Beside(f"plain-{len(made):04}", at, min(chance.expovariate(1 / BESIDE.life), 3 * BESIDE.life)))
+    return tuple(made)
+
+
 def nodes() -> Iterator[tuple[str, Mapping[str, str]]]:
     """The name of each Node, and its labels. Superpods are numbered anew in each fabric, racks are not."""
     for number, place in enumerate(product(FABRICS, SUPERPODS, range(RACKS), range(NODES))):

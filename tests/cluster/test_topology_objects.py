@@ -195,7 +195,9 @@ def test_topology_that_goes_changes_no_workload(
 def test_gang_whose_topology_is_gone_waits_with_a_word(control_plane: ControlPlane, namespace: str) -> None:
     """Its Pods stay behind the gate, and an Event says what to do; with the topology back they start."""
     serve(control_plane, "back")
-    job = annotated(placements.job(namespace, schedulingGates=[{"name": "example.org/other"}]), "pod=2", topology="back")
+    job = annotated(
+        placements.job(namespace, schedulingGates=[{"name": "example.org/other"}]), "pod=2", topology="back"
+    )
     control_plane.objects.create(job, user="alice")
     placements.gated(control_plane, namespace, "main", 1)
     control_plane.kubectl("delete", KIND, "back", check=True)

@@ -47,7 +47,8 @@ class Run:
 
         beside: plain Pods that come and go meanwhile.
         """
-        waiting, plain, ends = list(reversed(arrivals)), list(reversed(beside)), []
+        waiting, plain = list(reversed(arrivals)), list(reversed(beside))
+        ends: list[tuple[float, str]] = []
         with Bindings(self._cluster, self._namespace) as bindings, Caller(self._cluster) as caller:
             self._began = last = time.monotonic()
             said = 0.0

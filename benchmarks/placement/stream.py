@@ -92,7 +92,8 @@ BESIDE = Load(0.6, 12.0)
 def beside(seed: int, until: float) -> tuple[Beside, ...]:
     """The plain Pods that come up to a time."""
     chance = random.Random(-seed)  # noqa: S311 - as above
-    at, made = 0.0, []
+    at = 0.0
+    made: list[Beside] = []
     while (at := at + chance.expovariate(1 / BESIDE.between)) < until:
         made.append(Beside(f"plain-{len(made):04}", at, min(chance.expovariate(1 / BESIDE.life), 3 * BESIDE.life)))
     return tuple(made)

@@ -238,7 +238,7 @@ def settled(control_plane: ControlPlane, caller: Caller, manifest: Manifest) -> 
 
 
 def test_server_side_apply_owns_what_it_wrote(control_plane: ControlPlane, caller: Caller, place: str) -> None:
-    """The user's manager owns the workload's annotations, the copies belong to nobody; another manner is no conflict."""
+    """The user's manager owns the workload's annotations, and nobody the copies; another manner is no conflict."""
     manifest = annotated(placements.deployment(place, "owned", affinity=OWN), *BEFORE)
     run(control_plane, "apply", manifest)
     answer = run(control_plane, "apply --server-side", manifest)

@@ -1,6 +1,6 @@
 """The memory that a replica needs for clusters of several sizes, on a real control plane that holds that many Nodes.
 
-The service runs with its defaults: all rules, the shipped packs, and the inventory of Nodes and Pods.
+The service runs with its defaults: all rules and the shipped packs; it places no gangs.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from cluster.programs import CONTROL_PLANE
 
 from benchmarks import servers
 from benchmarks.bodies import REAL, body
-from benchmarks.inventory.crowd import node, pod
 from benchmarks.load import drive
+from benchmarks.placer.crowd import node, pod
 from benchmarks.report import Figure
 
 SIZES = (100, 1000, 5000)
 """Nodes."""
 PODS_PER_NODE = 10
 LOAD_SECONDS = 2.0
-_MEMORY = 256 + 128  # MB: what the chart reserves for the inventory, and for the process with policies
+_MEMORY = 100  # MB
 
 
 class Size(NamedTuple):
@@ -40,7 +40,7 @@ class Size(NamedTuple):
 def measure(directory: Path, say: Callable[[str], None]) -> list[Size]:
     """A row for each size. Raises what the control plane and the servers raise."""
     config = directory / "sizing.yaml"
-    config.write_text("{}\n", encoding="utf-8")
+    config.write_text("place: {apart: true}\n", encoding="utf-8")
     sizes, nodes = [], 0
     with ControlPlane(toolchain.ensure(CONTROL_PLANE)) as cluster:
         # Nobody plays the kubelets of these Nodes, and Pods on Nodes that are silent would be deleted in between.
@@ -61,9 +61,9 @@ def _fill(cluster: ControlPlane, nodes: range) -> None:
     for number in nodes:
         cluster.objects.create({"apiVersion": "v1", "kind": "Node", **json.loads(node(number))})
         for index in range(PODS_PER_NODE):
-            written = json.loads(pod(number * PODS_PER_NODE + index, number))
+            written = pod(f"pod-{number}-{index}", "train", 0, f"g{number:05}")
             written["metadata"] |= {"namespace": "default", "ownerReferences": []}
-            written["spec"].pop("priority")
+            written["spec"].pop("priority", None)
             cluster.objects.create({"apiVersion": "v1", "kind": "Pod", **written})
 
 

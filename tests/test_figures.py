@@ -1,8 +1,7 @@
-"""The house rules on size, which `make figures` prints."""
+"""The house rules on structure, which `make figures` prints."""
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 
 import figures
@@ -13,26 +12,6 @@ import pytest
 def modules() -> dict[str, figures.Module]:
     """The modules of the product."""
     return figures.product()
-
-
-def test_folders_are_small(modules: dict[str, figures.Module]) -> None:
-    """No folder of the product has more than 15 modules beside each other."""
-    assert {folder: count for folder, count in figures.folders(modules).items() if count > 15} == {}
-
-
-def test_modules_are_small(modules: dict[str, figures.Module]) -> None:
-    """No module has more than 450 lines, and half of them have fewer than 130."""
-    sizes = {name: len(module.lines) for name, module in modules.items() if module.path.name != "__init__.py"}
-
-    assert {name: size for name, size in sizes.items() if size > 450} == {}
-    assert statistics.median(sizes.values()) < 130
-
-
-def test_functions_are_short(modules: dict[str, figures.Module]) -> None:
-    """99 of 100 functions have fewer than 30 lines."""
-    lengths = [length for module in modules.values() for _, length in module.functions]
-
-    assert sum(length < 30 for length in lengths) >= 0.99 * len(lengths)
 
 
 def test_no_modules_import_each_other(modules: dict[str, figures.Module]) -> None:

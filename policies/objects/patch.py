@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import jsonpatch
+from msgspec import UNSET
 
 from policies.engine.request import JsonObject
 from policies.engine.rule import PatchOperation
@@ -80,18 +81,37 @@ def remove(location: Location) -> PatchOperation:
 
 def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
     """A copy of the object with the operations applied. Raises PatchError if they do not apply."""
+    return _apply(copied(obj), operations)
+
+
+def sequence(obj: JsonObject, edits: Iterable[tuple[Location, Any]]) -> tuple[PatchOperation, ...]:
+    """Edits as one patch, each made for the object that those before it leave; UNSET removes what is at a location.
+
+    Raises PatchError if one does not apply.
+    """
+    made: list[PatchOperation] = []
+    current, count = obj, 0
+    for location, value in edits:
+        # What is added must not be changed by later edits; and a single edit needs no copy of the object.
+        current = obj if not made else _apply(copied(obj) if current is obj else current, copied(made[count:]))
+        count = len(made)
+        made += (remove(location),) if value is UNSET else put(current, location, value)
+    return tuple(made)
+
+
+def _apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
     try:
-        result: JsonObject = jsonpatch.JsonPatch(list(operations)).apply(_copied(obj), in_place=True)
+        result: JsonObject = jsonpatch.JsonPatch(list(operations)).apply(obj, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
         raise PatchError(f"the patch does not apply: {error}") from error
     return result
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
     """A copy of decoded JSON, which takes a fifth of the time of `copy.deepcopy`."""
     if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+        return {key: copied(inner) for key, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def adds_in_place(obj: JsonObject, operations: Iterable[PatchOperation]) -> bool:

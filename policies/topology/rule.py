@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from policies.engine.facts import Facts
-from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, is_owned
-from policies.engine.rule import NO_MUTATION, Mutation, PatchOperation
+from policies.engine.request import AdmissionRequest, GroupVersionKind, is_owned
+from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects import patch
 from policies.objects.accelerator import READS as ACCELERATOR_READS
@@ -104,7 +103,7 @@ class TopologyPlacement:
         placed = [c.template.path for c in submission.constraints if c.is_placed and not c.is_default]
         is_told = submission.is_created and not is_owned(request.object)
         ways = tuple(case.keepers[path].way or "none" for path in placed) if is_told else ()
-        operations = _operations(request.object or {}, edits)
+        operations = patch.sequence(request.object or {}, edits)
         return Mutation(operations, ways=ways) if operations or ways else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
@@ -285,14 +284,3 @@ class _Case(NamedTuple):
     keepers: Mapping[str, Keeper]
     short: tuple[Shortage, ...]
     marked: frozenset[str]
-
-
-def _operations(obj: JsonObject, edits: Sequence[Edit]) -> tuple[PatchOperation, ...]:
-    """The edits as one patch. Each is made for the object that those before it leave."""
-    made: list[PatchOperation] = []
-    for number, (location, value) in enumerate(edits):
-        operations = (patch.remove(location),) if value is UNSET else patch.put(obj, location, value)
-        made += operations
-        if number + 1 < len(edits):
-            obj = patch.apply(obj, operations)
-    return tuple(made)

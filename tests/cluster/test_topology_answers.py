@@ -44,8 +44,9 @@ ONE_BY_ONE = (
     "wait while others run"
 )
 CLIQUES = "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"
-NONE = "1 Pod with 1 GPU even if nothing else ran: no Node that its Pods may run on is in one"
-EMPTY = "cannot hold 1 Pod with 1 GPU even if nothing else ran: no Node has room for one of its Pods"
+ALLOW = "the Pods' node selector, node affinity and tolerations allow no Node of"
+NONE = f"1 Pod with 1 GPU even if nothing else ran: {ALLOW} one"
+EMPTY = f"cannot hold 1 Pod with 1 GPU even if nothing else ran: {ALLOW} it"
 
 REFUSED = {
     "farther": Said(

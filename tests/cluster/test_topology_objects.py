@@ -128,7 +128,7 @@ def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
         names = {pod["metadata"]["name"] for pod in found} - {"running", "other"}
         if len(names) != 3:  # one of each workload, and the bare one
             raise NotYet(str(names))
-        return sorted(names)
+        return sorted(name for name in names if not name.startswith("serve-"))
 
     pods = control_plane.wait_for("the Pods of all workloads", waiting)
     named = [f"Deployment {namespace}/serve", f"Job {namespace}/train", *(f"Pod {namespace}/{pod}" for pod in pods)]

@@ -95,7 +95,7 @@ def test_kubernetes_places_the_gang(gated: ControlPlane, asked: Service) -> None
     assert racks == {"2"}
     pods = gated.get("pods", "-n", "default", "-l", "job-name=train")["items"]
     assert job["spec"]["template"]["metadata"]["annotations"][REQUIRED] == "rack"
-    assert [pod["spec"].get("affinity") for pod in pods] == [None] * PODS
+    assert [pod["spec"].get("schedulingGates") for pod in pods] == [None] * PODS
     assert [group["spec"]["schedulingConstraints"] for group in groups] == [{"topology": [{"key": RACK}]}]
     assert ("scheduling" in job["spec"]) is NEWER
 

@@ -114,6 +114,16 @@ def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(name, key.replace(".", "__"), default=None, **attributes)
 
 
+def apart(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a process that works on the cluster and answers no reviews."""
+    host = setting("--health-host", "health.host", help="Address of the port for probes and metrics.")
+    port = setting("--health-port", "health.port", type=int, help="Port of /livez, /readyz and /metrics.")
+    kubeconfig = setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
+    account = setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+    made: Callable[..., Any] = config(host(port(kubeconfig(account(command)))))
+    return made
+
+
 def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
     """The configuration file's settings, changed by the options made with `setting` that were given.
 

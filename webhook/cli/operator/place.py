@@ -15,11 +15,7 @@ from webhook.configuration.settings import SettingsError
 
 
 @click.command("place")
-@options.config
-@options.setting("--health-host", "health.host", help="Address of the port for probes and metrics.")
-@options.setting("--health-port", "health.port", type=int, help="Port of /livez, /readyz and /metrics.")
-@options.setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
-@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+@options.apart
 def command(config: Path | None, **changes: Any) -> None:
     """Choose domains for gangs and open the gates of their Pods, until SIGTERM.
 

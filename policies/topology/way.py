@@ -188,18 +188,22 @@ def names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:
     """Edits of annotations for a scheduler that reads them itself: full keys replace short names; aliases stay.
 
     An annotation that templates need with different names stays unchanged. So does one in a template that may no longer
-    change, unless the edit restores its old value.
+    change, unless the edit restores its old value. A workload that is handed over to the scheduler later counts as new.
     """
     found: dict[Location, list[str]] = {}
+    handed: set[Location] = set()
     for constraint in submission.constraints:
         if constraint.reader and constraint.is_usable:
+            earlier = constraint.earlier
+            is_handed = submission.may_change and earlier is not None and not earlier.reader
             for location, name in _full_names(constraint):
                 found.setdefault(location, []).append(name)
+                handed |= {location} if is_handed else set()
     for location, (name, *others) in found.items():
         present, before = lookup(request.object, location), lookup(request.old_object, location)
         if any(other != name for other in others) or present in (name, None):
             continue
-        is_changed = submission.is_created or present != before
+        is_changed = submission.is_created or present != before or location in handed
         if is_changed and (submission.may_change or location[:1] == ("metadata",) or before == name):
             yield location, name
 

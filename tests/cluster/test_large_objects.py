@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster import workloads
-from cluster.placements import MUST, RECORD, annotated
+from cluster.placements import MUST, annotated
+from policies.topology.gate import GATE
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
@@ -28,7 +29,7 @@ def test_a_refusal_of_many_labels_is_short(control_plane: ControlPlane, namespac
 
 
 def test_a_pod_with_many_terms_of_its_own_is_stored(control_plane: ControlPlane, namespace: str) -> None:
-    """A Pod with 800 node selector terms of its own gets its placement, and a warning that it stays."""
+    """A Pod with 800 node selector terms of its own waits behind the gate, and keeps its terms as they are."""
     pod = annotated(workloads.pod(namespace), "superpod=3")
     terms = [
         {"matchExpressions": [{"key": "disk", "operator": "In", "values": [str(number)]}]} for number in range(800)
@@ -38,7 +39,6 @@ def test_a_pod_with_many_terms_of_its_own_is_stored(control_plane: ControlPlane,
     answer = control_plane.apply(pod, check=True)
 
     stored = control_plane.get("pod", "main", "-n", namespace)
-    written = stored["spec"]["affinity"]["nodeAffinity"][MUST]["nodeSelectorTerms"]
-    assert all(len(term["matchExpressions"]) > 1 for term in written)
-    assert RECORD not in stored["metadata"]["annotations"]
-    assert "spec: node affinity is too long to be noted, so it stays when the annotations change" in answer.stderr
+    assert stored["spec"]["affinity"] == pod["spec"]["affinity"]
+    assert stored["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert not answer.stderr

@@ -39,7 +39,14 @@ def at(key: str) -> str:
     return f"  metadata.annotations[{key}]:"
 
 
-EMPTY = "cannot hold 1 Pod with 1 GPU even if nothing else ran: no Node has room for one of its Pods"
+ONE_BY_ONE = (
+    "Pod affinity keeps its Pods together (an autoscaler sees no gated Pods); they are placed one by one, and some may "
+    "wait while others run"
+)
+CLIQUES = "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"
+ALLOW = "the Pods' node selector, node affinity and tolerations allow no Node of"
+NONE = f"1 Pod with 1 GPU even if nothing else ran: {ALLOW} one"
+EMPTY = f"cannot hold 1 Pod with 1 GPU even if nothing else ran: {ALLOW} it"
 
 REFUSED = {
     "farther": Said(
@@ -152,12 +159,9 @@ WARNED = {
     ),
     "level that no Node has": Said(
         (
-            'required "nvlink": Pod affinity keeps its Pods together (an autoscaler sees no gated Pods); they are placed '
-            "one by one, and some may wait while others run",
-            ('required "nvlink": no Node carries the label '
-            "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"),
-            'required "nvlink": no nvlink can hold 1 Pod with 1 GPU even if nothing else ran: no Node that its Pods may '
-            "run on is in one",
+            f'required "nvlink": {ONE_BY_ONE}',
+            f'required "nvlink": no Node carries the label {CLIQUES}',
+            f'required "nvlink": no nvlink can hold {NONE}',
         ),
         "nvlink",
         topology="topograph-nvlink",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
 
+
 @pytest.fixture(scope="module", autouse=True)
 def kinds(control_plane: ControlPlane, topology_nodes: None) -> Iterator[None]:
     """Install JobSet and LeaderWorkerSet, without their controllers."""

@@ -264,7 +264,7 @@ def workers(stored: Manifest, other: Other) -> Iterator[Manifest]:
 
 
 def _is_template(holder: Manifest) -> bool:
-    return holder.get("metadata", {}).get("labels", {}).get("app") == "worker"
+    return bool(holder.get("metadata", {}).get("labels", {}).get("app") == "worker")
 
 
 def _maps(value: Any) -> Iterator[Manifest]:

@@ -122,7 +122,17 @@ def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
     made = [placements.job(namespace, "train", **NOWHERE), placements.deployment(namespace, "serve", 1), bare, running]
     control_plane.apply([annotated(each, "pod=1", topology=name) for each in made], check=True)
     control_plane.apply(annotated(placements.pod(namespace, "other", **NOWHERE), "superpod=1"), check=True)
-    return f"Deployment {namespace}/serve, Job {namespace}/train, Pod {namespace}/bare"
+
+    def waiting() -> list[str]:
+        found = control_plane.get("pods", "-n", namespace)["items"]
+        names = {pod["metadata"]["name"] for pod in found} - {"running", "other"}
+        if len(names) != 3:  # one of each workload, and the bare one
+            raise NotYet(str(names))
+        return sorted(name for name in names if not name.startswith("serve-"))
+
+    pods = control_plane.wait_for("the Pods of all workloads", waiting)
+    named = [f"Deployment {namespace}/serve", f"Job {namespace}/train", *(f"Pod {namespace}/{pod}" for pod in pods)]
+    return ", ".join(named)
 
 
 def test_deletion_is_warned_of(control_plane: ControlPlane, namespace: str) -> None:
@@ -161,7 +171,10 @@ def test_deletion_is_refused_where_configured(control_plane: ControlPlane, servi
     with service.configured(topology={**topologynodes.SETTINGS, "deletion": "deny"}):
         refused = control_plane.kubectl("delete", KIND, "staying")
         control_plane.kubectl("delete", "job/train", "deploy/serve", "pod/bare", "-n", namespace, "--wait=false")
-        control_plane.kubectl("wait", "--for=delete", "job/train", "pod/bare", "-n", namespace, "--timeout=120s")
+        gone = [item.rpartition("/")[2] for item in listed.split(", ")[2:]]
+        control_plane.kubectl(
+            "wait", "--for=delete", "job/train", *(f"pod/{name}" for name in gone), "-n", namespace, "--timeout=120s"
+        )
         deleted = control_plane.kubectl("delete", KIND, "staying")
 
     refusal = denied(
@@ -195,7 +208,9 @@ def test_topology_that_goes_changes_no_workload(
 def test_gang_whose_topology_is_gone_waits_with_a_word(control_plane: ControlPlane, namespace: str) -> None:
     """Its Pods stay behind the gate, and an Event says what to do; with the topology back they start."""
     serve(control_plane, "back")
-    job = annotated(placements.job(namespace, schedulingGates=[{"name": "example.org/other"}]), "pod=2", topology="back")
+    job = annotated(
+        placements.job(namespace, schedulingGates=[{"name": "example.org/other"}]), "pod=2", topology="back"
+    )
     control_plane.objects.create(job, user="alice")
     placements.gated(control_plane, namespace, "main", 1)
     control_plane.kubectl("delete", KIND, "back", check=True)

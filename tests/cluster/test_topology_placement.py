@@ -180,7 +180,7 @@ def test_domain_is_written_as_documented(control_plane: ControlPlane, namespace:
 
 
 def test_preference_goes_from_near_to_far(control_plane: ControlPlane, namespace: str) -> None:
-    """Pods that fill a Node each take the preferred rack, then its superpod, then the required fabric, then they wait."""
+    """Pods of a Node each take the preferred rack, then its superpod, then the required fabric, and then they wait."""
     containers = placements.template()["spec"]["containers"]
     containers[0]["resources"] |= {"requests": {"cpu": "100"}}
     found, nodes = [], 5  # of that fabric

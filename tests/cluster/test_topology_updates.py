@@ -1,7 +1,8 @@
 """Annotations that change: whichever way a write takes, the templates have them as those of a new object would.
 
-Nothing else is written into templates. The ways: kubectl apply, kubectl apply --server-side, kubectl replace, and a program that reads the object, changes it
-and puts it back. Deployments without replicas suffice, because only their controller acts on them.
+Nothing else is written into templates. The ways: kubectl apply, kubectl apply --server-side, kubectl replace, and a
+program that reads the object, changes it and puts it back. Deployments without replicas suffice, because only their
+controller acts on them.
 """
 
 from __future__ import annotations
@@ -237,7 +238,7 @@ def settled(control_plane: ControlPlane, caller: Caller, manifest: Manifest) -> 
 
 
 def test_server_side_apply_owns_what_it_wrote(control_plane: ControlPlane, caller: Caller, place: str) -> None:
-    """The user's manager owns the workload's annotations; the copies belong to nobody, and another manner is no conflict."""
+    """The user's manager owns the workload's annotations, and nobody the copies; another manner is no conflict."""
     manifest = annotated(placements.deployment(place, "owned", affinity=OWN), *BEFORE)
     run(control_plane, "apply", manifest)
     answer = run(control_plane, "apply --server-side", manifest)

@@ -4,7 +4,7 @@ A group shares what is dear: a control plane, which ends with it, the release on
 module is a group.
 """
 
-RELEASED = ("certificate", "collisions", "load", "rights", "skew")
+RELEASED = ("certificate", "load", "rights", "skew")
 """Modules test_release_* that share one release, as test_release does; the others install and remove their own."""
 JUDGED = (
     "test_doctor",

@@ -30,23 +30,22 @@ NAMES: Mapping[Way, str] = {
     "plain": "nothing",
     "required": "required Pod affinity",
     "preferred": "preferred Pod affinity",
-    "gate": "the service: one domain, behind a gate",
+    "gate": "the service: a gate",
     "workload": "the service: Kubernetes' own constraint",
 }
+_HEAVY: tuple[Way, ...] = ("plain", "gate")
 NAMESPACE = "gangs"
 
 
 class Measurement(NamedTuple):
     """landings: of the six-Node example, by way. histories: of the stream, by way.
 
-    full: where nearly all GPUs are asked for and nothing is told. heavy: the same with the gate, by seed. beside: of
-    the gate with plain Pods beside.
+    heavy: of the stream that asks for nearly all GPUs, by way and seed. beside: of the gate with plain Pods beside.
     """
 
     landings: Mapping[Way, Counter[Landing]]
     histories: Mapping[Way, History]
-    full: History
-    heavy: Mapping[int, History]
+    heavy: Mapping[tuple[Way, int], History]
     beside: History
 
     def figures(self, way: Way) -> Figures:
@@ -61,21 +60,20 @@ def measure(say: Callable[[str], None], seeds: Sequence[int] = (SEED,)) -> Measu
     """
     landings: dict[Way, Counter[Landing]] = {}
     histories: dict[Way, History] = {}
-    heavy: dict[int, History] = {}
-    full = beside = History((), 0.0)
+    heavy: dict[tuple[Way, int], History] = {}
+    beside = History((), 0.0)
     for way in WAYS:
         with _cluster(way) as cluster:
             say(f"{way}: six Nodes")
             landings[way] = _land(cluster, way)
             flow = _Flow(cluster, way, say)
             histories[way] = flow.run(stream.arrivals(SEED))
-            if way == "plain":
-                full = flow.run(stream.arrivals(SEED, stream.HEAVY))
+            if way in _HEAVY:
+                heavy |= {(way, seed): flow.run(stream.arrivals(seed, stream.HEAVY)) for seed in seeds}
             if way == "gate":
-                heavy = {seed: flow.run(stream.arrivals(seed, stream.HEAVY)) for seed in seeds}
                 gangs_of = stream.arrivals(SEED)
                 beside = flow.run(gangs_of, stream.beside(SEED, gangs_of[-1].at))
-    measurement = Measurement(landings, histories, full, heavy, beside)
+    measurement = Measurement(landings, histories, heavy, beside)
     page.write(table(measurement), {NAMES[way]: history for way, history in histories.items()})
     return measurement
 
@@ -128,16 +126,17 @@ class _Flow:
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
     """What the service promises, with its targets."""
-    own, plain = measurement.figures("gate"), measurement.figures("plain")
-    heavy = [figures_of(history) for history in measurement.heavy.values()]
     yield Figure("six Nodes in one rack", measurement.landings["gate"]["together"] / RUNS, 1.0, at_least=True)
-    yield Figure("gangs in the domain that they require", own.share, 1.0, at_least=True)
-    yield Figure("gangs that never started", own.never, 0)
-    yield Figure("gangs that never started, heavy load", sum(each.never for each in heavy), 0)
-    yield Figure("GPUs held by gangs that wait", max(each.held for each in (own, *heavy)), MOST_HELD)
-    yield Figure("GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
-    more = heavy[0].idle - figures_of(measurement.full).idle
-    yield Figure("GPUs idle, more than without, heavy load", more, MORE_IDLE)
+    loads = {"usual load": (measurement.histories["gate"], measurement.histories["plain"])}
+    for (way, seed), history in measurement.heavy.items():
+        if way == "gate":
+            loads[f"heavy load, seed {seed}"] = (history, measurement.heavy["plain", seed])
+    for load, (gated, without) in loads.items():
+        own, plain = figures_of(gated), figures_of(without)
+        yield Figure(f"{load}: gangs in the domain that they require", own.share, 1.0, at_least=True)
+        yield Figure(f"{load}: gangs that never started", own.never, 0)
+        yield Figure(f"{load}: GPUs held by gangs that wait", own.held, MOST_HELD)
+        yield Figure(f"{load}: GPUs idle, more than without", own.idle - plain.idle, MORE_IDLE)
 
 
 def table(measurement: Measurement) -> Iterator[str]:
@@ -152,12 +151,12 @@ def table(measurement: Measurement) -> Iterator[str]:
         "9 of 10 within",
     )  # fmt: skip
     runs = {NAMES[way]: measurement.figures(way) for way in measurement.histories}
-    runs["nothing, heavy load"] = figures_of(measurement.full)
-    runs |= {f"the gate, heavy load, seed {seed}": figures_of(each) for seed, each in measurement.heavy.items()}
-    runs["the gate, plain Pods beside"] = figures_of(measurement.beside)
+    heavy = measurement.heavy.items()
+    runs |= {f"{NAMES[way]}, heavy load, seed {seed}": figures_of(each) for (way, seed), each in heavy}
+    runs[f"{NAMES['gate']}, plain Pods beside"] = figures_of(measurement.beside)
     for name, of_way in runs.items():
         together = (f"{part} of {whole}" for part, whole in zip(of_way.together, of_way.gangs, strict=True))
-        shares = (f"{share:.1%}" for share in (of_way.idle, of_way.held))
+        shares = (f"{share:.2%}" for share in (of_way.idle, of_way.held))
         waits = (f"{seconds:.1f}" for seconds in of_way.wait)
         yield _row(name, *together, of_way.never, of_way.pending, *shares, *waits)
     yield ""
@@ -183,6 +182,6 @@ def as_json(measurement: Measurement) -> dict[str, Any]:
         way: {"six Nodes": dict(found), "stream": msgspec.to_builtins(measurement.figures(way))}
         for way, found in measurement.landings.items()
     }
-    heavy = {str(seed): msgspec.to_builtins(figures_of(history)) for seed, history in measurement.heavy.items()}
+    heavy = {f"{way} {seed}": msgspec.to_builtins(figures_of(each)) for (way, seed), each in measurement.heavy.items()}
     beside = {**msgspec.to_builtins(figures_of(measurement.beside)), "late": measurement.beside.late}
     return {**of_ways, "heavy": heavy, "beside": beside}

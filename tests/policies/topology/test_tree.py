@@ -18,13 +18,12 @@ from policies.topology.nodes.tree import (
     best_topology,
     count,
     line,
-    natural,
     path,
     present,
     suited,
     tree,
 )
-from policies.topology.topology import Topology, level
+from policies.topology.topology import Topology, level, natural
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
 _ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))

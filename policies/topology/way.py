@@ -239,7 +239,7 @@ def _of_kueue(constraint: Constraint, kept: Keeper, before: Constraint | None) -
 
 def _annotation_edits(template: Template, wanted: Mapping[str, Any]) -> Iterator[Edit]:
     """The edits that give annotations these values. Malformed metadata is left to the API server."""
-    if not isinstance(template.value.get("metadata") or {}, dict):
+    if not isinstance(template.value.get("metadata"), dict | None):
         return
     present = template.metadata.get("annotations")
     if not isinstance(present, dict | None):

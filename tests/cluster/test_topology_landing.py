@@ -135,8 +135,14 @@ def test_job_set_lands_together(two_racks: Racks, order: str) -> None:
         assert len(two_racks.places("launcher", 1)) == 1
 
 
-@pytest.mark.parametrize("startup", ["LeaderCreated", "LeaderReady"])
-@pytest.mark.parametrize("annotations", [SAME_RACK, SAME_BLOCK], ids=["required", "preferred"])
+@pytest.mark.parametrize(
+    ("annotations", "startup"),
+    [
+        pytest.param(SAME_RACK, "LeaderCreated", id="required"),
+        pytest.param(SAME_BLOCK, "LeaderCreated", id="preferred"),
+        pytest.param(SAME_RACK, "LeaderReady", id="required-in-stages"),  # room for later stages is kept as required
+    ],
+)
 def test_replicas_of_a_leader_worker_set_land_together(
     two_racks: Racks, annotations: Mapping[str, str], startup: str
 ) -> None:

@@ -284,8 +284,13 @@ class _Round:
         for own in (pods, *([pod] for pod in pods)) if len(pods) > 1 else (pods,):
             if not own or not all(gang.pods[pod.key].is_gated for pod in own) or own[0].demand in failed:
                 continue
-            attempt = replace(self._ready.attempt(gang, goal, [pod.key for pod in own], ()), within=within)
-            made, fixed, waits = self._fitting.placings([attempt], within)
+            attempt = self._ready.attempt(gang, goal, [pod.key for pod in own], ())
+            made, fixed, waits = None, False, False
+            for where in self._ready.places(gang, goal, within, own):
+                attempt = replace(attempt, within=where)
+                made, fixed, waits = self._fitting.placings([attempt], where)
+                if made is not None or waits:
+                    break
             if made is not None:
                 self._open([attempt], made, fixed=fixed)
             elif waits:

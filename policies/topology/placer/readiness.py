@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Final
 
@@ -22,7 +22,7 @@ from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
 from policies.topology.placer.opening import Goal, placement_of
 from policies.topology.placer.root import Need
-from policies.topology.placer.state import Gang, State
+from policies.topology.placer.state import Gang, Pod, State
 from policies.topology.placer.words import counted
 
 UNSEEN_SECONDS: Final = 15.0
@@ -93,6 +93,24 @@ class Readiness:
             return None
         ((group, _),) = Counter(layout.groups(goal.required)[rows].tolist()).most_common(1)
         return layout.rows(goal.required, group)
+
+    def places(self, gang: Gang, goal: Goal, within: Mask, pods: Sequence[Pod]) -> Iterator[Mask]:
+        """Where further Pods of a gang belong: near most of the others first, then farther out in its domain.
+
+        Where each of them needs a Node to itself, those of the others are left out.
+        """
+        layout, inventory = self._state.layouts.of(goal.tiers), self._state.inventory
+        rows = {row: pod for pod in gang.anchors if (row := inventory.row(pod.node or pod.host)) >= 0}
+        roles = {pod.role for pod in pods if pod.demand.alone}
+        free = within.copy()
+        free[[row for row, pod in rows.items() if pod.role in roles]] = False
+        near = [row for row in rows if layout.present[row]]
+        outer = -1 if goal.required is None else goal.required
+        for level in range(outer if goal.preferred is None or not near else goal.preferred, outer, -1):
+            ((group, _),) = Counter(layout.groups(level)[near].tolist()).most_common(1)
+            if layout.carries(level)[group]:
+                yield layout.rows(level, group) & free
+        yield free
 
     def attempt(self, gang: Gang, goal: Goal, keys: Sequence[PodKey], given: Sequence[Need]) -> Attempt:
         """The attempt to open some Pods of a gang. given: what its root needs."""

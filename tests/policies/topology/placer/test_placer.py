@@ -203,6 +203,41 @@ def test_a_late_event_closes_no_gate() -> None:
     assert world.placer.look(world.now).openings == ()
 
 
+def test_further_pods_go_near_the_others() -> None:
+    """One that is preferred in the rack of the others goes there, though another rack would have less to spare."""
+    world = World()
+    world.racks("f1/1/b", nodes=4)
+    world.racks("f1/1/c", nodes=1)
+    world.job("train", 2, required("superpod", preferred="rack"))
+    world.look()
+
+    world.job("train", 3, required("superpod", preferred="rack"), exist=0)
+    labels = {"batch.kubernetes.io/job-completion-index": "2"}
+    template = world.template(required("superpod", preferred="rack"))
+    world.pod("train-2", ("batch/v1", "Job", "train"), template, labels)
+    world.look()
+
+    assert {node.rpartition("-")[0] for node in world.nodes_of("train")} == {"f1-1-b"}
+
+
+def test_further_pods_have_a_node_to_themselves_where_each_needs_one() -> None:
+    """One that may not share a Node with the others waits for another Node, though theirs have GPUs left."""
+    index = {"key": "batch.kubernetes.io/job-completion-index", "operator": "Exists"}
+    term = {"labelSelector": {"matchExpressions": [index]}, "topologyKey": HOST}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    world = World()
+    world.racks("f1/1/b", nodes=2)
+    world.job("train", 2, required("rack"), gpus=1, affinity=apart)
+    world.look()
+
+    world.job("train", 3, required("rack"), gpus=1, exist=0)
+    labels = {"batch.kubernetes.io/job-completion-index": "2"}
+    template = world.template(required("rack"), 1)
+    world.pod("train-2", ("batch/v1", "Job", "train"), template, labels, affinity=apart)
+
+    assert world.look().openings == ()
+
+
 def test_further_pods_follow_their_gang() -> None:
     """A Pod that replaces another one goes to the domain of those that run, or waits for room there."""
     world = World()

@@ -80,9 +80,9 @@ class Fitting:
         return (None, False, True) if fixed is None else (made, fixed, False)
 
     def _near(self, goal: Goal, within: Mask) -> Iterator[Mask]:
-        """The Nodes of the domains that are named as preferred."""
-        if goal.near:
-            yield within & self._state.inventory.eligible(replace(ANYWHERE, terms=goal.near))[1]
+        """The Nodes of the domains that are named as preferred, then of those around them."""
+        for terms in goal.near:
+            yield within & self._state.inventory.eligible(replace(ANYWHERE, terms=terms))[1]
 
     def _priorities(self, attempts: Sequence[Attempt]) -> Iterator[int | None]:
         """None, and then the priority below which Pods make room, if the gangs may preempt others."""

@@ -41,8 +41,8 @@ class Goal(Struct, frozen=True):
     """A whole placement. tiers: the topology's levels; required, preferred: positions in them.
 
     nodes: alternatives of which each Node of the placement meets one: named domains, the topology's requirement and its
-    pool. near: alternatives in the same way for the domains that are named as preferred; empty for none. flavors:
-    the topology's requirement, in each way in which Nodes may be labelled.
+    pool. near: the same for the domains that are named as preferred, then for those around them; empty for none.
+    flavors: the topology's requirement, in each way in which Nodes may be labelled.
     """
 
     topology: Topology
@@ -50,7 +50,7 @@ class Goal(Struct, frozen=True):
     required: int | None
     preferred: int | None
     nodes: tuple[tuple[Requirement, ...], ...]
-    near: tuple[tuple[Requirement, ...], ...] = ()
+    near: tuple[tuple[tuple[Requirement, ...], ...], ...] = ()
     flavors: tuple[tuple[SelectorRequirement, ...], ...] = ()
 
     def nested(self, other: Goal) -> int | None:
@@ -81,7 +81,8 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
     required, preferred = placements
     levels = [placement.level for placement in placements if placement is not None]
     terms = alternatives(_named(required), topology.requirement)
-    near = alternatives(_named(preferred), EVERYTHING) if _named(preferred) else ()
+    named = _named(preferred)
+    near = (alternatives(named[:count], EVERYTHING) for count in range(len(named), 0, -1))
     pool = () if topology.pool is None else topology.pool.requirements
     return Goal(
         topology,
@@ -89,7 +90,7 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
         None if required is None else topology.position(required.level),
         None if preferred is None else topology.position(preferred.level),
         tuple(_requirements((*term, *pool)) for term in terms or ((),)),
-        tuple(map(_requirements, near)),
+        tuple(tuple(map(_requirements, one)) for one in near),
         alternatives((), topology.requirement),
     )
 

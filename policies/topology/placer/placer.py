@@ -316,7 +316,8 @@ class _Round:
             notice = Notice(self._subject(gang), "DomainLost", f"{count} cannot start: {text}")
             return notice, f"{domain} cannot hold its Pods any more."
         others = sorted({gate for pod in gang.gated for gate in pod.gates if gate != GATE})
-        behind = f"wait behind other gates, too: {', '.join(others)}" if others else "wait for room there"
+        waits = "waits" if len(gang.gated) == 1 else "wait"
+        behind = f"{waits} behind other gates, too: {', '.join(others)}" if others else f"{waits} for room there"
         return None, f"others of its Pods run in {domain}, and {count} {behind}."
 
     def _hold(self, gang: Gang) -> None:

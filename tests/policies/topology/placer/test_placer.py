@@ -602,14 +602,15 @@ def test_nodes_in_repair_are_no_room() -> None:
 
 
 def test_named_preferred_domains_are_tried_first() -> None:
-    """A gang gets the domain that it names as preferred while it fits there, and else another one."""
+    """A gang gets the domain that it names as preferred while it fits there, then one near that, then any other."""
     world = World()
-    world.racks("f/1/1", nodes=2)
+    world.racks("f/1/1", nodes=3)
     world.racks("f/1/2", nodes=4)
-    for name in "abc":
-        world.job(name, 2, required("superpod", preferred="rack=2"))
+    world.racks("f/2/3", nodes=2)
+    for name in "abcd":
+        world.job(name, 2, required("fabric", preferred="superpod=1,rack=2"))
         world.look()
-    assert [racks_of(world, name) for name in "abc"] == [["2"] * 2, ["2"] * 2, ["1"] * 2]
+    assert [racks_of(world, name) for name in "abcd"] == [["2"] * 2, ["2"] * 2, ["1"] * 2, ["3"] * 2]
 
 
 def test_all_that_wait_for_the_same_pods_are_tried_again() -> None:

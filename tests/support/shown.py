@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 NOT_TYPED = {
     r".*: docker ": "needs Docker and a registry",
     r".*: (?:make |\.venv/bin/python -m benchmarks |cd tests && )": "takes minutes, or runs on",
-    r".*: (?:curl |cks-admission (?:serve --(?:config|kubeconfig|policies)|manage) )": "a service, which runs on",
+    r".*: (?:curl |cks-admission (?:serve --(?:config|kubeconfig|policies)|manage|place) )": "a service, which runs on",
     r".* --watch ": "runs on",
     r"library: pip install ": "needs an index of packages",
     r"cli: echo '": "changes the start file of a shell",
@@ -26,7 +26,7 @@ NOT_TYPED = {
     r"README: (?:kubectl create namespace|cks-admission unregister)": "as in registration, on your own cluster",
     r"audit: cks-admission audit --kubeconfig ": "all objects of a cluster; tests/cluster/test_audit.py",
     r"audit: kubectl get reports": "kinds of another project; tests/cluster/test_audit.py reads them",
-    r"topology: kubectl get events": "an Event, a minute after Nodes were lost",
+    r".*: cks-admission topology (?:queue|release) ": "gangs that wait; tests/webhook/cli/topology/test_queue.py",
     r"reserved-labels: kubectl get events": "an Event, looked for once a minute",
     r"installation: helm upgrade .*=rendered": "two roll-outs more; tests/cluster/test_release_modes.py proves it",
     r"gang-schedulers: kubectl apply": "needs feature gates",

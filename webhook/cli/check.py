@@ -100,7 +100,7 @@ def command(
 
     Of folders, .yaml, .yml and .json files are read, but for hidden ones and those that --ignore or a .cksignore names.
     Objects are judged by the schemas of their kinds first, custom resources by their CustomResourceDefinitions.
-    With Nodes it chooses the domain of a gang as the service does in their cluster.
+    With Nodes objects are judged as in their cluster, such as a gang that no domain can ever hold.
 
     Exit codes: 0 if all objects would be admitted, 1 if some would be refused, 2 if something cannot be read.
 

@@ -18,9 +18,6 @@ from policies.topology.placer.opening import Goal
 from policies.topology.placer.readiness import Attempt, Readiness
 from policies.topology.placer.state import Group, Pod, State
 
-STUCK_SECONDS = 60.0
-"""After so long an opened Pod that is not bound is told of, and waited for no more. Schedulers bind within seconds."""
-
 
 class Fitting:
     """What fits at one time. held: by gang, what is kept for its Pods that are still to come.
@@ -28,11 +25,10 @@ class Fitting:
     closed: the Nodes that are kept free for gangs that have waited for too long.
     """
 
-    def __init__(self, state: State, now: float, ready: Readiness) -> None:
+    def __init__(self, state: State, ready: Readiness) -> None:
         self.held: dict[Group, Mapping[str, Integers]] = {}
         self.closed: Mask = np.zeros(state.inventory.size, bool)
         self._state = state
-        self._now = now
         self._ready = ready
 
     def placings(self, attempts: Sequence[Attempt], within: Mask | None) -> tuple[list[Placing] | None, bool, bool]:
@@ -61,10 +57,10 @@ class Fitting:
         def holds(asked: Demand, level: int, group: int) -> bool:
             nonlocal unsettled
             own = by_demand[id(asked)]
-            rows = self._required(own, level, group) & within
-            terms = Terms(rows, priority, own.leaving)
+            terms = Terms(self._state.layouts.of(asked.tiers).rows(level, group) & within, priority, own.leaving)
             if any(next(Search(ground, whole, terms).placing(), None) is None for whole in own.whole):
                 return False
+            rows = self._required(own, level, group) & within
             if self._is_fixed(ground, [(own, rows)], priority) is not None:
                 return True
             unsettled = True
@@ -132,9 +128,9 @@ class Fitting:
     def unbound(self) -> dict[Group, tuple[Mask, list[Pod]]]:
         """The Pods that were opened and are not bound yet, by gang, with the Nodes on which they may be bound."""
         found: dict[Group, list[Pod]] = {}
-        for key, since in self._state.open.items():
+        for key in self._state.open:
             pod = self._state.pods[key]
-            if pod.host and self._now - (since or self._now) < STUCK_SECONDS:
+            if pod.host:
                 found.setdefault(pod.group, []).append(pod)
         return {group: (self.where(group), pods) for group, pods in found.items()}
 

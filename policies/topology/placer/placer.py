@@ -21,7 +21,7 @@ from policies.topology.gate import GATE
 from policies.topology.nodes.table import Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
-from policies.topology.placer.fitting import STUCK_SECONDS, Fitting, least
+from policies.topology.placer.fitting import Fitting, least
 from policies.topology.placer.look import Look, Notice, Opening, Placed, Subject, Waiting
 from policies.topology.placer.opening import Goal, Seat, patch
 from policies.topology.placer.readiness import Attempt, Readiness, demand, missing
@@ -32,7 +32,6 @@ from policies.vocabulary.nvlink import NVL_DOMAIN
 
 __all__ = [
     "ROOT_KINDS",
-    "STUCK_SECONDS",
     "Look",
     "Notice",
     "Opening",
@@ -45,6 +44,9 @@ __all__ = [
 
 ROOT_KINDS: Final = root.KINDS
 """The kinds whose objects `Placer.put_root` needs."""
+
+# After so long an opened Pod that is not bound is told of. Schedulers bind within seconds.
+_STUCK_SECONDS = 60.0
 
 KEPT_SECONDS: Final = 600.0
 """How long room for a later stage is kept after the earlier one is Ready."""
@@ -88,7 +90,7 @@ class _Round:
         self._state = state
         self._now = now
         self._ready = Readiness(state, now)
-        self._fitting = Fitting(state, now, self._ready)
+        self._fitting = Fitting(state, self._ready)
         self._openings: list[Opening] = []
         self._placed: list[Placed] = []
         self._queue: list[Waiting] = []
@@ -244,7 +246,7 @@ class _Round:
         written = patch(pod.content, attempt.goal, seat, cliques, sentence)
         self._openings.append(Opening(*key, pod.uid, tuple(written)))
         self._state.opened(pod, host, self._now, fixed=seat.is_fixed)
-        self._wake = min(self._wake, self._now + STUCK_SECONDS)
+        self._wake = min(self._wake, self._now + _STUCK_SECONDS)
 
     def _place(self, attempt: Attempt, message: str) -> None:
         gang = attempt.gang
@@ -345,7 +347,9 @@ class _Round:
             )
         ):
             asked = replace(demand(gang, goal, members), preferred=None)
-            made = choose(self._fitting.ground({gang.group}), [asked], Terms(within))
+            ground = self._fitting.ground({gang.group})
+            nearest_first = self._ready.places(gang, goal, within, ())
+            made = next(filter(None, (choose(ground, [asked], Terms(where)) for where in nearest_first)), None)
             gang.held = None if made is None else (gang.version, taken({}, made, self._state.inventory.size))
         if gang.held is not None:
             self._fitting.held[gang.group] = gang.held[1]
@@ -436,13 +440,13 @@ class _Round:
         """Tell of Pods that were opened and are not bound."""
         for key, first in self._state.open.items():
             since = self._state.open[key] = first or self._now
-            if self._now < since + STUCK_SECONDS:
-                self._wake = min(self._wake, since + STUCK_SECONDS)
+            if self._now < since + _STUCK_SECONDS:
+                self._wake = min(self._wake, since + _STUCK_SECONDS)
                 continue
             pod = self._state.pods[key]
             conditions = mapping(pod.content, "status").get("conditions") or ()
             cause = next((c.get("message") for c in conditions), "") or "no scheduler says why"
-            text = f"was opened {STUCK_SECONDS:.0f} s ago or more and is not bound: {cause.rstrip('.')}. "
+            text = f"was opened {_STUCK_SECONDS:.0f} s ago or more and is not bound: {cause.rstrip('.')}. "
             remedy = "Delete the Pod: its controller makes another one, for which a place is chosen anew."
             about = Subject("v1", "Pod", *pod.key, pod.uid)
             self._notices.append(Notice(about, "Stuck", f"Pod {pod.key[1]} {text}{remedy}"))

@@ -8,6 +8,7 @@ exclusive topology), the MPI operator (launcherCreationPolicy), Volcano (depends
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -102,7 +103,7 @@ def _order(obj: JsonObject, row: Workload) -> _Order:
             return {"launcher": (1, 0, False)} if waits else {}
         case ("batch.volcano.sh", _):
             after = {_name(task): _names(mapping(task, "dependsOn").get("name")) for task in _maps(spec.get("tasks"))}
-            return {name: (_depth(name, after), 0, False) for name in after}
+            return {name: (stage, 0, False) for name, stage in _depths(after).items() if name in after}
         case ("apps", "StatefulSet"):
             return {"": (0, 0, spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady")}
         case _:
@@ -121,17 +122,28 @@ def _of_jobset(spec: JsonObject, *, is_exclusive: bool) -> _Order:
         after[name] += [_name(one) for one in given if one.get("status") != "Complete"]
         complete[name] = [_name(one) for one in given if one.get("status") == "Complete"]
     order = {}
+    stages, phases = _depths(after), _depths(complete)
     for job in jobs:
         name, template = _name(job), mapping(job, "template")
         own = _JOBSET_EXCLUSIVE in mapping(mapping(template, "metadata"), "annotations")
-        order[name] = (_depth(name, after), _depth(name, complete), is_exclusive or own)
+        order[name] = (stages[name], phases[name], is_exclusive or own)
     return order
 
 
-def _depth(name: str, after: Mapping[str, Sequence[str]], seen: frozenset[str] = frozenset()) -> int:
-    """How many stages come before one; a circle ends where it closes."""
-    others = [other for other in after.get(name, ()) if other not in seen and other != name]
-    return max((1 + _depth(other, after, seen | {name}) for other in others), default=0)
+def _depths(after: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
+    """How many stages come before each. Where they depend on each other in a circle, the order is as written.
+
+    Each is seen once: along every path there would be too many, as one may depend on all before it.
+    """
+    graph = {name: [other for other in others if other != name] for name, others in after.items()}
+    try:
+        order = [*TopologicalSorter(graph).static_order()]
+    except CycleError:
+        order = [*graph]
+    depths: dict[str, int] = {}
+    for name in order:
+        depths[name] = max((1 + depths.get(other, 0) for other in graph.get(name, ())), default=0)
+    return depths
 
 
 def _maps(value: Any) -> list[JsonObject]:

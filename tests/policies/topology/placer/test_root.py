@@ -137,7 +137,7 @@ def test_a_leader_with_a_template_of_its_own() -> None:
         (
             ({"name": "a", "dependsOn": [{"name": "b"}]}, {"name": "b", "dependsOn": [{"name": "a"}]}),
             {},
-            [(1, 0, False), (1, 0, False)],
+            [(1, 0, False), (2, 0, False)],
         ),
     ],
     ids=["none", "in order", "ready", "complete", "circle"],
@@ -146,6 +146,18 @@ def test_jobs_that_depend_on_others(jobs: tuple[Json, ...], more: Json, order: l
     """Jobs that wait for others to be Ready are a later stage, for others to be complete a later phase."""
     found = _needs("jobset.x-k8s.io", "JobSet", {**_jobs(*jobs), **more})
     assert found == [(job["name"], 2, *own) for job, own in zip(jobs, order, strict=True)]
+
+
+@pytest.mark.parametrize(("number", "behind"), [(40, 40), (1500, 1)], ids=["each after all before it", "a long chain"])
+def test_many_that_depend_on_others(number: int, behind: int) -> None:
+    """The order is found at once, however many paths lead from one to another and however long they are."""
+    names = [f"t{index}" for index in range(number)]
+    tasks = [
+        {"name": name, "replicas": 1, "template": _T, "dependsOn": {"name": names[max(0, index - behind) : index]}}
+        for index, name in enumerate(names)
+    ]
+    found = _needs("batch.volcano.sh", "Job", {"tasks": tasks[::-1]})
+    assert [one[2] for one in found] == [*reversed(range(number))]
 
 
 def test_exclusive_topology_of_a_jobset() -> None:

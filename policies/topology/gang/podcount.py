@@ -117,7 +117,7 @@ def _clique(obj: JsonObject, location: Location) -> int | None:
     scaled = [
         _number(group, "replicas", 1)
         for group in (groups if isinstance(groups, list) else ())
-        if isinstance(group, dict) and name in (group.get("cliqueNames") or ())
+        if isinstance(group, dict) and isinstance(names := group.get("cliqueNames"), list) and name in names
     ]
     own = _number(mapping({"": clique}, "").get("spec"), "replicas", 1)
     return _product(own, *scaled[:1])

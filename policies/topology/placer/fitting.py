@@ -134,6 +134,10 @@ class Fitting:
                 found.setdefault(pod.group, []).append(pod)
         return {group: (self.where(group), pods) for group, pods in found.items()}
 
+    def forget(self) -> None:
+        """Forget which Pods are unbound, because some are no longer opened."""
+        vars(self).pop("unbound", None)
+
     def where(self, group: Group) -> Mask:
         """The Nodes on which opened Pods of a gang may be bound."""
         goal = self._state.goal(group)

@@ -7,7 +7,7 @@ waited for longer than the patience: then the domain in which least must still b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -62,9 +62,12 @@ class Placer(State):
     """The state is made of what was put; whoever puts the same comes to the same decisions."""
 
     def failed(self, opening: Opening) -> None:
-        """Take back an opening that was not carried out."""
+        """Take back an opening that was not carried out, unless somebody else has opened the gate meanwhile."""
         pod = self.pods.get((opening.namespace, opening.name))
-        if pod is not None and pod.uid == opening.uid and pod.is_open:
+        if pod is None or pod.uid != opening.uid or not pod.is_open:
+            return
+        gates = pod.content["spec"].get("schedulingGates") or ()
+        if any(gate.get("name") == GATE for gate in gates):
             self.gated(pod)
 
     def forget_openings(self) -> None:
@@ -111,25 +114,42 @@ class _Round:
             if all(pod.node for pod in state.gangs[group].pods.values()):
                 state.active.discard(group)
         for group in [*state.staged]:
-            if group in state.gangs:
-                self._hold(state.gangs[group])
-            else:
+            if group not in state.gangs or not self._judge(state.gangs[group], self._hold):
                 state.staged.discard(group)
         self._tell_of_strays()
         self._tell_of_stuck()
         waiting = sorted((gang for group in state.active if (gang := state.gangs[group]).gated), key=_order)
         # Those that run already come first: their Pods can go nowhere else.
         for gang in [gang for gang in waiting if gang.anchors]:
-            self._grow(gang)
+            self._judge(gang, self._grow)
         for gang in [gang for gang in waiting if not gang.anchors]:
             if gang.gated and not gang.anchors:  # it may have been placed with another one of its root
-                self._start(gang)
+                self._judge(gang, self._start)
         queue = tuple(
             replace(one, position=n, behind=self._queue[n - 2].about.name if n > 1 else "")
             for n, one in enumerate(self._queue, 1)
         )
         wake = min(self._wake, self._ready.wake)
         return Look(tuple(self._openings), tuple(self._placed), queue, tuple(self._notices), wake)
+
+    def _judge(self, gang: Gang, decide: Callable[[Gang], None]) -> bool:
+        """Decide about a gang. One that cannot be judged, as nobody knows what is in objects, waits and stops no other.
+
+        Returns whether it could be judged.
+        """
+        openings, placed = len(self._openings), len(self._placed)
+        try:
+            decide(gang)
+        except Exception as error:  # noqa: BLE001 - whatever it is, all other gangs go on
+            for opening in self._openings[openings:]:
+                self._state.failed(opening)
+            del self._openings[openings:], self._placed[placed:]
+            self._fitting.forget()
+            if gang.gated:
+                reason = f"It cannot be judged: {type(error).__name__}: {error}. Look at its workload's fields."
+                self._wait(gang, reason, is_known=False)
+            return False
+        return True
 
     # Gangs that start.
 
@@ -140,6 +160,7 @@ class _Round:
             self._wait(gang, attempts)
             return
         context = (
+            self._state.topologies,
             tuple(one.gang.version for one in attempts),
             tuple(self._kept),
             frozenset((group, self._state.gangs[group].version) for group in self._fitting.held),
@@ -267,7 +288,11 @@ class _Round:
         if within is None:
             self._wait(gang, "the Nodes of its other Pods are gone.")
             return
-        context = (gang.version, frozenset((group, self._state.gangs[group].version) for group in self._fitting.held))
+        context = (
+            self._state.topologies,
+            gang.version,
+            frozenset((group, self._state.gangs[group].version) for group in self._fitting.held),
+        )
         tried = (self._state.inventory.freed, (context, self._state.inventory.edition))
         if gang.tried != tried:
             unsettled = self._grow_in(gang, goal, within)
@@ -317,6 +342,9 @@ class _Round:
             )
             notice = Notice(self._subject(gang), "DomainLost", f"{count} cannot start: {text}")
             return notice, f"{domain} cannot hold its Pods any more."
+        broken = next((pod for pod in gang.gated if pod.problem), None)
+        if broken is not None:
+            return None, f"Pod {broken.key[1]} cannot be placed: {broken.problem}."
         others = sorted({gate for pod in gang.gated for gate in pod.gates if gate != GATE})
         waits = "waits" if len(gang.gated) == 1 else "wait"
         behind = f"{waits} behind other gates, too: {', '.join(others)}" if others else f"{waits} for room there"
@@ -423,12 +451,12 @@ class _Round:
         self._kept.append(gang.kept)
         return words(layout.address(required, group))
 
-    def _wait(self, gang: Gang, reason: str, *, kept: str = "", overdue: bool = False) -> None:
-        """Enter a gang into the queue."""
+    def _wait(self, gang: Gang, reason: str, *, kept: str = "", overdue: bool = False, is_known: bool = True) -> None:
+        """Enter a gang into the queue. is_known: whether its workload can be read."""
         goal = self._state.goal(gang.group)
         level, is_required = ("", False) if isinstance(goal, str) else (goal.level, goal.required is not None)
         existing = len(gang.pods)
-        lacking = 0 if gang.anchors or gang.plan else missing(gang, self._ready.needs(gang) or ())
+        lacking = 0 if gang.anchors or gang.plan or not is_known else missing(gang, self._ready.needs(gang) or ())
         self._queue.append(
             Waiting(
                 self._subject(gang), reason[:1].upper() + reason[1:], gang.since, level, is_required,

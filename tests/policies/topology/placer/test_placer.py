@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -9,7 +10,7 @@ import jsonpatch
 from support.gangs.world import BACKEND, HOST, NOW, RACK, World, required
 
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.catalog import BUILT_IN
+from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.placer.placer import Notice, Placed, Subject
 from policies.topology.topology import Topology, level
@@ -641,3 +642,85 @@ def test_what_a_roll_out_needs_is_its_own() -> None:
     world.job("train", 1, required("rack"))
     assert list(reasons(world)) == ["web-1"]
     assert racks_of(world, "train") == ["1"]
+
+
+def test_a_malformed_workload_stops_no_other() -> None:
+    """A workload with a malformed field does not keep others from starting."""
+    world = World()
+    world.racks("f/1/1", "f/1/2")
+    template = world.template(required("rack"))
+    cliques = [{"name": "a", "annotations": required("rack"), "spec": {"podSpec": template["spec"]}}]
+    broken = {"cliques": cliques, "podCliqueScalingGroups": [{"cliqueNames": 5}]}
+    world.root("grove.io/v1alpha1", "PodCliqueSet", "bad", {"template": broken})
+    labels = {
+        "grove.io/podclique": "bad-0-a",
+        "app.kubernetes.io/part-of": "bad",
+        "grove.io/podcliqueset-replica-index": "0",
+    }
+    world.pod("bad-0-a-x", ("grove.io/v1alpha1", "PodClique", "bad-0-a"), template, labels)
+    world.job("train", 3, required("rack"))
+    reasons(world)
+    assert racks_of(world, "train") == ["1"] * 3
+
+
+def test_a_failure_opens_no_part_of_a_gang() -> None:
+    """A gang one of whose Pods cannot be patched waits as a whole, holds nothing, and is tried again."""
+    world = World()
+    world.racks("f/1/1")
+    world.job("bad", 2, required("rack"))
+    world.now += 1
+    world.job("good", 4, required("rack"))
+    broken = world.placer.pods["team", "bad-1"]
+    gates = broken.content["spec"].pop("schedulingGates")
+    look = world.look()
+    assert [(one.about.name, one.reason.partition(": ")[0]) for one in look.queue] == [("bad", "It cannot be judged")]
+    assert racks_of(world, "good") == ["1"] * 4
+    assert all(world.placer.pods["team", f"bad-{number}"].is_gated for number in range(2))
+    broken.content["spec"]["schedulingGates"] = gates
+    world.finish(*(f"good-{number}" for number in range(4)))
+    assert racks_of(world, "bad") == ["", ""]
+    assert len(world.look().openings) == 2
+
+
+def test_a_gate_that_somebody_else_opened_meanwhile() -> None:
+    """An opening that fails because the gate is gone is not taken back: the Pod counts as opened."""
+    world = World()
+    world.racks("f/1/1")
+    world.job("train", 1, required("rack"))
+    (opening,) = world.placer.look(world.now).openings
+    pod = world.pods["train-0"]
+    world.put({**pod, "spec": {**pod["spec"], "schedulingGates": []}})
+    world.placer.failed(opening)
+    assert not world.placer.pods["team", "train-0"].is_gated
+    assert world.placer.look(world.now).openings == ()
+
+
+def test_a_topology_that_changed_is_tried_again() -> None:
+    """A gang that did not fit is placed once its topology says something else, though no room was freed."""
+    world = World()
+    world.racks("f/1/1", "f/1/2")
+    pool = LabelSelector((SelectorRequirement("gpu", "In", ("h100",)),))
+    narrow = Topology("own", (level("backend.coreweave.cloud/superpod"), level(RACK)), pool=pool)
+    world.placer.put_catalog(Catalog((narrow,)))
+    world.job("train", 3, required("rack", "own"))
+    assert list(reasons(world)) == ["train"]
+    world.placer.put_catalog(Catalog(()))
+    assert reasons(world)["train"].startswith('Topology "own" is not known')
+    world.placer.put_catalog(Catalog((replace(narrow, pool=None),)))
+    assert reasons(world) == {}
+    assert racks_of(world, "train") == ["1"] * 3
+
+
+def test_a_further_pod_that_cannot_be_placed_says_why() -> None:
+    """A Pod whose affinity matches no Node is named, also where others of its gang run."""
+    world = World()
+    world.racks("f/1/1")
+    world.job("train", 2, required("rack"), exist=1)
+    world.roots["Job", "train"]["spec"] |= {"parallelism": 1, "completions": 1}
+    world.placer.put_root(world.roots["Job", "train"])
+    world.look()
+    nothing: Any = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
+    world.pod("train-1", ("batch/v1", "Job", "train"), world.template(required("rack")), affinity=nothing)
+    assert reasons(world) == {
+        "train": "Pod train-1 cannot be placed: it cannot be read: its nodeAffinity matches no Node."
+    }

@@ -157,6 +157,7 @@ def test_many_that_depend_on_others(number: int, behind: int) -> None:
         for index, name in enumerate(names)
     ]
     found = _needs("batch.volcano.sh", "Job", {"tasks": tasks[::-1]})
+    assert found is not None
     assert [one[2] for one in found] == [*reversed(range(number))]
 
 

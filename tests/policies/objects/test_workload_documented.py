@@ -1,4 +1,4 @@
-"""docs/reference/workloads.md says where things are in each kind, and when its node affinity may change."""
+"""docs/reference/workloads.md says where things are in each kind, and when its templates may change."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from policies.objects.fieldpath import Pattern, render
 from policies.objects.workload import BUILT_IN, SHIPPED
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "workloads.md"
-_COLUMNS = ("kind", "group", "templates", "jobs", "claims", "node labels", "claim labels", "pod labels", "affinity")
+_COLUMNS = ("kind", "group", "templates", "jobs", "claims", "node labels", "claim labels", "pod labels", "changes")
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
@@ -23,7 +23,7 @@ def _paths(patterns: tuple[Pattern, ...]) -> str:
 
 
 def test_the_page_has_the_whole_table() -> None:
-    """Each built-in kind has a row, in the order of the table, with its paths and when affinity may be written."""
+    """Each built-in kind has a row, in the order of the table, with its paths and when annotations may be written."""
     assert list(_rows()) == [
         _COLUMNS,
         *(

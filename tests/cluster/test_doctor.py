@@ -133,6 +133,7 @@ def test_all_is_well(installation: Installation) -> None:
     lines = done.stdout.splitlines()
     served = next(line for line in lines if line.startswith(f"  ok   {host}: its certificate is for 127.0.0.1, "))
     holder = next(line for line in lines if line.startswith(f"  ok   Lease {NAMESPACE}/cks-admission: "))
+    placed = [line for line in lines if line.startswith("  ok   Pods behind the gate: ")]
     count = len(needed(settingsfile.read(installation.service.config)))
     assert lines == [
         "API server",
@@ -167,6 +168,9 @@ def test_all_is_well(installation: Installation) -> None:
         "  ok   Nodes: there are none",
         "replicas",
         holder,
+        "placer",
+        f"  ok   Lease {NAMESPACE}/cks-admission-placer: a placer holds and renews it",
+        *placed,
         "no problem, 0 warnings, 0 unknown",
     ]
     assert holder.endswith(" holds and renews it")

@@ -38,7 +38,7 @@ class Offline:
         self._arguments = [argument for path in directories for argument in ("--policies", str(path))]
         settings = options.settings(None, {"policies__directories": tuple(map(str, directories))})
         today = datetime.now(UTC).date()
-        files, self._ruleset = options.ruleset(settings, today)
+        files, self._ruleset = options.ruleset(settings, today, clustered=False)
         assert files is not None
         self._facts = files.facts(today)
 

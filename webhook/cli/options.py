@@ -151,10 +151,12 @@ def _with_packs_named(settings: Settings) -> Settings:
     return settings.model_copy(update={"packs": packs.model_copy(update=off)})
 
 
-def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[PolicyFiles | None, RuleSet]:
+def ruleset(
+    settings: Settings, today: date, *, drafts: bool = False, clustered: bool = True
+) -> tuple[PolicyFiles | None, RuleSet]:
     """The rules for the settings, and the policy files if there are any; warnings about them go to stderr.
 
-    drafts: whether policies without a binding deny; else they are errors.
+    drafts: whether policies without a binding deny; else they are errors. clustered: whether there is a placer.
 
     Raises InputError, SettingsError and OSError.
     """
@@ -168,7 +170,7 @@ def ruleset(settings: Settings, today: date, *, drafts: bool = False) -> tuple[P
             click.echo(f"packs: the shipped {name} is not used: another policy has this name", err=True)
     if unknown := rules.unknown_names(settings, made):
         raise SettingsError("\n".join(unknown))
-    return files, rules.build(settings, (), made)
+    return files, rules.build(settings, (), made, clustered=clustered)
 
 
 def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:

@@ -45,7 +45,7 @@ def command(files: tuple[str, ...], path: str, config: Path | None, **changes: t
     settings = options.settings(config, changes, packs=config is not None)
     today = datetime.now(UTC).date()
     with reading(SettingsError):
-        written, ruleset = options.ruleset(settings, today, drafts=True)
+        written, ruleset = options.ruleset(settings, today, drafts=True, clustered=settings.cluster.is_given)
     facts = StaticFacts(today) if written is None else written.facts(today)
     served = Served(ruleset, facts)
     route = served.routes.get("/" + path.strip("/"))

@@ -87,6 +87,11 @@ class ClusterSettings(_Model):
         1800.0, ge=300, description="After so long without a word from the API server a replica is not ready."
     )
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a cluster, and so a placer that opens the gates of Pods."""
+        return bool(self.kubeconfig or self.in_cluster)
+
 
 class Manage(_Model):
     """The process `cks-admission manage`, which writes to the cluster what all replicas share."""

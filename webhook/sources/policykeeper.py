@@ -99,7 +99,7 @@ class PolicyKeeper:
         self._made = _Made(self._release, policyset.EMPTY, Native(), {}, ())
         self.complete = False
         self.rules = rules.NO_POLICIES
-        self._clustered = bool(settings.cluster.kubeconfig or settings.cluster.in_cluster)
+        self._clustered = settings.cluster.is_given
         self.ruleset = rules.build(settings, catalog=catalog, clustered=self._clustered)
 
     def _note_fault(self, policy: Policy, program: Program, error: Exception) -> None:

@@ -29,5 +29,4 @@ def _built(loaded: LoadedConfiguration) -> RuleSet:
     if unknown := rules.unknown_names(loaded.settings):
         raise SettingsError("\n".join(unknown))
     cluster = loaded.settings.cluster
-    is_clustered = bool(cluster.kubeconfig or cluster.in_cluster)
-    return rules.build(loaded.settings, catalog=loaded.catalog, clustered=is_clustered)
+    return rules.build(loaded.settings, catalog=loaded.catalog, clustered=cluster.is_given)

@@ -71,7 +71,8 @@ def kubectl(release: Release) -> Program:
 
     def run(arguments: list[str], stdin: str) -> Output:
         if "exec" in arguments:
-            component = "manage" if any(word.endswith("-manage") for word in arguments) else "webhook"
+            deployment = next(word for word in arguments if word.startswith("deployment/"))
+            component = next((one for one in ("manage", "placer") if deployment.endswith(f"-{one}")), "webhook")
             pod = release.kubelet.ready(component)[0]
             done = release.kubelet.execute(pod, *arguments[arguments.index("--") + 2 :])
             return Output(done.stdout, done.stderr, done.returncode)

@@ -67,7 +67,7 @@ TAKEN_OVER = [
     ("PATCH", "/api/v1/namespaces/load", _LABELLED),
     ("POST", "/api/v1/namespaces", _EMPTY),
     ("POST", f"{_OWN}/pods", _EMPTY),
-    ("GET", "/api/v1/pods?limit=1", None),
+    ("PATCH", "/api/v1/namespaces/default/pods/main", _LABELLED),
     ("DELETE", f"{_ADMISSION}/validatingadmissionpolicies/{PLACER}", None),
     ("POST", "/api/v1/namespaces/kube-system/pods", _EMPTY),
     ("PATCH", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{NAME}", _LABELLED),

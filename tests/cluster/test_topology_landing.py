@@ -154,7 +154,14 @@ def test_replicas_of_a_leader_worker_set_land_together(
         "workerTemplate": template("worker", restartPolicy="Always"),
         "restartPolicy": "RecreateGroupOnPodRestart",
     }
-    spec = {"replicas": 2, "leaderWorkerTemplate": group, "startupPolicy": startup}
+    rollout = {"partition": 0, "maxUnavailable": 1, "maxSurge": 0}
+    spec = {
+        "replicas": 2,
+        "leaderWorkerTemplate": group,
+        "startupPolicy": startup,
+        # What the webhook of LeaderWorkerSets sets, without which its controller may panic.
+        "rolloutStrategy": {"type": "RollingUpdate", "rollingUpdateConfiguration": rollout},
+    }
     with controllers.running(two_racks.control_plane, "lws"):
         made = annotated("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", annotations, spec)
         two_racks.control_plane.objects.create(made, user="alice")

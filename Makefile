@@ -71,7 +71,7 @@ releases: venv ## what differs between releases of Kubernetes, tried on each of 
 	for release in $(OLDER) ""; do RECORD=1 KUBERNETES=$$release $(PYTEST) -m differs tests/cluster; done
 	cd tests && PYTHONPATH=.. ../$(BIN)/python -m compatibility.page
 
-figures: venv ## counts of the source: lines, modules, folders, functions, import cycles, repeated blocks
+figures: venv ## counts of the source, in all and by folder, and lower limits in tests/figures.json where a count fell
 	$(BIN)/python tests/figures.py
 
 cluster: venv ## a real control plane with the service registered, left running to play with; Ctrl-C ends it

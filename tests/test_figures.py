@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import figures
@@ -24,6 +25,13 @@ def test_nothing_is_written_twice(modules: dict[str, figures.Module]) -> None:
     assert figures.repeated(modules) == []
 
 
+def test_the_house_does_not_grow(modules: dict[str, figures.Module]) -> None:
+    """No count is above its limit. A change that needs more room says why where it raises the limit."""
+    limits = json.loads(figures.LIMITS.read_text(encoding="utf-8"))
+
+    assert {name: count for name, count in figures.counts(modules).items() if count > limits[name]} == {}
+
+
 def _module(name: str, text: str) -> dict[str, figures.Module]:
     return {name: figures.Module(Path(f"{name}.py"), text)}
 
@@ -35,3 +43,4 @@ def test_a_repetition_and_a_circle_would_show() -> None:
 
     assert figures.repeated(modules) == ["a.py:3 ~ b.py:3"]
     assert (figures.cycle(modules), len(figures.cycle(modules, lazy=True))) == ([], 3)
+    assert figures.lone(modules) == ["a", "b"]

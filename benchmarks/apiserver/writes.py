@@ -61,6 +61,7 @@ def writes(cluster: ControlPlane) -> list[Write]:
         Write("Deployment create", "POST", f"{apps}/deployments", JSON, _deployment()),
         Write("CPU Pod create", "POST", f"{core}/pods", JSON, pod),
         Write("GPU Pod create", "POST", f"{core}/pods", JSON, _on_gpus(pod)),
+        Write("gang's Pod create", "POST", f"{core}/pods", JSON, _of_a_gang(_on_gpus(pod))),
     ]
 
 
@@ -70,7 +71,8 @@ def _surroundings() -> Iterator[Json]:
     priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
     yield {**priority, "metadata": {"name": "production-high"}}
     reserved = {f"backend.coreweave.cloud/label-{number}": str(number) for number in range(20)}
-    metadata = {"name": NODE, "labels": {"kubernetes.io/hostname": NODE, **reserved}}
+    rack = {f"backend.coreweave.cloud/{level}": "1" for level in ("fabric", "superpod", "leafgroup")}
+    metadata = {"name": NODE, "labels": {"kubernetes.io/hostname": NODE, **rack, **reserved}}
     images = [{"names": [f"registry.example.org/image-{n}:1"], "sizeBytes": n} for n in range(50)]
     status = {"conditions": _conditions("1"), "images": images}
     yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
@@ -116,4 +118,12 @@ def _on_gpus(pod: Json) -> Json:
     changed = copy.deepcopy(pod)
     for amounts in ("requests", "limits"):
         changed["spec"]["containers"][0].setdefault("resources", {}).setdefault(amounts, {})["nvidia.com/gpu"] = "8"
+    return changed
+
+
+def _of_a_gang(pod: Json) -> Json:
+    """The Pod with a required placement: the service gives it a gate."""
+    changed = copy.deepcopy(pod)
+    annotations = changed["metadata"].setdefault("annotations", {})
+    annotations |= {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-required-placement": "superpod"}
     return changed

@@ -1,7 +1,6 @@
 """The shipped packs on a real API server: every case of every suite, sent as a dry run by the case's user.
 
-The answers are those of this project's engine for kube-apiserver alone, which has the policies of the packs and what is
-exported of them for the templates of workloads: so the verdicts are those that the suites expect of the service.
+The answers are those of this project's engine for kube-apiserver alone, which judges no templates of workloads.
 
 All packs are in force at once, on their own control plane. It has only etcd and the API server, so that no controller
 changes the objects of the cases, and an audit log, which holds the audit annotations.
@@ -18,19 +17,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.builders import FACTS, request
-from support.policies import packs, publicpolicies, publicworkloads
+from support.policies import packs
 
 from cluster import components, jsonlog, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
 from cluster.programs import CONTROL_PLANE
-from policies.admissionpolicy.evaluation.parameters import StaticParameters
-from policies.admissionpolicy.rules import validatingrule
-from policies.admissionpolicy.rules.suiterun import CONFIG_MAP
-from policies.admissionpolicy.templates.assembly import exported as templates
-from policies.engine.violation import Violation
 from policies.suite import Case, Expectation
 
 if TYPE_CHECKING:
@@ -38,8 +31,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.policies.packs import PackPolicy
-
-    from policies.objects.workload import Workload
 
 Json = dict[str, Any]
 ASKED = [(policy, case) for policy, case in packs.cases() if case.operation in ("CREATE", "UPDATE")]
@@ -126,7 +117,7 @@ def proof(cluster: Cluster) -> Proof:
 def test_a_case_is_judged_as_the_engine_says(proof: Proof, policy: PackPolicy, case: Case) -> None:
     """Verdict, message, warnings and audit are those that the engine gives for kube-apiserver, to the letter."""
     answer = proof.found[policy.name, case.name]
-    names = {each.policy.name for each in packs.exported(policy.name)[1].compiled}
+    names = {each.policy.name for each in policy.compiled}
     assert answer.code in {200, 201, 403}, answer.body
     native = _said(answer, proof.audited[answer.audit_id], names)
     # The API server shows the first refusal only, and does not promise which policy comes first, even of other packs.
@@ -138,33 +129,6 @@ def test_a_case_is_judged_as_the_engine_says(proof: Proof, policy: PackPolicy, c
         warnings=tuple(sorted(expected.warnings)),
         audit=tuple(sorted(expected.audit)),
     )
-    assert native.verdict == case.expect.verdict
-
-
-def test_public_policies_judge_templates_there_as_here(cluster: Cluster) -> None:
-    """Of 28 policies of others, the API server refuses a workload by those by which the service does, and no others."""
-    rules = publicpolicies.rules()
-    wrong, refused = [], 0
-    for row, name, obj in publicworkloads.objects():
-        there = {text.removesuffix(f"-{row.kind.lower()}") for text in cluster.warnings(obj)}
-        there = {text.partition("-templates")[0] for text in there}
-        here = {rule["name"] for rule in rules if _refuses(rule, row, obj)}
-        refused += len(here)
-        if {text for text in there if any(text.startswith(rule["name"]) for rule in rules)} != here:
-            wrong.append((row.kind, name, sorted(there - here), sorted(here - there)))
-    assert wrong == []
-    assert refused > 100
-
-
-def _refuses(rule: Json, row: Workload, obj: Json) -> bool:
-    """Whether the service refuses a workload by a rule."""
-    given = publicpolicies.loaded(publicpolicies.documents(rule))
-    rows = {row.group_kind: row}
-    parameters = StaticParameters([publicpolicies.parameters(rule)], {CONFIG_MAP: "Namespaced"})
-    (made,) = validatingrule.rules(given.policies, given.bindings, parameters, rows)
-    assert made.validate is not None
-    outcome = made.validate(request(obj, namespace="public"), FACTS)
-    return any(isinstance(each, Violation) and each.verdict == "deny" for each in outcome)
 
 
 @pytest.mark.parametrize(("policy", "name"), SCENARIOS, ids=[f"{policy}: {name}" for policy, name in SCENARIOS])
@@ -213,39 +177,18 @@ class Cluster:
         caller.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         self._node_uid = caller.make("/api/v1/nodes", manifests.node("gpu-1"))["metadata"]["uid"]
         asked = [each for _, case in ASKED for each in (case.object, case.old_object) if each]
-        definitions = list(_definitions([*asked, *(obj for _, _, obj in publicworkloads.objects())]))
+        definitions = list(_definitions(asked))
         for crd in definitions:
             caller.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
         for _, case in ASKED:
             self._namespace(case)
         for policy in packs.shipped():
-            for document in (*policy.documents, *packs.exported(policy.name)[0]):
+            for document in policy.documents:
                 caller.make(_collection(document), document)
-        self._prepare_public()
         for document in _canary():
             caller.make(_collection(document), document)
         self._await_kinds(definitions)
         self._await_revision("0")
-
-    def _prepare_public(self) -> None:
-        """Make the public policies and what is exported of them. In their Namespace they warn of what they refuse."""
-        self._caller.make("/api/v1/namespaces", manifests.namespace("public", {}))
-        matched = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "public"}}}
-        for rule in publicpolicies.rules():
-            policy, binding = publicpolicies.documents(rule)
-            binding["spec"] |= {"validationActions": ["Warn"], "matchResources": matched}
-            given = publicpolicies.loaded([policy, binding])
-            made = templates(given.policies[0], given.bindings, {row.group_kind: row for row in publicworkloads.ROWS})
-            assert made.errors == ()
-            for document in (publicpolicies.parameters(rule), policy, *made.policies, binding, *made.bindings):
-                if document["kind"] != "ConfigMap" or rule.get("params"):
-                    self._caller.make(_collection(dict(document)), document)
-
-    def warnings(self, obj: Json) -> set[str]:
-        """The policies that warn of an object's creation."""
-        answer = self._caller.send("POST", f"{_collection(obj)}?dryRun=All", obj, user="alice")
-        assert answer.code == 201, answer
-        return {found[1] for text in answer.warnings if (found := _WARNING.match(text))}
 
     def set_parameters(self, case: Case) -> None:
         """Give all ConfigMaps the data that a case wants, and wait until that is what policies see."""

@@ -14,14 +14,11 @@ from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
 from policies.admissionpolicy.evaluation.inputs import Inputs
 from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
-from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.pods.derivation import derive
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun
-from policies.admissionpolicy.templates.assembly import exported as templates
-from policies.admissionpolicy.templates.budget import Cost, costs
 from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation, Suite
 from policies.suite import read as read_suite
@@ -78,36 +75,9 @@ def judged(policy: PackPolicy, case: Case) -> Expectation:
     return policy.run.outcome(case)
 
 
-@cache
-def exported(name: str) -> tuple[tuple[Json, ...], SuiteRun]:
-    """What is exported of a folder's policies for templates, and these together with the policies themselves."""
-    policy = next(each for each in shipped() if each.name == name)
-    made = [
-        templates(each, [b for b in policy.loaded.bindings if b.policy_name == each.name], _WORKLOADS)
-        for each in policy.loaded.policies
-    ]
-    errors = [error for one in made for error in one.errors]
-    if errors:
-        raise ValueError("\n".join(errors))
-    documents = tuple(dict(each) for one in made for each in (*one.policies, *one.bindings))
-    loaded = _loaded(name, (*policy.documents, *documents))
-    return documents, SuiteRun(loaded, StaticParameters([document.value for document in loaded.context]))
-
-
 def alone(policy: PackPolicy, case: Case) -> Expectation:
-    """The answer to a case by kube-apiserver alone, if it has what is exported for templates."""
-    return exported(policy.name)[1].outcome(replace(case, derived=False))
-
-
-def spent(policy: PackPolicy, case: Case) -> dict[str, list[Cost]]:
-    """What each of the policies that kube-apiserver alone asks about a case costs, by name."""
-    request = suiterun.request_of(case)
-    params = next(iter(parameters(policy, case)), None)
-    return {
-        compiled.policy.name: list(costs(compiled, inputs_of(case), params))
-        for compiled in exported(policy.name)[1].compiled
-        if Matcher(compiled.policy.match_constraints).covers(request)
-    }
+    """The answer to a case by kube-apiserver alone, which judges no templates."""
+    return policy.run.outcome(replace(case, derived=False))
 
 
 def result(policy: PackPolicy, case: Case) -> tuple[Finding, ...]:

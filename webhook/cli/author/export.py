@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from policies.kubernetes.release import NEWEST
-from webhook.cli import exits, options
+from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import to_yaml
 from webhook.configuration.reference import configuration as reference
@@ -100,46 +99,36 @@ def schema(name: str) -> None:
 @command.command("native")
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(exists=True))
 @click.option(
-    "--templates", is_flag=True, help="Print also policies that judge the pod templates of workloads as their Pods."
-)
-@click.option(
     "--config",
     "config",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Configuration file, whose packs are printed, too, and whose workloads have templates.",
+    help="Configuration file, whose packs are printed, too.",
 )
 @options.kubernetes
-def native(paths: tuple[str, ...], config: Path | None, *, templates: bool, **changes: str | None) -> None:
+def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -> None:
     """Print policies as plain Kubernetes YAML that kube-apiserver enforces itself.
 
     Parameters come first, then policies, then bindings, as written. Notes on what is left out, and on what
     kube-apiserver does differently, go to stderr. With --config the packs are printed, with their modes and parameters.
 
-    With --templates, each policy on Pods gets policies beside it that judge the templates of all kinds of workloads,
-    those that the configuration adds included. Exit code 1: one of them cannot be made, for a reason on stderr.
-
     \b
     Examples:
       cks-admission export native policies/packs/sunk | kubectl apply -f -
       cks-admission export native --config cks.yaml | kubectl apply -f -
-      cks-admission export native --templates policies/packs/sunk
     """
     from webhook.cli.author.native import export  # noqa: PLC0415 - as above
-    from webhook.configuration.rules import workload_table  # noqa: PLC0415 - as above
     from webhook.sources import packs, policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
 
     if not paths and config is None:
         raise InputError("name files or directories with policies, or a configuration with --config")
     settings = options.settings(config, changes)
     with reading(policyfiles.PolicyFilesError, FileError, SettingsError):
-        workloads = workload_table(settings) if templates else None
         shipped = packs.texts(settings) if config else ()
         release = settings.policies.release or NEWEST
-        exported = export((*policyfiles.texts(paths), *shipped), workloads, release)
+        exported = export((*policyfiles.texts(paths), *shipped), release)
     if not exported.texts:
         where = ", ".join(paths) or f"{config}: packs"
         raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for line in (*exported.notes, *exported.errors):
+    for line in exported.notes:
         click.echo(line, err=True)
     click.echo("---\n".join(exported.texts), nl=False)
-    sys.exit(exits.REFUSED if exported.errors else exits.OK)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
 from policies import rbac
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.fields import KINDS
 from policies.admissionpolicy.documents.reader import Loaded
-from policies.admissionpolicy.model import Binding, ParamKind, Policy
+from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.pods.derivation import is_derived
-from policies.admissionpolicy.rules.subject import Workloads
 from policies.admissionpolicy.rules.validatingrule import covers_pods
-from policies.admissionpolicy.templates.assembly import Exported, exported
-from policies.admissionpolicy.templates.limits import problems
 from policies.engine.request import JsonObject
 from policies.kubernetes.release import NEWEST, Release
-from policies.objects.workload import Workload
 from webhook.cli.output import to_yaml
 from webhook.files import yamlfile, yamltext
 from webhook.files.yamlfile import FileError
@@ -35,14 +31,10 @@ _REASONS = {
 
 
 class Export(NamedTuple):
-    """The YAML of each object, in an order that kubectl can apply, and a line for each omission.
-
-    errors: what of the templates' policies cannot be exported.
-    """
+    """The YAML of each object, in an order that kubectl can apply, and a line for each omission."""
 
     texts: tuple[str, ...]
     notes: tuple[str, ...]
-    errors: tuple[str, ...] = ()
 
 
 class _Written(NamedTuple):
@@ -58,11 +50,10 @@ class _Written(NamedTuple):
         return f"{self.where}: {self.value['kind']} {name or ''}".rstrip()
 
 
-def export(files: Iterable[tuple[str, str]], workloads: Workloads | None = None, release: Release = NEWEST) -> Export:
+def export(files: Iterable[tuple[str, str]], release: Release = NEWEST) -> Export:
     """The policies in files, given by name and text. Raises PolicyFilesError, and FileError.
 
-    workloads: the kinds whose templates are to be judged, too; None to leave this to the service. release: that of the
-    API server which gets them.
+    release: that of the API server which gets them.
     """
     given = list(files)
     loaded = policyfiles.read(given, release=release).loaded
@@ -72,45 +63,8 @@ def export(files: Iterable[tuple[str, str]], workloads: Workloads | None = None,
         for written in _objects(name, text):
             steps[_step(written.value, kinds)].append(written)
     left_out = [f"{written.shown} is left out: {_reason(written.value)}" for written in steps.pop("left out")]
-    made = [] if workloads is None else [_templates(policy, loaded, workloads, release) for policy in loaded.policies]
-    texts = [
-        *map(_text, (*steps["parameters"], *steps["policies"])),
-        *(to_yaml(document) for each in made for document in each.policies),
-        *map(_text, steps["bindings"]),
-        *(to_yaml(document) for each in made for document in each.bindings),
-    ]
-    notes = _underived(loaded) if workloads is None else [note for each in made for note in each.notes]
-    errors = tuple(error for each in made for error in each.errors)
-    return Export(tuple(texts), (*map(str, loaded.warnings), *left_out, *notes), errors)
-
-
-def _templates(policy: Policy, loaded: Loaded, workloads: Workloads, release: Release) -> Exported:
-    """What judges the templates of workloads as a policy judges Pods."""
-    bindings = [
-        each for each in loaded.bindings if (each.kind, each.policy_name) == (f"{policy.kind}Binding", policy.name)
-    ]
-    if policy.kind == "MutatingAdmissionPolicy":
-        if not covers_pods(policy.match_constraints):
-            return Exported()
-        where = f"{policy.origin.file}:{policy.origin.line}"
-        return Exported(
-            notes=(
-                f"{where}: {policy.kind} {policy.name} changes Pods only: mutations of templates stay with the service",
-            )
-        )
-    params = _parameters(bindings, loaded)
-
-    def check(document: Mapping[str, Any], row: Workload) -> Iterator[str]:
-        return problems(document, row, params, release)
-
-    return exported(policy, bindings, workloads, check, release)
-
-
-def _parameters(bindings: Iterable[Binding], loaded: Loaded) -> JsonObject | None:
-    """The parameters that a policy is bound to, for the measurement of its cost."""
-    names = {binding.param_ref.name for binding in bindings if binding.param_ref is not None}
-    objects = (document.value for document in loaded.context if isinstance(document.value, dict))
-    return next((value for value in objects if (value.get("metadata") or {}).get("name") in names), None)
+    texts = map(_text, (*steps["parameters"], *steps["policies"], *steps["bindings"]))
+    return Export(tuple(texts), (*map(str, loaded.warnings), *left_out, *_underived(loaded)))
 
 
 def _objects(name: str, text: str) -> Iterator[_Written]:

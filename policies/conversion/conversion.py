@@ -1,25 +1,170 @@
-"""Turns documents of other products into Kubernetes' policies, each by its kind."""
+"""Turns policies of other products into Kubernetes' own, each by its kind; Kyverno's are in a module of their own.
+
+Of Gatekeeper, ConstraintTemplates with the engine K8sNativeValidation, and their constraints. Source:
+pkg/drivers/k8scel of github.com/open-policy-agent/gatekeeper, which makes ValidatingAdmissionPolicies, too. Those need
+the kinds of the constraints for their parameters. Here each constraint becomes a policy of its own with the parameters
+in it, so that nothing of Gatekeeper has to stay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from policies.conversion import gatekeeper, kyverno
-from policies.conversion.outcome import Conversion, Json, lost
+from policies.admissionpolicy.documents.document import Path
+from policies.conversion import kyverno, outcome
+from policies.conversion.outcome import (
+    ANY,
+    Conversion,
+    Json,
+    Kind,
+    Notes,
+    Remark,
+    binding,
+    either,
+    literal,
+    lost,
+    matches,
+    policy,
+)
 from policies.kubernetes.spelling import with_article
+
+TEMPLATES, CONSTRAINTS = "templates.gatekeeper.sh", "constraints.gatekeeper.sh"
+ENGINE = "K8sNativeValidation"
+_OPERATIONS = ("CREATE", "UPDATE")
+_ACTIONS = {"deny": "Deny", "warn": "Warn", "dryrun": "Audit"}
+_POINTS = ("*", "validation.gatekeeper.sh", "vap.k8s.io")
+_ANY_OBJECT = {"name": "anyObject", "expression": "object == null ? oldObject : object"}
+_MATCH = frozenset(
+    {"kinds", "scope", "namespaces", "excludedNamespaces", "name", "namespaceSelector", "labelSelector", "source"}
+)
+
+
+def _kind_of(template: Json) -> str:
+    """The kind of a template's constraints."""
+    kind: Any = template
+    for key in ("spec", "crd", "spec", "names", "kind"):
+        kind = kind.get(key) if isinstance(kind, Mapping) else None
+    return str(kind or "")
+
+
+def _template(value: Json, constraints: Sequence[Json]) -> Conversion:
+    """What is to be said of a template itself. constraints: those of its kind."""
+    if _source(value) is None:
+        return lost(f"it has no code for {ENGINE}; Rego cannot be turned", "spec", "targets")
+    if not constraints:
+        text = f"there is no constraint of its kind {_kind_of(value)} among the files, so it enforces nothing"
+        return Conversion(remarks=(Remark(("metadata", "name"), text, lost=False),))
+    return Conversion()
+
+
+def _constraint(value: Json, templates: Sequence[Json]) -> Conversion:
+    """The policy and the binding of a constraint. templates: all that there are."""
+    named = next((one for one in templates if _kind_of(one) == value.get("kind")), None)
+    if named is None:
+        return lost(f"the ConstraintTemplate of {value.get('kind')} is not among the files: give it too", "kind")
+    source = _source(named)
+    if source is None:
+        return lost(f"its ConstraintTemplate has no code for {ENGINE}; Rego cannot be turned", "kind")
+    notes, spec = Notes(), value.get("spec") or {}
+    match = spec.get("match") or {}
+    name = f"{str(value.get('kind')).lower()}-{(value.get('metadata') or {}).get('name') or ''}"
+    actions = _actions(spec, notes.at("spec"))
+    conditions = [dict(one) for one in source.get("matchCondition") or ()]
+    conditions += _conditions(match, notes.at("spec", "match"))
+    parameters = {"name": "params", "expression": f"dyn({literal(spec.get('parameters') or {})})"}
+    made = {
+        "failurePolicy": source.get("failurePolicy") or "Fail",
+        "matchConstraints": _constraints(match, notes.at("spec", "match")),
+        "matchConditions": conditions,
+        "variables": [_ANY_OBJECT, parameters, *(source.get("variables") or ())],
+        "validations": source.get("validations"),
+    }
+    objects = (policy(name, made), binding(name, name, actions)) if actions else ()
+    origins: dict[tuple[int, Path], Path] = {(0, ()): ("kind",)}
+    return Conversion(objects, tuple(notes.remarks), origins)
+
+
+def _source(template: Json) -> Json | None:
+    """The code of a template in CEL; None if it has none."""
+    for target in (template.get("spec") or {}).get("targets") or ():
+        for code in target.get("code") or ():
+            if code.get("engine") == ENGINE:
+                return code.get("source") or {}
+    return None
+
+
+def _actions(spec: Json, notes: Notes) -> list[str]:
+    """The actions of the binding; none if the constraint is for other places than admission."""
+    action = str(spec.get("enforcementAction") or "deny")
+    if action != "scoped":
+        if action not in _ACTIONS:
+            notes.lose(f"{action!r} is no action of a policy", "enforcementAction")
+        return [_ACTIONS[action]] if action in _ACTIONS else []
+    chosen = []
+    for index, scoped in enumerate(spec.get("scopedEnforcementActions") or ()):
+        points = [str(point.get("name")) for point in scoped.get("enforcementPoints") or ()]
+        if not any(point in _POINTS for point in points):
+            notes.lose(f"only admission is followed, not {', '.join(points)}", "scopedEnforcementActions", index)
+        elif (named := str(scoped.get("action"))) in _ACTIONS:
+            chosen.append(_ACTIONS[named])
+        else:
+            notes.lose(f"{named!r} is no action of a policy", "scopedEnforcementActions", index, "action")
+    chosen = list(dict.fromkeys(chosen))
+    return [action for action in chosen if action != "Warn" or "Deny" not in chosen]
+
+
+def _constraints(match: Json, notes: Notes) -> dict[str, Any]:
+    """The rules and selectors of a constraint."""
+    written = match.get("kinds") or [{"apiGroups": [ANY], "kinds": [ANY]}]
+    named = [
+        Kind(str(group), ANY, str(kind))
+        for entry in written
+        for group in entry.get("apiGroups") or [ANY]
+        for kind in entry.get("kinds") or [ANY]
+    ]
+    scope = str(match.get("scope") or "")
+    made: dict[str, Any] = {
+        "resourceRules": outcome.resource_rules(named, _OPERATIONS, notes.at("kinds"), scope if scope != ANY else "")
+    }
+    for name, target in (("labelSelector", "objectSelector"), ("namespaceSelector", "namespaceSelector")):
+        if match.get(name):
+            made[target] = match[name]
+    return made
+
+
+def _conditions(match: Json, notes: Notes) -> list[dict[str, str]]:
+    """What a constraint matches that rules cannot say."""
+    for name in sorted(match.keys() - _MATCH):
+        notes.lose("this is not known here", name)
+    if match.get("source") == "Generated":
+        notes.lose(
+            "only what people write is judged; templates of workloads are, without an ExpansionTemplate", "source"
+        )
+    made = []
+    if match.get("namespaces"):
+        inside = matches("request.namespace", list(map(str, match["namespaces"])))
+        made.append({"name": "namespaces", "expression": either(["request.namespace == ''", inside])})
+    if match.get("excludedNamespaces"):
+        outside = matches("request.namespace", list(map(str, match["excludedNamespaces"])))
+        made.append({"name": "excluded-namespaces", "expression": f"!({outside})"})
+    if match.get("name"):
+        made.append({"name": "name", "expression": matches("request.name", [str(match["name"])])})
+    return made
+
 
 _OWN = "admissionregistration.k8s.io"
 
 
 def convert(values: Sequence[Json]) -> list[Conversion]:
     """What becomes of each document. Objects of other groups, such as parameters, are left out without a word."""
-    templates = [value for value in values if _is(value, gatekeeper.TEMPLATES, "ConstraintTemplate")]
+    templates = [value for value in values if _is(value, TEMPLATES, "ConstraintTemplate")]
     return [_guarded(value, values, templates) for value in values]
 
 
 def is_foreign(value: Json) -> bool:
     """Whether a document is a policy of another product."""
-    groups = (kyverno.GROUP, kyverno.NEW_GROUP, gatekeeper.TEMPLATES, gatekeeper.CONSTRAINTS)
+    groups = (kyverno.GROUP, kyverno.NEW_GROUP, TEMPLATES, CONSTRAINTS)
     return _group(value) in groups or _group(value).endswith(".gatekeeper.sh")
 
 
@@ -35,11 +180,11 @@ def _guarded(value: Json, values: Sequence[Json], templates: Sequence[Json]) -> 
 
 def _converted(value: Json, values: Sequence[Json], templates: Sequence[Json]) -> Conversion:
     group, kind = _group(value), str(value.get("kind"))
-    if group == gatekeeper.CONSTRAINTS:
-        return gatekeeper.constraint(value, templates)
+    if group == CONSTRAINTS:
+        return _constraint(value, templates)
     if value in templates:
-        mine = [one for one in values if _is(one, gatekeeper.CONSTRAINTS, gatekeeper.kind_of(value))]
-        return gatekeeper.template(value, mine)
+        mine = [one for one in values if _is(one, CONSTRAINTS, _kind_of(value))]
+        return _template(value, mine)
     if group == kyverno.GROUP and kind in ("ClusterPolicy", "Policy"):
         return kyverno.cluster_policy(value)
     if group == kyverno.NEW_GROUP and kind in ("ValidatingPolicy", "NamespacedValidatingPolicy"):

@@ -1,21 +1,122 @@
 """Finds reads of what may be absent: fields without `has()`, map keys without `in`, an `object` that is null.
 
 Each side of `&&` and `||` guards the other: in CEL an error on one side counts only if the other does not decide.
+
+For a built-in kind, OpenAPI tells what is required and what is always written, and builtin/defaults.py what has a
+default of its own. What depends on other fields, on the cluster or on validation is in the tables here. A field that is
+filled in conditionally counts as always present. Sources: SetDefaults_* in kubernetes'
+pkg/apis/{core,apps,batch,networking,rbac}/v1/defaults.go, and BeforeCreate in k8s.io/apiserver's
+pkg/registry/rest/create.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from policies.admissionpolicy.model import Expression
+from policies.admissionpolicy.builtin.defaults import of_type
+from policies.admissionpolicy.model import Expression, Policy
 from policies.cel.checking.validation import children
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
+from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
-from policies.lint.guards import Facts, Guards, Scope
-from policies.lint.kindtests import KindTests
-from policies.lint.presence import FieldPresence
+from policies.lint.finding import LintFinding, LintSubject
+from policies.lint.guards import NOTHING, Facts, Guards, KindTests, Scope
+from policies.lint.typecheck import DeclaredType, ResourceCatalog, TypedPolicy
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_CORE, _APPS, _BATCH = (f"io.k8s.api.{group}.v1" for group in ("core", "apps", "batch"))
+# Other groups are not checked, because their defaults are not in the table.
+_KNOWN = (_CORE, _APPS, _BATCH, "io.k8s.api.networking.v1", "io.k8s.api.rbac.v1", "io.k8s.apimachinery.pkg.apis.meta")
+_ROLLING = "type rollingUpdate"
+_HISTORY = "replicas revisionHistoryLimit"
+_CONTAINER = "image imagePullPolicy"
+
+_FILLED: Mapping[str, str] = {
+    _META: "name namespace uid creationTimestamp generation managedFields resourceVersion",
+    f"{_APPS}.DeploymentSpec": f"{_HISTORY} progressDeadlineSeconds",
+    f"{_APPS}.DeploymentStrategy": _ROLLING,
+    f"{_APPS}.RollingUpdateDeployment": "maxUnavailable maxSurge",
+    f"{_APPS}.DaemonSetSpec": "revisionHistoryLimit",
+    f"{_APPS}.DaemonSetUpdateStrategy": _ROLLING,
+    f"{_APPS}.RollingUpdateDaemonSet": "maxUnavailable maxSurge",
+    f"{_APPS}.StatefulSetSpec": f"{_HISTORY} podManagementPolicy persistentVolumeClaimRetentionPolicy",
+    f"{_APPS}.StatefulSetUpdateStrategy": _ROLLING,
+    f"{_APPS}.RollingUpdateStatefulSetStrategy": "partition maxUnavailable",
+    f"{_APPS}.StatefulSetPersistentVolumeClaimRetentionPolicy": "whenDeleted whenScaled",
+    f"{_APPS}.ReplicaSetSpec": "replicas template",
+    f"{_BATCH}.JobSpec": (
+        "completions parallelism backoffLimit completionMode suspend podReplacementPolicy manualSelector selector"
+    ),
+    f"{_BATCH}.CronJobSpec": "concurrencyPolicy suspend successfulJobsHistoryLimit failedJobsHistoryLimit",
+    f"{_CORE}.ReplicationControllerSpec": "replicas selector template",
+    f"{_CORE}.PodTemplateSpec": "spec metadata",
+    f"{_CORE}.PodSpec": ("enableServiceLinks serviceAccountName serviceAccount tolerations priority preemptionPolicy"),
+    f"{_CORE}.Container": _CONTAINER,
+    f"{_CORE}.EphemeralContainer": _CONTAINER,
+    f"{_CORE}.ImageVolumeSource": "pullPolicy",
+    f"{_CORE}.ServiceSpec": (
+        "sessionAffinity type ports clusterIP clusterIPs ipFamilies ipFamilyPolicy internalTrafficPolicy"
+        " externalTrafficPolicy allocateLoadBalancerNodePorts"
+    ),
+    f"{_CORE}.ServicePort": "targetPort",
+    f"{_CORE}.PersistentVolumeSpec": "persistentVolumeReclaimPolicy volumeMode",
+    f"{_CORE}.PersistentVolumeClaimStatus": "phase",
+    f"{_CORE}.PodStatus": "phase qosClass",
+    f"{_CORE}.NamespaceSpec": "finalizers",
+    "io.k8s.api.networking.v1.NetworkPolicySpec": "policyTypes podSelector",
+    "io.k8s.api.rbac.v1.Subject": "apiGroup",
+}
+# Metadata that all objects of a kind have: from conversion, from admission, from the template.
+_METADATA: Mapping[str, str] = {
+    "DaemonSet": "annotations",
+    "PersistentVolumeClaim": "finalizers",
+    "ReplicationController": "labels",
+}
+# Fields that may be absent in types of CEL's own. The other fields are present, or empty ones mean nothing.
+_ABSENT: Mapping[str, str] = {
+    "kubernetes.AdmissionRequest": "subResource requestSubResource",
+    "kubernetes.UserInfo": "extra",
+    "kubernetes.NamespaceMetadata": "annotations deletionTimestamp deletionGracePeriodSeconds generateName finalizers",
+}
+
+
+class FieldPresence:
+    """The presence of fields in the types of one policy's objects and parameters."""
+
+    def __init__(self, *declared: DeclaredType | None) -> None:
+        self._declared = [declaration for declaration in declared if declaration is not None]
+
+    def may_lack(self, struct: str, field: str, place: str) -> bool:
+        """Whether the value at a place, of type `struct`, may lack a field; False if that is unknown."""
+        if field == "labels" and place.endswith("bject.spec.template.metadata"):
+            return False  # a workload's selector has to match them
+        if struct in _ABSENT:
+            return field in _ABSENT[struct].split()
+        for declared in self._declared:
+            if place.endswith("bject.metadata") and _METADATA.get(declared.type.name) == field:
+                return False
+            if field in declared.structs.get(struct, ()):
+                return _may_lack(declared, struct, field)
+        return False
+
+
+def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
+    if struct == declared.type.name and field in ("apiVersion", "kind", "metadata"):
+        return False
+    definition = declared.definitions.get(struct, "")
+    if definition and not definition.startswith(_KNOWN):
+        return False
+    there = declared.present[struct] | set(_FILLED.get(definition, "").split()) | _defaulted(definition)
+    return field.strip("_") not in there
+
+
+def _defaulted(definition: str) -> set[str]:
+    """The fields of a built-in type that have a default of their own."""
+    constants = of_type(definition).constants if definition else ()
+    return {default.path[0] for default in constants if len(default.path) == 1}
+
 
 _READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
 
@@ -134,3 +235,104 @@ class AbsenceReader:
         text = self._expression.text
         absence = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
         self.absences.setdefault((self._expression.path, key), absence)
+
+
+def unguarded(
+    policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
+) -> Iterator[LintFinding]:
+    """The findings missing-has and null-object, each place once. typed: the policy for each of its kinds."""
+    absences: dict[tuple[str, int], Absence] = {}
+    for plain in typed:
+        for absence in _KindReview(policy, plain, catalog).absences():
+            absences.setdefault((absence.expression.path, absence.offset), absence)
+    for absence in absences.values():
+        yield _finding(absence, subject, _nullable(policy))
+
+
+class _KindReview:
+    """The review of one policy for objects of one kind."""
+
+    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: ResourceCatalog) -> None:
+        self._policy, self._plain = policy, plain
+        self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
+        expressions = {variable.name: variable.expression for variable in policy.variables}
+        trees = {name: self._tree(expression) for name, expression in expressions.items()}
+        self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
+        presence = FieldPresence(self._typed.object, self._typed.params)
+        self._reader = AbsenceReader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
+
+    def absences(self) -> tuple[Absence, ...]:
+        """All unguarded reads, in the order of the document."""
+        policy = self._policy
+        met = self._met()
+        for condition in policy.match_conditions:
+            self._read(condition.expression, self._met(but=condition.expression))
+        for validation in policy.validations:
+            self._read(validation.expression, met | self._demanded(but=validation.expression))
+            if validation.message_expression is not None:
+                tree = self._tree(validation.expression)
+                failed = NOTHING if tree is None else self._guards.implied(tree, {}, truth=False)
+                self._read(validation.message_expression, met | failed)
+        for annotation in policy.audit_annotations:
+            self._read(annotation.value_expression, met)
+        for mutation in policy.mutations:
+            self._read(mutation.expression, met, patch_types=True)
+        return tuple(self._reader.absences.values())
+
+    def _read(self, expression: Expression, facts: Facts, *, patch_types: bool = False) -> None:
+        tree = self._tree(expression, patch_types=patch_types)
+        if tree is not None:
+            self._reader.read(tree, expression, facts)
+
+    def _met(self, but: Expression | None = None) -> Facts:
+        """The facts if all other match conditions are true. If one is false, errors of the others do not count."""
+        trees = [
+            self._tree(condition.expression)
+            for condition in self._policy.match_conditions
+            if condition.expression is not but
+        ]
+        return NOTHING.union(*(self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)) - {
+            "*"
+        }
+
+    def _demanded(self, but: Expression) -> Facts:
+        """The facts that the other validations require. If one does not hold, they refuse the request anyway."""
+        trees = [
+            self._tree(validation.expression)
+            for validation in self._policy.validations
+            if validation.expression is not but
+        ]
+        return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
+
+    def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
+        """The tree with the most precise types; None if the expression has type errors, which are other findings."""
+        for typed in (self._typed, self._plain):
+            tree = typed.tree(expression, patch_types=patch_types)
+            if not isinstance(tree, CompileError):
+                return tree
+        return None
+
+
+def _nullable(policy: Policy) -> frozenset[str]:
+    """Which of the two objects may be null: `object` on DELETE, `oldObject` on CREATE."""
+    operations = {name for rule in policy.match_constraints.resource_rules for name in rule.operations}
+    nulls = {"DELETE": "object", "CREATE": "oldObject"}
+    return frozenset(root for operation, root in nulls.items() if operations & {operation, "*"})
+
+
+def _finding(absence: Absence, subject: LintSubject, nullable: frozenset[str]) -> LintFinding:
+    operand, name = absence.operand, absence.name
+    match absence.reason:
+        case "null":
+            operation, other = ("DELETE", "oldObject") if operand == "object" else ("CREATE", "object")
+            message = f"{operand} is null on {operation}, which the policy matches, but {operand}.{name} is read"
+            remedy = f"write {operand} != null && ..., or read {other} instead"
+            remedy += "" if len(nullable) > 1 else f", or remove {operation} from the rules"
+            return subject.within("null-object", absence.expression, absence.offset, message, remedy)
+        case "field":
+            message = f"{operand}.{name} may be absent; then the expression fails"
+            remedy = f"test it first with has({operand}.{name}) && ..., or write {operand}.?{name}.orValue(...)"
+        case _:
+            message = f"{operand} may not have the key {name!r}; then the expression fails"
+            remedy = f"test it first with {name!r} in {operand} && ..., or write {operand}[?{name!r}].orValue(...)"
+    return subject.within("missing-has", absence.expression, absence.offset, message, remedy)

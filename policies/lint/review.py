@@ -3,25 +3,209 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 
-from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.problem import Problem
 from policies.admissionpolicy.documents.reader import Loaded, objects
-from policies.admissionpolicy.model import LINT_IGNORE, Policy
+from policies.admissionpolicy.model import LINT_IGNORE, Binding, MatchResources, NamedRule, Policy
+from policies.admissionpolicy.resource import ApiResource, built_in
 from policies.cel.checking.hints import nearest
 from policies.cel.checking.validation import walk
 from policies.cel.evaluation.recursion import deeply
 from policies.cel.syntax.ast import Call, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, Release
-from policies.lint import expressions, matching, quantities
-from policies.lint.catalog import ResourceCatalog, catalog
-from policies.lint.code import BY_NAME, UnknownCodeError, named
-from policies.lint.finding import LintFinding, LintSubject
-from policies.lint.typecheck import TypedPolicy, checked_kinds
-from policies.lint.unguarded import unguarded
+from policies.kubernetes.spelling import closest
+from policies.lint import expressions
+from policies.lint.absence import unguarded
+from policies.lint.finding import BY_NAME, LintFinding, LintSubject, UnknownCodeError, named
+from policies.lint.typecheck import ResourceCatalog, TypedPolicy, catalog, checked_kinds
+
+_ID = "never-matches"
+_ALL = "*"
+# Subresources that are connections. All other resources are created, updated or deleted.
+_CONNECTED = frozenset({"pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes/proxy"})
+_UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
+
+
+def _of_constraints(policy: Policy, subject: LintSubject, catalog: ResourceCatalog) -> Iterator[LintFinding]:
+    """Findings about a policy's matchConstraints."""
+    yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), catalog)
+
+
+def _of_binding(
+    binding: Binding, policy: Policy | None, subject: LintSubject, catalog: ResourceCatalog
+) -> Iterator[LintFinding]:
+    """Findings about a binding's matchResources, alone and together with its policy."""
+    resources = binding.match_resources
+    if resources is None:
+        return
+    path = ("spec", "matchResources")
+    yield from _of_resources(resources, subject, path, catalog)
+    rules = resources.resource_rules
+    if policy is None or not rules:
+        return
+    if not any(_overlap(rule, other) for rule, other in product(rules, policy.match_constraints.resource_rules)):
+        message = f"no request matches both this binding and the policy {policy.name}"
+        remedy = "use resources and operations that the policy matches"
+        yield subject.at(_ID, (*path, "resourceRules"), message, remedy)
+
+
+def _of_resources(
+    resources: MatchResources, subject: LintSubject, path: Path, catalog: ResourceCatalog
+) -> Iterator[LintFinding]:
+    for index, rule in enumerate(resources.resource_rules):
+        at = (*path, "resourceRules", index)
+        if any(_covers(excluded, rule) for excluded in resources.exclude_resource_rules):
+            message = "excludeResourceRules excludes everything that this rule matches"
+            yield subject.at(_ID, at, message, "remove this rule, or narrow the exclusion")
+        yield from _of_rule(rule, subject, at, catalog)
+    selectors = {"objectSelector": resources.object_selector, "namespaceSelector": resources.namespace_selector}
+    for name, selector in selectors.items():
+        yield from _of_selector(selector, subject, (*path, name))
+
+
+def _of_rule(rule: NamedRule, subject: LintSubject, path: Path, catalog: ResourceCatalog) -> Iterator[LintFinding]:
+    for index, name in enumerate(rule.resources):
+        at = (*path, "resources", index)
+        meant = _misnamed(rule, name, catalog)
+        if meant is not None:
+            groups = " or ".join(group or "the core group" for group in rule.api_groups)
+            message = f"there is no resource {name!r} in {groups}"
+            yield subject.at(_ID, at, message, f"write {meant}" if meant else "use the plural name, such as pods")
+        elif (happens := _impossible(rule, name)) is not None:
+            verb = "happens" if len(rule.operations) == 1 else "happen"
+            message = f"{' and '.join(rule.operations)} never {verb} to {name}"
+            yield subject.at(_ID, at, message, f"write {happens}, or name another resource")
+    scopes = {resource.scope for name in rule.resources for resource in _known(rule, name, catalog)}
+    unknown = any(not list(_known(rule, name, catalog)) for name in rule.resources)
+    if rule.scope != _ALL and scopes and not unknown and rule.scope not in scopes:
+        message = f"the scope is {rule.scope}, but {', '.join(rule.resources)} is {scopes.pop()}"
+        yield subject.at(_ID, (*path, "scope"), message, 'remove the scope, or write "*"')
+
+
+def _known(rule: NamedRule, name: str, catalog: ResourceCatalog) -> Iterator[ApiResource]:
+    """The resources of the catalog that a name in a rule matches."""
+    for resource in catalog.resources:
+        if (
+            resource.group in rule.api_groups
+            and resource.name == name
+            and (_ALL in rule.api_versions or resource.version in rule.api_versions)
+        ):
+            yield resource
+
+
+def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | None:
+    """The name that is probably intended if a resource does not exist, or empty; None if the resource may exist.
+
+    All resources are known only for built-in groups, and only in versions that are on by default.
+    """
+    if _ALL in name or not rule.api_groups or any(not _is_complete(group, rule) for group in rule.api_groups):
+        return None
+    known = [resource for resource in catalog.resources if resource.group in rule.api_groups]
+    if any(resource.name == name for resource in known):
+        return None
+    singular = [
+        resource.name for resource in known if name.lower() == resource.kind.kind.lower() and "/" not in resource.name
+    ]
+    if singular:
+        return singular[0]
+    suggestion = closest(name, [resource.name for resource in known])
+    return suggestion if suggestion or _ALL not in rule.api_versions else None
+
+
+def _is_complete(group: str, rule: NamedRule) -> bool:
+    versions = {resource.version for resource in built_in() if resource.group == group}
+    return bool(versions) and all(version == _ALL or version in versions for version in rule.api_versions)
+
+
+def _impossible(rule: NamedRule, name: str) -> str | None:
+    """The operations of a resource, if the rule has none of them; None otherwise."""
+    if _ALL in name or not {resource.group for resource in built_in()}.issuperset(rule.api_groups):
+        return None
+    happens = ["CREATE", "UPDATE", "DELETE"]
+    if name in _CONNECTED:
+        happens = ["CONNECT"]
+    elif name.partition("/")[2] in _UPDATED_ONLY:
+        happens = ["UPDATE"]
+    return None if {_ALL, *happens} & set(rule.operations) else " or ".join(happens)
+
+
+def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> Iterator[LintFinding]:
+    requirements = selector.requirements
+    for index, requirement in enumerate(requirements):
+        for other in requirements[:index]:
+            if requirement.key == other.key and _contradict(requirement, other):
+                both = f"{_shown(other)} and {_shown(requirement)}"
+                message = f"no object can meet both requirements for the label {requirement.key}: {both}"
+                yield subject.at(_ID, path, message, "remove one of them")
+
+
+def _contradict(requirement: SelectorRequirement, other: SelectorRequirement) -> bool:
+    pair = {requirement.operator: requirement, other.operator: other}
+    if "DoesNotExist" in pair:
+        return bool({"In", "Exists"} & set(pair))
+    if requirement.operator == other.operator == "In":
+        return not set(requirement.values) & set(other.values)
+    return {"In", "NotIn"} == set(pair) and set(pair["In"].values) <= set(pair["NotIn"].values)
+
+
+def _shown(requirement: SelectorRequirement) -> str:
+    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
+    return f"{requirement.operator}{values}"
+
+
+def _overlap(rule: NamedRule, other: NamedRule) -> bool:
+    """Whether two rules may match the same request. Versions and names of equivalent kinds are not compared."""
+    return (
+        _meet(rule.api_groups, other.api_groups)
+        and _meet(rule.operations, other.operations)
+        and (not rule.resource_names or not other.resource_names or _meet(rule.resource_names, other.resource_names))
+        and (_ALL in (rule.scope, other.scope) or rule.scope == other.scope)
+        and any(_names_meet(left, right) for left, right in product(rule.resources, other.resources))
+    )
+
+
+def _meet(names: Sequence[str], others: Sequence[str]) -> bool:
+    return _ALL in names or _ALL in others or bool(set(names) & set(others))
+
+
+def _names_meet(name: str, other: str) -> bool:
+    parts = zip(_split(name), _split(other), strict=True)
+    return all(left == right or _ALL in (left, right) for left, right in parts)
+
+
+def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
+    """Whether a rule matches everything that another one matches."""
+    return (
+        _holds(wide.api_groups, narrow.api_groups)
+        and _holds(wide.api_versions, narrow.api_versions)
+        and _holds(wide.operations, narrow.operations)
+        and (
+            not wide.resource_names
+            or (bool(narrow.resource_names) and _holds(wide.resource_names, narrow.resource_names))
+        )
+        and wide.scope in (_ALL, narrow.scope)
+        and all(any(_name_covers(resource, name) for resource in wide.resources) for name in narrow.resources)
+    )
+
+
+def _holds(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    return _ALL in wide or set(narrow) <= set(wide)
+
+
+def _name_covers(wide: str, narrow: str) -> bool:
+    parts = zip(_split(wide), _split(narrow), strict=True)
+    return all(left in (right, _ALL) for left, right in parts)
+
+
+def _split(name: str) -> tuple[str, str]:
+    resource, _, subresource = name.partition("/")
+    return resource, subresource
 
 
 def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEWEST) -> tuple[LintFinding, ...]:
@@ -42,7 +226,7 @@ def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEW
     for binding in written:
         subject = LintSubject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
-        all_findings += _kept(matching.of_binding(binding, bound, subject, known), binding.annotations, subject)
+        all_findings += _kept(_of_binding(binding, bound, subject, known), binding.annotations, subject)
     all_findings += map(_doubt, loaded.warnings)
     return tuple(sorted(all_findings, key=lambda finding: (finding.file, finding.line, finding.column, finding.id)))
 
@@ -74,10 +258,10 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     typed = [TypedPolicy(policy, kind, known) for kind in checked_kinds(policy, known)]
     untyped = TypedPolicy(policy, None, known)
     yield from _type_errors(policy, subject, typed)
-    yield from quantities.compared(policy, subject, known, typed)
+    yield from expressions.compared_quantities(policy, subject, known, typed)
     yield from unguarded(policy, subject, known, typed or [untyped])
     yield from expressions.unreachable(policy, subject, known.release)
-    yield from matching.of_policy(policy, subject, known)
+    yield from _of_constraints(policy, subject, known)
     yield from expressions.without_remedy(policy, subject)
     yield from expressions.panics(policy, subject, untyped, known.release)
     yield from expressions.unused(policy, subject)

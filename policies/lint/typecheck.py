@@ -1,18 +1,25 @@
 """Type checking of a policy's expressions, as in `status.typeChecking` of a ValidatingAdmissionPolicy.
 
-Source: k8s.io/apiserver's pkg/admission/plugin/policy/validating/typechecking.go. Kubernetes checks validations and
-their messageExpressions; `object`, `oldObject` and `params` have the types from the schemas. This module can also check
-the other expressions of a policy.
+Kubernetes checks validations and their messageExpressions; `object`, `oldObject` and `params` have the types from the
+schemas. This module can also check the other expressions of a policy. Sources, in k8s.io/apiserver:
+pkg/admission/plugin/policy/validating/typechecking.go, pkg/cel/common/schemas.go (SchemaDeclType), pkg/cel/types.go
+(names of types), pkg/cel/escaping.go (names of fields), pkg/cel/openapi/resolver/refs.go (references in circles).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
+from policies.admissionpolicy import resource as resources
+from policies.admissionpolicy import schema
+from policies.admissionpolicy import schema as schemas
+from policies.admissionpolicy.builtin.table import OpenApi
 from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
+from policies.admissionpolicy.resource import ApiResource
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
@@ -23,14 +30,187 @@ from policies.cel.evaluation.recursion import deeply
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
 from policies.cel.library.changes import Feature
 from policies.cel.syntax.ast import Node, Select
-from policies.cel.syntax.parser import parse
+from policies.cel.syntax.parser import RESERVED, parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
 from policies.engine.request import GroupVersionKind
-from policies.kubernetes.release import Release
-from policies.lint.catalog import ResourceCatalog
-from policies.lint.declared import DeclaredType, declare
-from policies.lint.kindtests import KindTests
+from policies.kubernetes.release import NEWEST, Release
+from policies.lint.guards import KindTests
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceCatalog:
+    """resources: all known resources. custom: the schemas of custom resources. release: the one that has them."""
+
+    resources: tuple[ApiResource, ...]
+    custom: Mapping[GroupVersionKind, OpenApi]
+    release: Release = NEWEST
+
+    def kinds(self, group: str, version: str, resource: str) -> tuple[GroupVersionKind, ...]:
+        """The kinds of a resource, whose name may be singular. As in a RESTMapper, an empty group matches any.
+
+        Source: ResourcesFor in k8s.io/apimachinery's pkg/api/meta/restmapper.go.
+        """
+        name = resource.lower()
+        return tuple(
+            resource_.kind
+            for resource_ in self.resources
+            if resource_.version == version
+            and (not group or resource_.group == group)
+            and name in (resource_.name, resource_.kind.kind.lower())
+            and "/" not in resource_.name
+        )
+
+    def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
+        """The schema of a kind; None if it is unknown."""
+        return schema.open_api(kind, self.release) or self.custom.get(kind)
+
+
+def catalog(objects: Iterable[Any], release: Release = NEWEST) -> ResourceCatalog:
+    """The built-in resources of a release, and those of the CustomResourceDefinitions among the objects."""
+    versions = [
+        resources_ for item in objects if _is_definition(item) for resources_ in _versions(item.get("spec") or {})
+    ]
+    own = tuple(resource for resources_, _ in versions for resource in resources_)
+    schemas = {
+        resources_[0].kind: schema.open_api_of_custom_resource(written) for resources_, written in versions if written
+    }
+    return ResourceCatalog((*resources.built_in(), *own), schemas, release)
+
+
+def _is_definition(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("kind") == "CustomResourceDefinition"
+
+
+def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[ApiResource, ...], OpenApi | None]]:
+    names = spec.get("names") or {}
+    group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
+    scope: resources.Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+    for entry in spec.get("versions") or ():
+        version = str(entry.get("name", ""))
+        kind = GroupVersionKind(group, version, str(names.get("kind", "")))
+        subresources = (f"{plural}/{name}" for name in entry.get("subresources") or ())
+        defined = tuple(ApiResource(group, version, name, kind, scope) for name in (plural, *subresources))
+        yield defined, (entry.get("schema") or {}).get("openAPIV3Schema")
+
+
+_RESERVED = RESERVED | {"true", "false", "null", "in"}
+_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_SCALARS = {"boolean": types.BOOL, "number": types.DOUBLE, "integer": types.INT}
+_FORMATS = {"byte": types.BYTES, "duration": types.DURATION, "date": types.TIMESTAMP, "date-time": types.TIMESTAMP}
+_TEXT: OpenApi = {"type": "string"}
+_ROOT: OpenApi = {
+    "kind": _TEXT,
+    "apiVersion": _TEXT,
+    "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredType:
+    """The type of a kind, and all object types below it by name.
+
+    definitions: the names of the OpenAPI definitions of types, if they have one. present: for each type, the fields
+    that are always present, because the schema requires them or has a default.
+    """
+
+    type: Type
+    structs: Mapping[str, Mapping[str, Type]]
+    definitions: Mapping[str, str]
+    present: Mapping[str, frozenset[str]]
+
+
+def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> DeclaredType | None:
+    """The type `name` of a whole object; None if the schema has no type for it.
+
+    untyped: the type for values that may have several types, such as quantities, and for objects with unknown fields.
+    None: as in Kubernetes, where fields with several types do not exist, and objects with unknown fields are empty.
+    With `untyped`, types are named after their definitions, so that containers and initContainers have the same element
+    type; in Kubernetes they differ.
+    """
+    builder = _Builder(untyped)
+    type_ = builder.type(schema, name, frozenset(), root=True)
+    return None if type_ is None else DeclaredType(type_, builder.structs, builder.definitions, builder.present)
+
+
+def escaped(name: str) -> str | None:
+    """A property's name as a CEL identifier, such as `x__dash__y` for `x-y`; None if it cannot be one."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
+        return None
+    return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
+
+
+class _Builder:
+    """Converts one schema, and collects its types by their paths."""
+
+    def __init__(self, untyped: Type | None) -> None:
+        self._untyped = untyped
+        self.structs: dict[str, dict[str, Type]] = {}
+        self.definitions: dict[str, str] = {}
+        self.present: dict[str, frozenset[str]] = {}
+
+    def type(self, schema: OpenApi, path: str, around: frozenset[str], *, root: bool = False) -> Type | None:
+        """The type at a path; None if it has none, so that the field does not exist in CEL.
+
+        around: the enclosing definitions. A reference to one of them becomes an object without fields.
+        """
+        reference = schema.get("$ref")
+        if reference is not None:
+            if reference in around:
+                schema = {"type": "object"}
+            else:
+                around |= {reference}
+                schema = schemas.definition(reference)
+                path = path if self._untyped is None or root else reference
+                self.definitions[path] = reference
+        if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string") is True:
+            return types.DYN
+        match "object" if root else schema.get("type"):
+            case "array":
+                element = self._below(schema.get("items"), f"{path}.@idx", around)
+                return None if element is None else types.list_of(element)
+            case "object" if isinstance(schema.get("additionalProperties"), dict):
+                element = self._below(schema["additionalProperties"], f"{path}.@elem", around)
+                return None if element is None else types.map_of(types.STRING, element)
+            case "object":
+                return self._open(schema, root=root) or self._struct(schema, path, around, root=root)
+            case "string":
+                return _FORMATS.get(schema.get("format", ""), types.STRING)
+            case name:
+                return _SCALARS.get(str(name), self._untyped)
+
+    def _open(self, schema: OpenApi, *, root: bool) -> Type | None:
+        """The type for an object with arbitrary fields; None for other objects."""
+        unknown = not schema.get("properties") or schema.get("x-kubernetes-preserve-unknown-fields") is True
+        return self._untyped if unknown and not root else None
+
+    def _below(self, schema: Any, path: str, around: frozenset[str]) -> Type | None:
+        if not isinstance(schema, dict):
+            return self._untyped
+        return self.type(schema, path, around, root=schema.get("x-kubernetes-embedded-resource") is True)
+
+    def _struct(self, schema: OpenApi, path: str, around: frozenset[str], *, root: bool) -> Type:
+        properties = schema.get("properties") or {}
+        if root and "metadata" not in properties:
+            properties = {**properties, **_ROOT}
+        fields: dict[str, Type] = {}
+        present = set(schema.get("required") or ())
+        for name, below in properties.items():
+            identifier = escaped(name)
+            type_ = None if identifier is None else self._below(below, f"{path}.{identifier}", around)
+            if identifier is None or type_ is None:
+                continue
+            fields[identifier] = type_
+            if name in _RESERVED:  # a keyword may also be used unescaped
+                fields[name] = type_
+            if below.get("default") is not None:
+                present.add(name)
+        self.structs[path] = fields
+        self.present[path] = frozenset(present)
+        return types.struct(path)
+
 
 TYPES_LIMIT = 10
 """Kubernetes collects at most this many kinds from one rule, and then ignores further rules."""

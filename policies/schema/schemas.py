@@ -1,17 +1,378 @@
-"""What is wrong with an object, by the schema of its kind: a built-in one, or that of a CRD."""
+"""What is wrong with an object, by the schema of its kind: a built-in one, or that of a CRD.
+
+`fieldrules-*.json` beside this module has what an API server says of single fields, by type and field;
+tests/cluster/fieldrules.py asks a real one. A rule may have:
+
+required          what follows `Required value`, for a field that must have a value
+absent            true: a missing field is judged as 0 or an empty text
+enum              the values that there are, in the API server's order
+format            of a text, or of the items of a list (flaw.py); `keys` and `values`: of a map's
+minimum, maximum  of a number or a quantity; above: less than it; zero: true if 0 is right all the same
+
+Sources: pkg/apiserver/{schema,validation} in k8s.io/apiextensions-apiserver, and k8s.io/kube-openapi's pkg/validation,
+for the words. Of a CRD's schema, rules in CEL, formats other than times, and the types of lists and maps are not
+judged.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from msgspec import json
 
 from policies.admissionpolicy.builtin.intake import kind_of
-from policies.admissionpolicy.builtin.table import OBJECT_META
-from policies.engine.request import GroupVersionKind, JsonObject
+from policies.admissionpolicy.builtin.table import MICRO_TIME, OBJECT_META, QUANTITY, TIME, OpenApi, TypeTable, types_of
+from policies.cel.errors import CelError
+from policies.cel.library.kubernetes.regex import compile_pattern
+from policies.engine.request import GroupVersionKind, JsonObject, mapping
+from policies.golang.time import parse_timestamp
 from policies.kubernetes.release import NEWEST, Release
 from policies.kubernetes.spelling import closest
-from policies.schema import builtin, crd, metadata
-from policies.schema.flaw import Flaw, Flaws
+from policies.objects.fieldpath import render
+from policies.schema import rules
+from policies.schema.flaw import FORMATS, Flaw, Flaws, Place, location, quoted
+from policies.schema.shape import (
+    Bytes,
+    Flag,
+    IntOrString,
+    ListOf,
+    MapOf,
+    Number,
+    Quantity,
+    Shape,
+    Struct,
+    StructOr,
+    Text,
+    Time,
+)
+
+_CLASSES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+_EMBEDDED = ("apiVersion", "kind", "metadata")
+_ANYTHING: OpenApi = {"x-kubernetes-preserve-unknown-fields": True}
+_INT32 = 2**31
+
+
+class _CustomKind(NamedTuple):
+    """A kind of a CRD's version. schema: its openAPIV3Schema, None if it has none."""
+
+    kind: GroupVersionKind
+    schema: OpenApi | None
+
+
+def _custom_kinds(definitions: Iterable[Mapping[str, Any]]) -> Iterator[_CustomKind]:
+    """The kinds that CustomResourceDefinitions define, one for each version that is served."""
+    for definition in definitions:
+        spec = mapping(definition, "spec")
+        name = str(mapping(spec, "names").get("kind", ""))
+        for version in spec.get("versions") or ():
+            if isinstance(version, dict) and version.get("served", True):
+                kind = GroupVersionKind(str(spec.get("group")), str(version.get("name")), name)
+                yield _CustomKind(kind, mapping(version, "schema").get("openAPIV3Schema"))
+
+
+def _judge_custom(value: Mapping[str, Any], schema: OpenApi, metadata: Struct, flaws: Flaws) -> None:
+    """Note what is wrong with a custom resource. metadata: the form of its metadata, which the schema does not have."""
+    _Judgement(metadata, flaws).whole(value, schema)
+
+
+class _Judgement:
+    """The judgement of one object."""
+
+    def __init__(self, metadata: Struct, flaws: Flaws) -> None:
+        self._metadata = metadata
+        self._flaws = flaws
+
+    def whole(self, value: Mapping[str, Any], schema: OpenApi) -> None:
+        """Judge an object with its metadata."""
+        self._unknown(value, schema, None, embedded=True)
+        if not self._flaws.decoding:
+            self._value(value, schema, None)
+
+    def _unknown(self, value: Any, schema: OpenApi, place: Place, *, embedded: bool = False) -> None:
+        """Note the fields that the API server would remove."""
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                self._unknown(item, _items(schema, _ANYTHING), (place, index))
+        if not isinstance(value, dict):
+            return
+        embedded = embedded or schema.get("x-kubernetes-embedded-resource") is True
+        properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            if embedded and key == "metadata":
+                self._metadata.judge(item, (place, key), self._flaws)
+            elif key in properties:
+                self._unknown(item, properties[key] or {}, (place, key))
+            elif isinstance(rest, dict):
+                self._unknown(item, rest, (place, key))
+            elif not (rest or schema.get("x-kubernetes-preserve-unknown-fields") or (embedded and key in _EMBEDDED)):
+                self._flaws.unknown((place, key), properties)
+
+    def _value(self, value: Any, schema: OpenApi, place: Place) -> None:
+        """Judge a value that the API server keeps."""
+        if value is None:
+            return  # if it is not nullable it counts as missing
+        type_ = schema.get("type")
+        if schema.get("x-kubernetes-int-or-string"):
+            if isinstance(value, bool) or not isinstance(value, int | str):
+                self._type(value, "integer,string", place)
+                return
+        elif type_ and not _is_of(value, type_):
+            self._type(value, type_, place)
+            return
+        if schema.get("enum") and value not in schema["enum"]:
+            self._flaws.unsupported(place, value, map(_text, schema["enum"]))
+        if isinstance(value, str):
+            self._string(value, schema, place)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._number(value, schema, place)
+        elif isinstance(value, list):
+            self._list(value, schema, place)
+        elif isinstance(value, dict):
+            self._map(value, schema, place)
+        self._combined(value, schema, place)
+
+    def _type(self, value: Any, expected: str, place: Place) -> None:
+        name = _type_name(value)
+        self._flaws.invalid(place, name, f'{_body(place)} must be of type {expected}: "{name}"')
+
+    def _string(self, value: str, schema: OpenApi, place: Place) -> None:
+        if (least := schema.get("minLength")) is not None and len(value) < least:
+            self._flaws.invalid(place, value, f"{_body(place)} should be at least {least} chars long")
+        if (most := schema.get("maxLength")) is not None and len(value) > most:
+            self._flaws.too_long(place, most)
+        if (pattern := schema.get("pattern")) and not _matches(pattern, value):
+            self._flaws.invalid(place, value, f"{_body(place)} should match '{pattern}'")
+        if schema.get("format") == "date-time" and not _is_time(value):
+            self._flaws.invalid(place, value, f"{_body(place)} must be of type date-time: {quoted(value)}")
+
+    def _number(self, value: float, schema: OpenApi, place: Place) -> None:
+        if schema.get("format") == "int32" and not -_INT32 <= value < _INT32:
+            text = f"Checked value must be of type integer with format int32 in {render(location(place))}"
+            self._flaws.invalid(place, value, text)
+        least, most, factor = (schema.get(name) for name in ("minimum", "maximum", "multipleOf"))
+        if least is not None and (value < least or (value == least and schema.get("exclusiveMinimum"))):
+            limit = "than" if schema.get("exclusiveMinimum") else "than or equal to"
+            self._flaws.invalid(place, value, f"{_body(place)} should be greater {limit} {least}")
+        if most is not None and (value > most or (value == most and schema.get("exclusiveMaximum"))):
+            limit = "than" if schema.get("exclusiveMaximum") else "than or equal to"
+            self._flaws.invalid(place, value, f"{_body(place)} should be less {limit} {most}")
+        if factor and (value / factor) % 1:
+            self._flaws.invalid(place, value, f"{_body(place)} should be a multiple of {factor}")
+
+    def _list(self, value: list[Any], schema: OpenApi, place: Place) -> None:
+        if (least := schema.get("minItems")) is not None and len(value) < least:
+            self._flaws.invalid(place, len(value), f"{_body(place)} should have at least {least} items")
+        if (most := schema.get("maxItems")) is not None and len(value) > most:
+            self._flaws.too_many(place, len(value), most)
+        items = _items(schema, {})
+        for index, item in enumerate(value):
+            if item is None and not items.get("nullable") and items.get("type"):
+                self._type(item, items["type"], (place, index))
+            self._value(item, items, (place, index))
+        self._unique(value, schema, place)
+
+    def _unique(self, value: list[Any], schema: OpenApi, place: Place) -> None:
+        kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
+        known: list[Any] = []
+        for index, item in enumerate(value if kind in ("set", "map") else ()):
+            identity = {key: item.get(key) for key in keys} if kind == "map" and isinstance(item, dict) else item
+            if identity in known:
+                self._flaws.duplicate((place, index), identity)
+            known.append(identity)
+
+    def _map(self, value: Mapping[str, Any], schema: OpenApi, place: Place) -> None:
+        properties, rest = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name in schema.get("required") or ():
+            given = value.get(name)
+            own = properties.get(name) or {}
+            nullable = own.get("nullable") and name in value
+            if given is None and not nullable and own.get("default") is None:
+                self._flaws.required((place, name))
+        if (most := schema.get("maxProperties")) is not None and len(value) > most:
+            self._flaws.too_many(place, len(value), most)
+        if (least := schema.get("minProperties")) is not None and len(value) < least:
+            self._flaws.invalid(place, len(value), f"{_body(place)} should have at least {least} properties")
+        for key, item in value.items():
+            if place is None and key == "metadata":
+                continue
+            below = properties.get(key, rest)
+            if isinstance(below, dict):
+                self._value(item, below, (place, key))
+
+    def _combined(self, value: Any, schema: OpenApi, place: Place) -> None:
+        """Judge what must hold of all, of some, of one or of none of several schemas."""
+        path = render(location(place))
+        for part in filter(None, schema.get("allOf") or ()):
+            self._value(value, part, place)
+        some, one, none = schema.get("anyOf"), schema.get("oneOf"), schema.get("not")
+        if (
+            some
+            and not schema.get("x-kubernetes-int-or-string")
+            and not any(self._fits(value, p or {}, place) for p in some)
+        ):
+            self._flaws.invalid(place, "", f'"{path}" must validate at least one schema (anyOf)')
+        if one and (count := sum(self._fits(value, part or {}, place) for part in one)) != 1:
+            number = "none valid" if not count else f"{count} valid alternatives"
+            self._flaws.invalid(place, "", f'"{path}" must validate one and only one schema (oneOf). Found {number}')
+        if none and self._fits(value, none, place):
+            self._flaws.invalid(place, "", f'"{path}" must not validate the schema (not)')
+
+    def _fits(self, value: Any, schema: OpenApi, place: Place) -> bool:
+        flaws = Flaws()
+        _Judgement(self._metadata, flaws)._value(value, schema, place)  # noqa: SLF001 - another one of the same class
+        return not flaws.all
+
+
+def _items(schema: OpenApi, otherwise: OpenApi) -> OpenApi:
+    """The schema of a list's items."""
+    items = schema.get("items")
+    return items if isinstance(items, dict) else otherwise
+
+
+def _is_of(value: Any, type_: str) -> bool:
+    if isinstance(value, bool):
+        return type_ == "boolean"
+    if type_ == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _CLASSES.get(type_, (object,)))
+
+
+def _type_name(value: Any) -> str:
+    """The type of a value as the messages call it."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, float):
+        return "float64" if not value.is_integer() else "integer"
+    return {str: "string", int: "integer", list: "array", dict: "object"}.get(type(value), "null")
+
+
+def _body(place: Place) -> str:
+    return f"{render(location(place))} in body"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else quoted(value)
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """Whether a text matches; a pattern that is none matches all."""
+    try:
+        return bool(compile_pattern(pattern).matches(value))
+    except CelError:
+        return True
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return parse_timestamp(text) is not None
+    except OverflowError:
+        return True
+
+
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_SCHEMA_OR = frozenset({f"{_SCHEMA}OrArray", f"{_SCHEMA}OrBool"})
+_API = "io.k8s.api."
+_NO_RULE: Mapping[str, Any] = {}
+FieldRules = Mapping[str, Mapping[str, Mapping[str, Any]]]
+
+
+@cache
+def field_rules(release: Release) -> FieldRules:
+    """What an API server of a release demands of single fields, by type and field."""
+    file = resources.files("policies.schema").joinpath(f"fieldrules-{release.name}.json")
+    rules: FieldRules = json.decode(file.read_bytes())
+    return rules
+
+
+@cache
+def shapes(release: Release) -> Shapes:
+    """The forms of the kinds of a release."""
+    return Shapes(types_of(release), field_rules(release))
+
+
+class Shapes:
+    """Forms by the names of their types, each made on first use."""
+
+    def __init__(self, table: TypeTable, rules: FieldRules) -> None:
+        self.kinds = table.kinds
+        self._types = table.types
+        self._rules = rules
+        self._made: dict[str, Struct] = {}
+
+    @property
+    def metadata(self) -> Struct:
+        """The form of the metadata of every object."""
+        return self.struct(OBJECT_META)
+
+    def struct(self, name: str) -> Struct:
+        """The form of a type. Raises KeyError if there is none of that name."""
+        if name not in self._made:
+            made = self._made[name] = Struct(name)  # before its fields, which may have the same type
+            definition, own = self._types[name], self._rules.get(name, _NO_RULE)
+            properties = definition.get("properties", {})
+            made.fields = {field: self.shape(below, own.get(field, _NO_RULE)) for field, below in properties.items()}
+            made.required = tuple((field, rule["required"]) for field, rule in own.items() if "required" in rule)
+            made.defaulted = tuple(
+                field
+                for field, below in properties.items()
+                if "required" not in (rule := own.get(field, _NO_RULE))
+                and (rule.get("absent") or (isinstance(made.fields[field], Struct) and "omit" not in below))
+            )
+            made.rules = rules.OF_TYPES.get(name.removeprefix(_API), ())
+        return self._made[name]
+
+    def refers(self, name: str, field: str) -> str:
+        """The name of the type of a field; empty if it has none or there is no such field."""
+        return str(self._types[name].get("properties", {}).get(field, {}).get("$ref", ""))
+
+    def shape(self, schema: OpenApi, rule: Mapping[str, Any] = _NO_RULE) -> Shape:
+        """The form of a field, with the rule for it."""
+        if reference := schema.get("$ref"):
+            return self._referenced(reference, rule)
+        kind, below = schema.get("type"), schema.get("additionalProperties")
+        if kind == "array":
+            return ListOf(self.shape(schema["items"], rule))
+        if isinstance(below, dict):
+            inner = {**rule, "format": rule.get("values", "")}
+            return MapOf(self.shape(below, inner), FORMATS.get(rule.get("keys", "")))
+        return _scalar(kind, schema.get("format", ""), rule)
+
+    def _referenced(self, name: str, rule: Mapping[str, Any]) -> Shape:
+        if name == QUANTITY:
+            return Quantity(rule.get("minimum"))
+        if name in {TIME, MICRO_TIME}:
+            return Time()
+        if name == _INT_OR_STRING:
+            return IntOrString(Number("int32", rule), FORMATS.get(rule.get("format", "")))
+        if name in _SCHEMA_OR:
+            return StructOr(self.struct(_SCHEMA))
+        # Types without fields: some have none at all, others have an encoding of their own, such as any JSON.
+        definition = self._types[name]
+        return self.struct(name) if "properties" in definition else Shape()
+
+
+def _scalar(kind: str | None, form: str, rule: Mapping[str, Any]) -> Shape:
+    match kind:
+        case "string":
+            return Bytes() if form == "byte" else Text(rule.get("enum", ()), FORMATS.get(rule.get("format", "")))
+        case "integer" | "number":
+            return Number(form or kind, rule)
+        case "boolean":
+            return Flag()
+        case _:
+            return Shape()
+
 
 _DEFINITION = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
 _NAMELESS = "Review"
@@ -24,9 +385,9 @@ class Schemas:
     """The kinds of an API server: those of a release, and those that CustomResourceDefinitions add."""
 
     def __init__(self, release: Release = NEWEST, definitions: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._shapes = builtin.shapes(release)
+        self._shapes = shapes(release)
         readable = filter(self._is_readable, definitions)
-        self._custom = {custom.kind: custom.schema for custom in crd.kinds(readable)}
+        self._custom = {custom.kind: custom.schema for custom in _custom_kinds(readable)}
         self._built_in = {_key(kind): name for kind, name in self._shapes.kinds.items() if self._is_object(name)}
 
     def flaws(self, obj: JsonObject) -> tuple[Flaw, ...]:
@@ -41,11 +402,11 @@ class Schemas:
             self._shapes.struct(name).judge(obj, None, flaws)
             flaws.forgive("status")  # which a create does not set
         elif (schema := self._custom.get(kind)) is not None:
-            crd.judge(obj, schema, self._shapes.metadata, flaws)
+            _judge_custom(obj, schema, self._shapes.metadata, flaws)
         elif kind not in self._custom:
             flaws.decoding.append(self._unknown(kind))
         if not flaws.decoding and not kind.kind.endswith(_NAMELESS):
-            metadata.judge(obj, kind.group, kind.kind, flaws)
+            rules.judge_metadata(obj, kind.group, kind.kind, flaws)
         return flaws
 
     def _is_readable(self, definition: Mapping[str, Any]) -> bool:

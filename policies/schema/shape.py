@@ -12,8 +12,7 @@ from typing import Any
 from policies.admissionpolicy.builtin.quantities import quantity_of
 from policies.admissionpolicy.builtin.reader import no_base64
 from policies.golang.time import parse_timestamp
-from policies.schema.flaw import Flaws, Place
-from policies.schema.formats import Format
+from policies.schema.flaw import Flaws, Format, Place
 
 Rule = Callable[[Mapping[str, Any], Place, Flaws], None]
 """Notes what is wrong with the fields of a map together."""

@@ -27,7 +27,7 @@ from policies import schema
 from policies.admissionpolicy.builtin.table import OBJECT_META, QUANTITY, OpenApi, TypeTable, types_of
 from policies.kubernetes.release import named
 from policies.objects.fieldpath import render
-from policies.schema.formats import FORMATS
+from policies.schema.flaw import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -10,9 +10,8 @@ from cluster.apicalls import Caller
 from policies.cel import types
 from policies.cel.types import Kind, Type
 from policies.engine.request import GroupVersionKind
-from policies.lint.catalog import catalog
-from policies.lint.declared import DeclaredType, declare
-from policies.lint.presence import FieldPresence
+from policies.lint.absence import FieldPresence
+from policies.lint.typecheck import DeclaredType, catalog, declare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

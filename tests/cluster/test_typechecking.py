@@ -13,8 +13,7 @@ import yaml
 from cluster import crds
 from cluster.polling import NotYet
 from policies.admissionpolicy.documents.reader import Document, read
-from policies.lint.catalog import catalog
-from policies.lint.typecheck import warnings
+from policies.lint.typecheck import catalog, warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

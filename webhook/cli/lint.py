@@ -12,11 +12,9 @@ import click
 
 from policies.admissionpolicy.documents.document import Document
 from policies.kubernetes.release import Release
-from policies.lint.catalog import catalog
-from policies.lint.code import CODES, UnknownCodeError, named
-from policies.lint.finding import LintFinding
+from policies.lint.finding import CODES, LintFinding, UnknownCodeError, named
 from policies.lint.review import review
-from policies.lint.typecheck import warnings
+from policies.lint.typecheck import catalog, warnings
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings.finding import Finding, Result

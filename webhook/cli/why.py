@@ -11,7 +11,7 @@ import click
 from policies.engine.help import Section, likest
 from policies.kubernetes.name import is_dns_subdomain
 from policies.kubernetes.spelling import closest
-from policies.lint.code import BY_NAME, CODES
+from policies.lint.finding import BY_NAME, CODES
 from webhook import refused
 from webhook.cli.exits import InputError
 from webhook.cli.output import write

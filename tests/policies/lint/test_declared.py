@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.cel import types
-from policies.lint.declared import declare, escaped
+from policies.lint.typecheck import declare, escaped
 
 _TEXT = {"type": "string"}
 _OPEN = {"x-kubernetes-preserve-unknown-fields": True}

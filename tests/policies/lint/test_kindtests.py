@@ -5,7 +5,7 @@ import pytest
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
 from policies.engine.request import GroupVersionKind
-from policies.lint.kindtests import KindTests
+from policies.lint.guards import KindTests
 
 _TESTS = KindTests(
     GroupVersionKind("apps", "v1", "Deployment"), {"isPod": parse(Source("object.kind == 'Pod'"))}.get, {3: True}

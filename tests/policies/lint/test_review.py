@@ -7,7 +7,7 @@ from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.model import LINT_IGNORE
-from policies.lint.code import CODES, UnknownCodeError, named
+from policies.lint.finding import CODES, UnknownCodeError, named
 from policies.lint.review import review
 
 _BAD = {"expression": "object.spec.paused == true"}

@@ -7,8 +7,7 @@ from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
-from policies.lint.catalog import catalog
-from policies.lint.typecheck import checked_kinds, warnings
+from policies.lint.typecheck import catalog, checked_kinds, warnings
 
 _CORE = ["pods", "services", "configmaps", "secrets", "nodes", "namespaces", "endpoints", "limitranges", "bindings"]
 

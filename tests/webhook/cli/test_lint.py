@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.service.commands import run
 
-from policies.lint.code import CODES, Meaning
+from policies.lint.finding import CODES, Meaning
 
 _SUNK = Path(__file__).parents[3] / "policies" / "packs" / "sunk"
 _REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "lint.md"

@@ -16,9 +16,9 @@ from benchmarks.cel.timing import nanoseconds
 from benchmarks.load import Sample, drive
 from benchmarks.report import Figure
 from benchmarks.speed import cores, middle, pinned
+from policies.engine import patch
 from policies.engine.facts import StaticFacts
 from policies.engine.request import UserInfo
-from policies.objects import patch
 from policies.topology.rule import TopologyPlacement
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, mapping
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import lookup
-from policies.sunk import GPU, LOCK_TAINT, RESERVED_TAINT
-from policies.tolerations import CPU_TAINT
+from policies.tolerations import CPU_TAINT, GPU, LOCK_TAINT, RESERVED_TAINT
 
 RULE = "guard"
 Mode = Literal["deny", "warn", "off"]

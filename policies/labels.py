@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
 from policies.engine.violation import FIELD_LENGTH, More, Violation, first, printable, quote, shortened
 from policies.objects.fieldpath import Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload

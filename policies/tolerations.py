@@ -1,22 +1,25 @@
-"""The CPU toleration: Pods that request no GPU may run on CPU Nodes.
+"""Tolerations that Pods need: for the taint of CPU Nodes, and for those of SUNK Nodes.
 
-CPU Nodes carry the taint `is_cpu_compute:NoSchedule`. Source: "CPU taints" in CoreWeave's page "Workload Scheduling on
-CKS".
+Pods that request no GPU may run on CPU Nodes, which carry the taint `is_cpu_compute:NoSchedule`. DaemonSets on SUNK
+Nodes must tolerate the four taints that such Nodes can carry. Source: "CPU taints" and "DaemonSets on SUNK Nodes" in
+CoreWeave's page "Workload Scheduling on CKS".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from policies.engine.facts import Facts
+from msgspec import Struct
+
+from policies.engine import patch
+from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import Violation, quote
-from policies.objects import patch
-from policies.objects.accelerator import READS as ACCELERATOR_READS
-from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import lookup
+from policies.podspec import READS as ACCELERATOR_READS
+from policies.podspec import Accelerators, allows, size
 
 RULE = "tolerations"
 DaemonSetMode = Literal["inject", "warn", "off"]
@@ -99,3 +102,121 @@ class CpuToleration:
         if isinstance(tolerations, list) and any(tolerates(t, key=CPU_TAINT, effect="NoSchedule") for t in tolerations):
             return False
         return not self.accelerators.requested(pod, namespace, facts)
+
+
+SUNK_RULE = "sunk"
+SunkMode = Literal["inject", "warn", "off"]
+# Requirements and values of a DaemonSet times SUNK Nodes: a tenth of a second.
+MOST_COMPARED = 200_000
+SUNK_PREFIX = "sunk.coreweave.com/"
+LOCK_TAINT = "sunk.coreweave.com/lock"
+RESERVED_TAINT = "node.coreweave.cloud/reserved"
+TOLERATIONS = ("spec", "template", "spec", "tolerations")
+SUNK_READS = frozenset(f"spec.template.spec.{field}" for field in ("affinity", "nodeSelector", "tolerations"))
+SUNK_SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
+
+
+class SunkTaint(Struct, frozen=True):
+    """A taint to tolerate. An empty effect is unknown, so the toleration must not name an effect."""
+
+    key: str
+    effect: str
+    value: str = ""
+    operator: Literal["Exists", "Equal"] = "Exists"
+
+    def to_toleration(self) -> dict[str, str]:
+        """The toleration as CoreWeave documents it: for every effect."""
+        value = {"value": self.value} if self.operator == "Equal" else {}
+        return {"key": self.key, "operator": self.operator, **value}
+
+    def met_by(self, toleration: object) -> bool:
+        """Whether a toleration covers the taint."""
+        return tolerates(toleration, key=self.key, value=self.value, effect=self.effect)
+
+
+LOCK = SunkTaint(LOCK_TAINT, "NoExecute", "true", "Equal")
+GPU = SunkTaint("is_gpu", "PreferNoSchedule", "true")
+CPU = SunkTaint(CPU_TAINT, "NoSchedule")
+
+
+class SunkDaemonSets:
+    """The rule for DaemonSets. It finds nothing if the cluster's SUNK Nodes are not known.
+
+    node_selector: labels of SUNK Nodes; empty to recognise them by SUNK's own taints and labels. reserved_hash: the
+    value of the reserved taint; empty to read it from the Nodes.
+    """
+
+    def __init__(self, mode: SunkMode, node_selector: Mapping[str, str], reserved_hash: str) -> None:
+        self.mode = mode
+        self.node_selector = dict(node_selector)
+        self.reserved_hash = reserved_hash
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """Add the missing tolerations if the mode is inject."""
+        if self.mode != "inject":
+            return NO_MUTATION
+        missing = [requirement.to_toleration() for requirement in self._missing(request, facts)]
+        return add(request.object, TOLERATIONS, missing) if missing else NO_MUTATION
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        """A violation for each missing toleration."""
+        path = ".".join(TOLERATIONS)
+        return [
+            Violation(
+                SUNK_RULE,
+                path,
+                f"none for {requirement.key},",
+                "a taint of SUNK Nodes",
+                SUNK_SUMMARY,
+                _remedy(requirement),
+            )
+            for requirement in self._missing(request, facts)
+        ]
+
+    def _missing(self, request: AdmissionRequest, facts: Facts) -> list[SunkTaint]:
+        obj = request.object
+        if self.mode == "off" or obj is None or is_being_deleted(obj) or is_owned(obj):
+            return []
+        spec = lookup(obj, TOLERATIONS[:-1])
+        nodes = self._nodes(facts)
+        if not isinstance(spec, dict) or not self._can_land(spec, nodes):
+            return []
+        written: Any = spec.get("tolerations")
+        tolerations = written if isinstance(written, list) else []
+        return [r for r in self._requirements(nodes) if not any(r.met_by(toleration) for toleration in tolerations)]
+
+    def _nodes(self, facts: Facts) -> list[Node]:
+        """The SUNK Nodes of the cluster."""
+        if self.node_selector:
+            return [node for node in facts.nodes() if self.node_selector.items() <= node.labels.items()]
+        return [node for node in facts.nodes() if _is_sunk(node)]
+
+    def _can_land(self, pod_spec: JsonObject, nodes: Sequence[Node]) -> bool:
+        """Whether the DaemonSet can run on a SUNK Node; without such Nodes, on one with the labels of node_selector.
+
+        Affinity that is too long to be compared with every Node is assumed to allow one.
+        """
+        if nodes:
+            return size(pod_spec) * len(nodes) > MOST_COMPARED or any(allows(pod_spec, node) for node in nodes)
+        if not self.node_selector:
+            return False
+        return allows(pod_spec, Node("", self.node_selector), labels_complete=False)
+
+    def _requirements(self, nodes: Sequence[Node]) -> list[SunkTaint]:
+        taints = (taint for node in nodes for taint in node.taints)
+        hashes = {taint.value for taint in taints if taint.key == RESERVED_TAINT}
+        if self.reserved_hash:
+            hashes = {self.reserved_hash}
+        return [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
+
+
+def _is_sunk(node: Node) -> bool:
+    keys = (*(taint.key for taint in node.taints), *node.labels)
+    return any(key.startswith(SUNK_PREFIX) for key in keys)
+
+
+def _remedy(requirement: SunkTaint) -> str:
+    toleration = requirement.to_toleration().items()
+    # A value such as true needs its quotes in YAML.
+    fields = ", ".join(f"{name}: {quote(value) if name == 'value' else value}" for name, value in toleration)
+    return f"Add the toleration {{{fields}}}."

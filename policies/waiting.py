@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from policies.engine import engine
 from policies.engine.facts import Facts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, mapping
 from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS

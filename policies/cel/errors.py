@@ -3,8 +3,8 @@
 CelError              an expression failed at run time; `&&`, `||`, `all` and `exists` absorb it as CEL defines
 CompileError          an expression that Kubernetes refuses: with all issues, each at its place
 BudgetError           the cost limit was exceeded; nothing absorbs it
-TimeLimitError        (policies/engine/timelimit.py) the time for the review is over; nothing absorbs it
-Missing               (policies/engine/lookup.py) an authorization check without an answer yet; nothing absorbs it
+TimeLimitError        (policies/engine/interruption.py) the time for the review is over; nothing absorbs it
+Missing               (policies/engine/interruption.py) an authorization check without an answer yet; nothing absorbs it
 """
 
 from __future__ import annotations

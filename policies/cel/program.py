@@ -35,8 +35,7 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
 from policies.cel.values import Value
-from policies.engine.lookup import Missing
-from policies.engine.timelimit import Expired, look
+from policies.engine.interruption import Expired, Missing, look
 
 _CHEAP = 2_000
 """After a more expensive evaluation, some tenths of a millisecond, the clock is looked at."""

@@ -13,30 +13,31 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.engine.exception import PolicyException, longest
+from policies.engine import patch
 from policies.engine.facts import Facts
-from policies.engine.help import Help
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing, OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import (
     NO_MUTATION,
     FailurePolicy,
     Mutation,
     MutationRefusedError,
+    Names,
     Note,
     PatchOperation,
     Phase,
+    PolicyException,
     Rule,
     Skip,
     SkippedError,
+    longest,
 )
 from policies.engine.ruleset import RuleSet, Turn
-from policies.engine.screen import Names
-from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.violation import (
     CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
+    Help,
     More,
     Violation,
     bounded,
@@ -48,7 +49,6 @@ from policies.engine.violation import (
     squeezed,
     with_help,
 )
-from policies.objects import patch
 
 Outcome = tuple[Violation | Note | More | Skip, ...]
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]

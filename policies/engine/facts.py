@@ -1,7 +1,7 @@
 """The facts beyond its request that a rule may use: Namespaces, Nodes, device claims, the date.
 
 Rules are pure, so they get facts as an argument. Nodes, claims and topologies are those that a watch has delivered so
-far. Facts that may have to be read first are looked up by a key: see `policies.engine.lookup`.
+far. Facts that may have to be read first are looked up by a key: see `policies.engine.interruption`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.engine.lookup import FactUnavailable, Key
+from policies.engine.interruption import Expired, FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
-from policies.engine.timelimit import Expired
 
 if TYPE_CHECKING:
     from typing import Self

@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from policies.kubernetes.name import SUBDOMAIN_LENGTH
+
 JsonObject = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
@@ -136,3 +138,25 @@ def is_mirror_pod(obj: JsonObject | None) -> bool:
 def is_being_deleted(obj: JsonObject | None) -> bool:
     """Whether the object is deleted and waits only for its finalizers."""
     return bool(mapping(obj, "metadata").get("deletionTimestamp"))
+
+
+class Owner(Struct, frozen=True):
+    """An object that owns another as its controller."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        """Its API group and kind."""
+        return self.api_version.rpartition("/")[0], self.kind
+
+
+def controller(obj: JsonObject | None) -> Owner | None:
+    """The controller of an object; None if it has none, or if the reference to it is malformed or too long for one."""
+    reference = controller_reference(obj) or {}
+    fields = [reference.get(field) for field in ("apiVersion", "kind", "name", "uid")]
+    texts = [field for field in fields if isinstance(field, str) and 0 < len(field) <= SUBDOMAIN_LENGTH]
+    return Owner(*texts) if len(texts) == len(fields) else None

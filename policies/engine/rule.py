@@ -1,18 +1,131 @@
-"""The parts of a rule: its name, the requests it applies to, its decision, and the action on a violation."""
+"""The parts of a rule: the requests it applies to, its decision, the action on a violation, and exceptions from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts
-from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, selects
 from policies.engine.request import AdmissionRequest
-from policies.engine.screen import Screener
-from policies.engine.violation import More, Violation
+from policies.engine.violation import More, Violation, printable
+from policies.glob import matches
+
+
+class PolicyException(Struct, frozen=True):
+    """Lets matching requests pass the named rules. A policy counts as the rule of its name.
+
+    All lists except `rules` hold globs, and an empty list matches everything. kinds: such as `Pod` or
+    `Deployment.apps`. groups: the user must be in one of them. All lists are about the object that is written: an
+    exception for Pods does not cover a Deployment, even if the violation is in its template. object_selector: like the
+    objectSelector of Kubernetes, met by the labels of the object or of the old object. until: the last day (UTC) on
+    which the exception holds. reason: for auditors. name: how messages call it.
+    """
+
+    name: str
+    rules: tuple[str, ...]
+    reason: str
+    until: date
+    namespaces: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    object_selector: LabelSelector = EVERYTHING
+
+    def concerns(self, rule: str, request: AdmissionRequest) -> bool:
+        """Whether the exception covers a rule and a request, regardless of the date."""
+        kind = request.kind.kind + (f".{request.kind.group}" if request.kind.group else "")
+        user = request.user_info
+        return (
+            rule in self.rules
+            and _fits((request.scope_namespace,), self.namespaces)
+            and _fits((kind,), self.kinds)
+            and _fits((request.name,), self.names)
+            and _fits((user.username,), self.users)
+            and _fits(user.groups, self.groups)
+            and (not self.object_selector.requirements or selects(self.object_selector, request))
+        )
+
+    def holds(self, today: date) -> bool:
+        """Whether the exception has not ended."""
+        return today <= self.until
+
+    @property
+    def grounds(self) -> str:
+        """Name, last day and reason on one line."""
+        return f"{self.name} until {self.until}: {self._why}"
+
+    def ending(self, rule: str) -> str:
+        """The message that the exception has ended, for a requester whom it would have covered."""
+        return f'The exception "{self.name}" from {rule} ended on {self.until} ({self._why}).'
+
+    @property
+    def _why(self) -> str:
+        return " ".join(printable(self.reason).split())
+
+
+def longest(exceptions: Sequence[PolicyException], rule: str, request: AdmissionRequest) -> PolicyException | None:
+    """The exception for a rule and a request that ends last; the first of several that end on that day."""
+    if not exceptions:
+        return None
+    concerning = [exception for exception in exceptions if exception.concerns(rule, request)]
+    return max(concerning, key=lambda exception: exception.until, default=None)
+
+
+def _fits(values: Iterable[str], globs: tuple[str, ...]) -> bool:
+    """Whether a glob matches one of the values, or there are no globs."""
+    return not globs or any(matches(value, globs) for value in values)
+
+
+class Names(tuple[str, ...]):
+    """The names of the rules for one kind of request. It is equal only to itself, so that it is a quick key."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+
+class Screen(Protocol):
+    """Rules that are judged together. names: theirs, in their order."""
+
+    @property
+    def names(self) -> Names:
+        """The names of the rules."""
+        ...
+
+    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
+        """The rules that have to be asked one by one; all others have no violations and nothing else to say.
+
+        Raises TimeLimitError, which names the rule under evaluation as its policy.
+        """
+        ...
+
+
+class Screener(Protocol):
+    """What several rules have in common. Rules with the same one can be judged together."""
+
+    def screen(self, names: Sequence[str]) -> Screen:
+        """The screen of some of its rules."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether `prepare` would make screens faster that have been used."""
+        ...
+
+    def prepare(self) -> None:
+        """Make them faster. This may take tenths of a second."""
+        ...
+
 
 Action = Literal["deny", "warn", "audit", "off"]
 FailurePolicy = Literal["Fail", "Ignore"]

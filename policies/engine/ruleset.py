@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from policies.engine.exception import PolicyException
-from policies.engine.help import NO_HELP, Help
 from policies.engine.request import AdmissionRequest, Target
-from policies.engine.rule import Hook, Phase, Rule
+from policies.engine.rule import Hook, Names, Phase, PolicyException, Rule, Screen, Screener
 from policies.engine.safety import Safety
-from policies.engine.screen import Names, Screen, Screener
+from policies.engine.violation import NO_HELP, Help
 
 # A cluster with many custom resources serves some hundred resources, each with a few subresources and four operations.
 MEMORY = 10_000

@@ -1,13 +1,13 @@
-"""The rules for names of objects. Functions return the problems of a text, in Kubernetes' words; none if it is valid.
+"""The rules for names and labels, and the API groups. Functions return the problems of a text in Kubernetes' words.
 
-Sources: k8s.io/apimachinery's pkg/api/validate/content (dns.go, path.go), pkg/api/validation/generic.go (prefixes) and
-pkg/util/validation/validation.go. Lengths count UTF-8 bytes, whatever unit a message names.
+Sources: k8s.io/apimachinery's pkg/api/validate/content (dns.go, kube.go, path.go), pkg/api/validation/generic.go
+(prefixes) and pkg/util/validation/validation.go. Lengths count UTF-8 bytes, whatever unit a message names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from policies.golang.quote import utf8
 
@@ -117,3 +117,60 @@ def _label_1035(text: bytes) -> list[str]:
 def _prefix(name: bytes) -> bytes:
     """A prefix as a complete name: a dash at its end and the byte before it become an `a` (maskTrailingDash)."""
     return name[:-2] + b"a" if len(name) > 1 and name.endswith(b"-") else name
+
+
+NAME_LENGTH = 63
+"""The maximum length of a value, and of the part of a key behind the slash, in bytes."""
+
+_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_IS_NAME = re.compile(_NAME.encode()).fullmatch
+_NAME_RULE = must_match(
+    f"must consist of alphanumeric characters, '-', '_' or '.', {ALPHANUMERIC_ENDS}",
+    _NAME, "MyName", "my.name", "123-abc",
+)  # fmt: skip
+_VALUE_RULE = must_match(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    f"{ALPHANUMERIC_ENDS}",
+    f"({_NAME})?", "MyValue", "my_value", "12345",
+)  # fmt: skip
+
+
+def label_key(text: str) -> list[str]:
+    """The problems of a label key: a name, with an optional DNS subdomain and slash (IsLabelKey, IsQualifiedName)."""
+    *prefix, name = text.split("/")
+    if len(prefix) > 1:
+        optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        return [f"a valid label key {_NAME_RULE} {optional}"]
+    problems = []
+    for subdomain in prefix:
+        wrong = dns_subdomain(subdomain, "bytes") if subdomain else ["must be non-empty"]
+        problems += [f"prefix part {problem}" for problem in wrong]
+    raw = utf8(name)
+    wrong = too_long(raw, NAME_LENGTH) if raw else ["must be non-empty"]
+    return problems + [f"name part {problem}" for problem in (*wrong, *([] if _IS_NAME(raw) else [_NAME_RULE]))]
+
+
+def label_value(text: str) -> list[str]:
+    """The problems of a label value: a name, or empty (IsLabelValue)."""
+    raw = utf8(text)
+    return too_long(raw, NAME_LENGTH) + ([_VALUE_RULE] if raw and not _IS_NAME(raw) else [])
+
+
+_BOTH = frozenset(
+    (
+        *("", "admissionregistration.k8s.io", "apps", "autoscaling", "batch", "certificates.k8s.io"),
+        *("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io"),
+        *("networking.k8s.io", "node.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io"),
+        *("scheduling.k8s.io", "storage.k8s.io"),
+    )
+)
+CLIENT_GROUPS = _BOTH | {"extensions", "internal.apiserver.k8s.io", "storagemigration.k8s.io"}
+"""Groups for which client-go has types, whether an API server serves them or not."""
+
+SERVED_VERSIONS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_BOTH, ("v1",)),
+    **dict.fromkeys(("apiextensions.k8s.io", "apiregistration.k8s.io"), ("v1",)),
+    **dict.fromkeys(("authentication.k8s.io", "authorization.k8s.io"), ("v1",)),
+    "autoscaling": ("v1", "v2"),
+}
+"""The versions that an API server serves by default, by group."""

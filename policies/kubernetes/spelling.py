@@ -1,9 +1,11 @@
-"""The known name that is closest to a misspelt one, for `did you mean` hints."""
+"""The words of messages: the known name closest to a misspelt one, and JSON as the API server writes it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 # The comparison costs the product of both lengths. What is longer is no misspelt name.
 LONGEST = 256
@@ -33,3 +35,26 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint for an unknown name. `otherwise`: the hint if no known name is close."""
     near = closest(name, known)
     return f"did you mean {near}?" if near else otherwise
+
+
+def to_json(value: Any) -> str:
+    """The value as JSON on one line. Characters that a browser could misread are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def json_name(value: Any) -> str:
+    """The name of a JSON value in messages of Go's decoder."""
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"

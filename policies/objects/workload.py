@@ -1,9 +1,6 @@
-"""The pod templates of each kind, and the other metadata from which a controller copies labels.
+"""Where a pod template holds what becomes a Pod's, in kinds whose templates are not written as Kubernetes' own.
 
-A rule about Pods also applies to pod templates. Users then see its answer on `kubectl apply` of a Deployment and not in
-a ReplicaSet's events. This table is the only place that knows the kinds.
-
-Sources for changes of templates: the update validation of each kind in Kubernetes and in its own project.
+Everything else sees such a template as `{metadata: {labels, annotations}, spec}`, and translates the places in it back.
 """
 
 from __future__ import annotations
@@ -14,7 +11,38 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse
-from policies.objects.shape import STANDARD, Shape
+
+Place = tuple[str, ...]
+_LABELS, _ANNOTATIONS, _SPEC = ("metadata", "labels"), ("metadata", "annotations"), ("spec",)
+
+
+class Shape(Struct, frozen=True):
+    """The places of the labels, the annotations and the spec of Pods, within a pod template."""
+
+    labels: Place = _LABELS
+    annotations: Place = _ANNOTATIONS
+    spec: Place = _SPEC
+
+    def place(self, location: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The location within the template of what is at a location of the view."""
+        for standard, own in ((_LABELS, self.labels), (_ANNOTATIONS, self.annotations), (_SPEC, self.spec)):
+            if location[: len(standard)] == standard:
+                return (*own, *location[len(standard) :])
+        return location
+
+    def view(self, template: Any) -> Any:
+        """The template as Kubernetes writes one; itself if it is one, or no map."""
+        if self == STANDARD or not isinstance(template, dict):
+            return template
+        metadata = {"labels": lookup(template, self.labels), "annotations": lookup(template, self.annotations)}
+        view: dict[str, Any] = {"metadata": {field: value for field, value in metadata.items() if value is not None}}
+        spec = lookup(template, self.spec)
+        return view if spec is None else {**view, "spec": spec}
+
+
+STANDARD = Shape()
+"""The shape of Kubernetes' own pod templates."""
+
 
 TemplateChange = Literal["always", "suspended", "create", "never"]
 """When the annotations of an object's templates may be written: always, on updates of a suspended object and at its

@@ -8,8 +8,15 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from policies.golang.quote import utf8
-from policies.kubernetes.label import label_key, label_value
-from policies.kubernetes.name import dns1035_label, dns_label, dns_subdomain, must_match, too_long
+from policies.kubernetes.name import (
+    dns1035_label,
+    dns_label,
+    dns_subdomain,
+    label_key,
+    label_value,
+    must_match,
+    too_long,
+)
 from policies.kubernetes.spelling import closest
 from policies.objects.fieldpath import Location, render
 

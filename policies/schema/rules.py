@@ -13,8 +13,7 @@ from typing import Any
 from policies.admissionpolicy.builtin.quantities import quantity_of
 from policies.engine.request import mapping
 from policies.golang.quote import utf8
-from policies.kubernetes.label import label_value
-from policies.kubernetes.name import dns_label, dns_subdomain, path_segment
+from policies.kubernetes.name import dns_label, dns_subdomain, label_value, path_segment
 from policies.schema.flaw import FORMATS, Flaws, Format, Place, below, config_key, port_name
 from policies.schema.shape import Rule
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
-from policies.engine.requester import CONTROL_PLANE_LABEL
+from policies.engine.safety import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload

@@ -16,8 +16,7 @@ from msgspec import Struct
 from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
-from policies.objects.shape import STANDARD, Shape
-from policies.objects.workload import Workload
+from policies.objects.workload import STANDARD, Shape, Workload
 
 TOPOLOGY: Final = "kai.scheduler/topology"
 REQUIRED: Final = "kai.scheduler/topology-required-placement"

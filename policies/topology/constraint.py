@@ -15,8 +15,8 @@ from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping
 from policies.engine.violation import Violation, quote
 from policies.glob import matches
-from policies.objects.accelerator import Accelerators
 from policies.objects.workload import Workload
+from policies.podspec import Accelerators
 from policies.topology import refusal
 from policies.topology.annotation import (
     NONE,

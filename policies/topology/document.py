@@ -13,7 +13,7 @@ from typing import Any
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
-from policies.kubernetes.label import label_key
+from policies.kubernetes.name import label_key
 from policies.objects.fieldpath import Location, render
 from policies.topology.topology import Level, Topology, level, no_level
 from policies.vocabulary import vocabulary

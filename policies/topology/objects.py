@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
 from policies.engine.violation import Verdict, Violation, quote
-from policies.kubernetes.label import label_key
+from policies.kubernetes.name import label_key
 from policies.objects.fieldpath import Location, render
 from policies.topology.catalog import Catalog
 from policies.topology.document import KINDS, KUEUE, TopologyError, read, source_of

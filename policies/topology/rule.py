@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from policies.engine import patch
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, is_owned
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import WARNING_COUNT, Violation
-from policies.objects import patch
-from policies.objects.accelerator import READS as ACCELERATOR_READS
 from policies.objects.fieldpath import parse, render
 from policies.objects.workload import Workload
+from policies.podspec import READS as ACCELERATOR_READS
 from policies.topology import contradiction, refusal, warning, way
 from policies.topology.catalog import Catalog
 from policies.topology.constraint import Constraint, Options, Submission, is_same, previous, read

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest
-from policies.objects.accelerator import Accelerators
+from policies.podspec import Accelerators
 from policies.topology.constraint import Constraint, Submission
 from policies.topology.gang import demand
 from policies.topology.gang.demand import Cluster

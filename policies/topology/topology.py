@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from policies.cached import cached_property
 from policies.engine.match import EVERYTHING, LabelSelector
-from policies.kubernetes import label
+from policies.kubernetes import name
 from policies.vocabulary.keys import HOSTNAME, TOPOGRAPH
 from policies.vocabulary.vocabulary import equivalent, no_place
 
@@ -57,16 +57,16 @@ def level(key: str, alias: str = "") -> Level:
 
 def value_problem(value: str) -> str:
     """Why a text is not a valid label value; empty if it is valid."""
-    if len(value) > label.NAME_LENGTH:
-        return f"has {len(value)} characters, and the value of a label has {label.NAME_LENGTH} at most"
-    if not value or label.label_value(value):
+    if len(value) > name.NAME_LENGTH:
+        return f"has {len(value)} characters, and the value of a label has {name.NAME_LENGTH} at most"
+    if not value or name.label_value(value):
         return "is no value of a label: letters, digits, and within them - _ . are allowed"
     return ""
 
 
 def label_value(level: Level, key: str, value: str) -> str:
     """The value as Nodes have it. Topograph replaces values of over 63 characters by `x` and their hash."""
-    is_shortened = len(value) > label.NAME_LENGTH and (level.shortened or key.startswith(TOPOGRAPH))
+    is_shortened = len(value) > name.NAME_LENGTH and (level.shortened or key.startswith(TOPOGRAPH))
     return f"x{fnv1a_64(value.encode()):x}" if is_shortened else value
 
 

@@ -17,7 +17,7 @@ from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ReviewParameters, parameter_keys
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.cel.dialect import Dialect
-from policies.engine.lookup import FactUnavailable, Missing
+from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.cluster.api.client import connect
 from webhook.cluster.facts.facts import ClusterFacts

@@ -12,7 +12,7 @@ from policies.cel.dialect import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table
 from policies.cel.program import Evaluation, compile_expression
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from webhook.cluster.api.client import connect
 from webhook.cluster.facts.access import review
 

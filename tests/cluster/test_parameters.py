@@ -9,7 +9,7 @@ import pytest
 
 from cluster.apicalls import MERGE_PATCH, Caller
 from cluster.sidebyside import Json, Policy, at, refusal, until
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,10 +8,10 @@ import pytest
 from support.builders import FACTS, TODAY, Json, NamespacesLost, request, resource
 from support.cel.celrun import compiled, names
 
-from policies.conditions.guard import takes_away
-from policies.engine.requester import Exemptions
+from policies.engine.safety import Exemptions
 from policies.engine.violation import Violation
 from policies.guard import Guard, Mode
+from policies.matchconditions import takes_away
 
 _ORG = "ns.coreweave.cloud/org"
 _THEIRS = resource("v1", "Namespace", labels={_ORG: "control-plane"}, name="hpc-verification")

@@ -6,9 +6,9 @@ from support.builders import FACTS, WORKLOADS, Json, deployment, request, resour
 from policies.engine.engine import Answer, validate
 from policies.engine.match import ResourceRule
 from policies.engine.request import Operation
-from policies.engine.requester import Exemptions
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
+from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, is_reserved
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.builders import FACTS, WORKLOADS, Json, at, deployment, merged, owner, pod, request, resource
 
-from policies.engine.requester import Exemptions
+from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, LabelGuard, organization
 

@@ -3,7 +3,7 @@
 import pytest
 from support.builders import FACTS, WORKLOADS, Json, at, merged, request, resource
 
-from policies.engine.requester import Exemptions
+from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
 

@@ -18,8 +18,8 @@ from support.builders import (
 )
 
 from policies.engine.facts import NamespaceKey, StaticFacts
-from policies.engine.lookup import FactUnavailable, Missing
-from policies.engine.requester import Exemptions
+from policies.engine.interruption import FactUnavailable, Missing
+from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation
 from policies.labels import INTERRUPTABLE, LabelGuard
 

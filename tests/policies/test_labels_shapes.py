@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from support.builders import FACTS, WORKLOADS, Json, at, deployment, merged, pod, request, resource
 
-from policies.engine.requester import Exemptions
+from policies.engine.safety import Exemptions
 from policies.engine.violation import Violation, describe
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
 

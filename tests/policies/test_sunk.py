@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from support.builders import TODAY, Json, daemon_set, merged, owner, request
 
+from policies.engine import patch
 from policies.engine.facts import Node, StaticFacts, Taint
 from policies.engine.rule import Mutation
 from policies.engine.violation import Violation
-from policies.objects import patch
-from policies.sunk import Mode, SunkDaemonSets
+from policies.tolerations import SunkDaemonSets, SunkMode
 
 _PATH = "/spec/template/spec/tolerations"
 _LOCK = {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "true"}
@@ -41,7 +41,7 @@ def _facts(*nodes: Node) -> StaticFacts:
     return StaticFacts(TODAY, cluster_nodes=nodes)
 
 
-def _rule(mode: Mode = "inject", *, selector: dict[str, str] | None = None, reserved: str = "") -> SunkDaemonSets:
+def _rule(mode: SunkMode = "inject", *, selector: dict[str, str] | None = None, reserved: str = "") -> SunkDaemonSets:
     return SunkDaemonSets(mode, selector or {}, reserved)
 
 
@@ -178,7 +178,7 @@ def test_what_is_missing(tolerations: Any, mutation: Mutation, keys: list[str]) 
         pytest.param("off", Mutation(), [], id="off"),
     ],
 )
-def test_modes(mode: Mode, mutation: Mutation, violations: list[Violation]) -> None:
+def test_modes(mode: SunkMode, mutation: Mutation, violations: list[Violation]) -> None:
     """Inject changes and finds what is missing, warn only finds it, off does neither."""
     rule = _rule(mode)
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from support.builders import FACTS, TODAY, Json, daemon_set, merged, owner, pod, request
 
+from policies.engine import patch
 from policies.engine.facts import StaticFacts
 from policies.engine.rule import Mutation
 from policies.engine.violation import Violation
-from policies.objects import patch
-from policies.objects.accelerator import Accelerators
+from policies.podspec import Accelerators
 from policies.tolerations import CpuToleration, DaemonSetMode, tolerates
 
 _CPU = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}

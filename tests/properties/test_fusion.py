@@ -14,7 +14,7 @@ from policies.cel.library.kubernetes.authorizer import CheckAnswer
 from policies.engine import engine
 from policies.engine.engine import Answer
 from policies.engine.facts import NamespaceKey, StaticFacts
-from policies.engine.lookup import Key, Missing
+from policies.engine.interruption import Key, Missing
 from policies.engine.request import AdmissionRequest
 from policies.engine.ruleset import RuleSet
 from properties.shapes import fields, some_of

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, request
 from support.cel.celrun import compiled, names
 
-from policies.conditions.matchcondition import NAMESPACED_GROUPS, reserved_label_changes
 from policies.engine.engine import validate
 from policies.engine.match import ResourceRule
-from policies.engine.requester import Exemptions
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
+from policies.engine.safety import Exemptions
 from policies.engine.violation import Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, MALFORMED, LabelGuard, organization
+from policies.matchconditions import NAMESPACED_GROUPS, reserved_label_changes
 from properties.labelled import PLACES, RESERVED, kinds, labelled_objects
 from properties.shapes import bounded
 

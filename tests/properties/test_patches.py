@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import TODAY, Json, request
 
-from policies.engine import engine
+from policies.engine import engine, patch
 from policies.engine.facts import Facts, Node, StaticFacts, Taint
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Mutator, PatchOperation, Rule, Validator
 from policies.engine.ruleset import RuleSet
-from policies.objects import patch
-from policies.objects.accelerator import Accelerators
-from policies.sunk import SunkDaemonSets
-from policies.tolerations import CpuToleration
+from policies.podspec import Accelerators
+from policies.tolerations import CpuToleration, SunkDaemonSets
 from properties.shapes import bounded, daemon_sets, json_values, pods
 
 _EVERYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)

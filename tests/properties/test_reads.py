@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import TODAY, WORKLOADS, Json, request
 
-from policies import sunk, tolerations
+from policies import tolerations
 from policies.engine.facts import Node, StaticFacts, Taint
-from policies.engine.requester import Exemptions
+from policies.engine.safety import Exemptions
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard, organization
-from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import Pattern, Wildcard, parse
+from policies.podspec import Accelerators
 from properties.labelled import kinds, labelled_objects
 from properties.shapes import bounded, daemon_sets, pods
 
@@ -21,7 +21,7 @@ _FACTS = StaticFacts(
     claims={("default", "a"): frozenset({"gpu.nvidia.com"})},
 )
 _CPU = tolerations.CpuToleration(Accelerators(), "inject")
-_SUNK = sunk.SunkDaemonSets("inject", {}, "a1b2")
+_SUNK = tolerations.SunkDaemonSets("inject", {}, "a1b2")
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL, organization("1")), Exemptions())
 _ALWAYS = ("apiVersion", "kind", "metadata")
 
@@ -57,7 +57,7 @@ def test_the_cpu_toleration(obj: Json) -> None:
 @given(daemon_sets)
 def test_daemon_sets_on_sunk_nodes(obj: Json) -> None:
     """The decision is the same on what the rule reads as on the whole object."""
-    whole, read = request(obj, namespace="default"), request(_read(obj, sunk.READS), namespace="default")
+    whole, read = request(obj, namespace="default"), request(_read(obj, tolerations.SUNK_READS), namespace="default")
 
     assert _SUNK.mutate(read, _FACTS) == _SUNK.mutate(whole, _FACTS)
     assert _SUNK.validate(read, _FACTS) == _SUNK.validate(whole, _FACTS)

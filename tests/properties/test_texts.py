@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FACTS, pod
 
-from policies.conditions.matchcondition import RESERVED
 from policies.engine.violation import one_line, printable, quote, squeezed
 from policies.glob import expression, matches
 from policies.labels import is_reserved
-from policies.objects.accelerator import Accelerators
+from policies.matchconditions import RESERVED
 from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
+from policies.podspec import Accelerators
 from properties.shapes import bounded, json_values
 
 _DNS_LABELS = st.sampled_from(["coreweave", "cloud", "com", "foo", "notcoreweave", "example", "", "coreweave.cloud"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from support.builders import FACTS, WORKLOADS, Json, pod, request
 
-from policies.objects import patch
+from policies.engine import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import FACTS, TODAY, WORKLOADS, Json, at, merged, request
 
+from policies.engine import patch
 from policies.engine.facts import Facts, StaticFacts
 from policies.engine.facts import Node as ClusterNode
-from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.rule import TopologyPlacement

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, pod_spec, request
 
-from policies.objects import patch
+from policies.engine import patch
 from policies.topology.annotation import Values, carried
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from policies.engine.facts import NamespaceKey, StaticFacts
-from policies.engine.lookup import FactUnavailable, Key, Missing
+from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation, UserInfo
 from policies.objects.workload import BUILT_IN, table
 

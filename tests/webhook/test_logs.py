@@ -15,9 +15,8 @@ from support.service.reviews import TODAY, violation
 from support.service.servers import default_rules
 
 from policies.engine.engine import Answer, Decision, RuleFailure, mutate, validate
-from policies.engine.exception import PolicyException
 from policies.engine.facts import StaticFacts
-from policies.engine.rule import SkippedError
+from policies.engine.rule import PolicyException, SkippedError
 from webhook import logs
 from webhook.configuration.fields import LogLevel
 from webhook.seldom import Seldom

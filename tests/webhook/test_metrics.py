@@ -13,7 +13,7 @@ from support.service.reviews import RESERVED, body, refused_body, served, violat
 from support.service.servers import Serve, default_rules
 
 from policies.engine.engine import Answer, Decision, RuleFailure
-from policies.engine.exception import PolicyException
+from policies.engine.rule import PolicyException
 from webhook.metrics import Metrics
 from webhook.sink import Sink
 

@@ -9,11 +9,10 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.engine import engine
+from policies.engine import engine, patch
 from policies.engine.facts import Facts
-from policies.engine.lookup import FactUnavailable, Key, Missing
+from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest, is_being_deleted
-from policies.objects import patch
 from webhook.audit import judgement
 from webhook.audit.finding import Finding, Scope, Subject
 from webhook.audit.rules import Rules

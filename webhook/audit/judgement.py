@@ -10,8 +10,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from policies.engine.engine import Answer, Decision
-from policies.engine.exception import PolicyException
-from policies.engine.rule import PatchOperation
+from policies.engine.rule import PatchOperation, PolicyException
 from policies.engine.violation import Violation, shortened
 from policies.objects.fieldpath import Location, lookup, render
 from webhook.audit.finding import Finding, Subject, Verdict

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple
 
-from policies.engine.request import AdmissionRequest, JsonObject, mapping
-from policies.objects.owner import Owner, controller
+from policies.engine.request import AdmissionRequest, JsonObject, Owner, controller, mapping
 from webhook.audit.finding import Scope
 from webhook.audit.subject import subject
 

@@ -7,7 +7,7 @@ from typing import Final
 from policies import labels
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, is_owned, mapping
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL, is_control_plane
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, is_control_plane
 
 _NODE: Final = ("", "Node")
 _NOTHING: Final[frozenset[str]] = frozenset()

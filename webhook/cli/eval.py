@@ -25,8 +25,8 @@ from policies.cel.program import Composition, Evaluation, Program, compile_expre
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.types import DYN
 from policies.cel.values import type_of
-from policies.conditions.celtext import is_identifier
-from policies.engine.lookup import Missing
+from policies.celtext import is_identifier
+from policies.engine.interruption import Missing
 from policies.engine.request import mapping
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from policies.engine.help import Section, likest
+from policies.engine.violation import Section, likest
 from policies.kubernetes.name import is_dns_subdomain
 from policies.kubernetes.spelling import closest
 from policies.lint.finding import BY_NAME, CODES

@@ -14,9 +14,9 @@ from pydantic_core import PydanticCustomError
 from policies.engine.request import JsonObject
 from policies.engine.violation import quote
 from policies.kubernetes.release import Release, named
-from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import render
 from policies.objects.workload import SHIPPED, TemplateChange, Workload, workload
+from policies.podspec import Accelerators
 from webhook.configuration.decisions import DecisionsSettings
 from webhook.configuration.fields import (
     TOLD,

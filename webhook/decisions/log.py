@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from policies.engine.comparison import Change, Judgement, Outcome
-from policies.engine.lookup import FactUnavailable, Missing
+from policies.engine.interruption import FactUnavailable, Missing
 from webhook.configuration.decisions import DecisionsSettings
 from webhook.decisions import record
 from webhook.decisions.answered import Answered

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, NoReturn, Protocol
 import structlog
 
 from policies.engine.engine import Answer
+from policies.engine.request import Owner, controller
 from policies.engine.violation import squeezed
-from policies.objects.owner import Owner, controller
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Reason, Subject

@@ -16,9 +16,9 @@ import structlog
 from msgspec.structs import replace
 
 from policies.engine.comparison import compared, judgements
+from policies.engine.interruption import PostponedError
 from policies.engine.request import AdmissionRequest
 from policies.engine.ruleset import RuleSet
-from policies.engine.timelimit import PostponedError
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions.answered import Answered
 from webhook.decisions.coverage import PHASE, Unasked, beside, unasked, validating

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.engine.ruleset import RuleSet
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.catalog import Catalog
 from webhook.configuration import rules

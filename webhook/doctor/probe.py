@@ -9,8 +9,8 @@ from typing import Final
 from policies.engine import engine
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo
-from policies.engine.requester import service_account
 from policies.engine.ruleset import RuleSet
+from policies.engine.safety import service_account
 from webhook.doctor.diagnosis import Diagnosis, Read, Unread, unseen
 from webhook.doctor.observation import Probe
 from webhook.files import manifest

@@ -14,7 +14,7 @@ from time import monotonic, thread_time
 from types import FrameType
 from typing import TypeVar
 
-from policies.engine.timelimit import PostponedError, TimeLimitError
+from policies.engine.interruption import PostponedError, TimeLimitError
 
 T = TypeVar("T")
 

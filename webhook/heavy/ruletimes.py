@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 
-from policies.engine.screen import Names
+from policies.engine.rule import Names
 
 NOTABLE = 0.1
 """Policies that use less of their cost limits are not noted. Those that are judged together use less."""

@@ -17,11 +17,10 @@ from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import Facts
-from policies.engine.lookup import FactUnavailable, Key, Missing
+from policies.engine.interruption import FactUnavailable, Key, Missing, OvertimeError, PostponedError
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.timelimit import OvertimeError, PostponedError
 from webhook.heavy.child import LAST_WORDS, Child, ChildError
 from webhook.heavy.clock import Allowance, Slice, Ticks
 from webhook.heavy.ruletimes import RuleTimes

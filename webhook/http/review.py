@@ -19,9 +19,8 @@ from msgspec import Struct
 
 from policies.engine.engine import Answer, Decision, Unanimity
 from policies.engine.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
-from policies.engine.violation import MESSAGE_LENGTH, Violation, in_order, quote
-from policies.kubernetes.label import NAME_LENGTH
-from policies.kubernetes.status import CODES
+from policies.engine.violation import CODES, MESSAGE_LENGTH, Violation, in_order, quote
+from policies.kubernetes.name import NAME_LENGTH
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
 
 API_VERSION = "admission.k8s.io/v1"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol, TypeVar
 
 from policies.engine.facts import Facts
-from policies.engine.lookup import Key
+from policies.engine.interruption import Key
 from policies.engine.request import AdmissionRequest, Target
 from policies.engine.rule import POLICY_GROUPS, Phase
 from policies.engine.ruleset import RuleSet

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from policies.engine.help import Section
+from policies.engine.violation import Section
 
 _HERE = Path(__file__).parent
 _HEADING = re.compile(r"^## ([a-z0-9-]+)$", re.MULTILINE)

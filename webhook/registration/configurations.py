@@ -17,9 +17,9 @@ from msgspec import Struct
 from policies.engine.facts import NAME_LABEL
 from policies.engine.match import SelectorRequirement, common
 from policies.engine.request import JsonObject
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.engine.rule import Hook, HookCondition, Phase, Rule, Scope
 from policies.engine.ruleset import RuleSet
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.labels import RULE as LABELS
 from webhook.configuration.settings import Settings
 from webhook.registration.parts import Entry, parts

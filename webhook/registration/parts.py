@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.conditions.essential import is_essential, is_not_essential
 from policies.engine.facts import NAME_LABEL
 from policies.engine.match import Operator, ResourceRule, SelectorRequirement
 from policies.engine.rule import FailurePolicy, HookCondition, Scope
 from policies.engine.safety import Safety
+from policies.matchconditions import is_essential, is_not_essential
 
 _CLUSTER: Scope = "Cluster"
 _NAMESPACES = ResourceRule(("*",), ("",), ("namespaces/*",))

@@ -19,7 +19,7 @@ from policies.cel.library.kubernetes import quantity
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general
 from policies.golang.time import SECOND, format_timestamp, parse_timestamp
-from policies.kubernetes.encoding import json_name
+from policies.kubernetes.spelling import json_name
 
 _IF_EMPTY = ("empty", "zero")
 _BITS = {"int32": 32, "int64": 64, "integer": 64}

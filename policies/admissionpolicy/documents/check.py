@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from policies.admissionpolicy.documents.problem import Spot, invalid, required, show, unsupported
-from policies.kubernetes.label import label_key, label_value
-from policies.kubernetes.name import Format
+from policies.kubernetes.name import Format, label_key, label_value
 from policies.kubernetes.spelling import did_you_mean
 
 Values = Mapping[str, Any]

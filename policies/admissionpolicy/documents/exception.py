@@ -17,7 +17,7 @@ from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
 from policies.admissionpolicy.documents.matchvalidation import selector
 from policies.admissionpolicy.documents.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
 from policies.admissionpolicy.resource import built_in
-from policies.engine.exception import PolicyException
+from policies.engine.rule import PolicyException
 from policies.golang.quote import trimmed
 from policies.kubernetes.name import dns_subdomain
 from policies.kubernetes.spelling import closest, did_you_mean

@@ -14,8 +14,7 @@ from typing import Any
 from policies.admissionpolicy.documents.document import Path
 from policies.admissionpolicy.documents.problem import Spot, show
 from policies.golang.strconv import quote
-from policies.kubernetes.encoding import json_name
-from policies.kubernetes.spelling import closest, did_you_mean
+from policies.kubernetes.spelling import closest, did_you_mean, json_name
 
 
 @dataclass(frozen=True, slots=True)

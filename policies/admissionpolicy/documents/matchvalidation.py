@@ -19,9 +19,7 @@ from policies.admissionpolicy.documents.problem import (
     show,
     unsupported,
 )
-from policies.kubernetes.group import SERVED_VERSIONS
-from policies.kubernetes.label import label_key, label_value
-from policies.kubernetes.name import path_segment
+from policies.kubernetes.name import SERVED_VERSIONS, label_key, label_value, path_segment
 
 MATCH_POLICIES = ("Equivalent", "Exact")
 SCOPES = ("*", "Cluster", "Namespaced")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.golang.strconv import quote
-from policies.kubernetes.encoding import to_json
+from policies.kubernetes.spelling import to_json
 
 Severity = Literal["error", "warning"]
 

@@ -32,11 +32,10 @@ from policies.admissionpolicy.documents.problem import (
 )
 from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
 from policies.cel.dialect import Dialect
-from policies.conditions.celtext import is_identifier
+from policies.celtext import is_identifier
 from policies.golang.quote import trimmed
 from policies.golang.strconv import quote
-from policies.kubernetes.label import label_key
-from policies.kubernetes.name import dns1035_label, dns_subdomain, path_segment
+from policies.kubernetes.name import dns1035_label, dns_subdomain, label_key, path_segment
 from policies.kubernetes.spelling import closest
 
 FAILURE_POLICIES = ("Fail", "Ignore")

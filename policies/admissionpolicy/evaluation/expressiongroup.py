@@ -19,7 +19,7 @@ from policies.cel.explanation import explain
 from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value
-from policies.engine.timelimit import Expired, look
+from policies.engine.interruption import Expired, look
 
 
 class SpentError(Exception):

@@ -16,8 +16,8 @@ from policies.cel.library.kubernetes.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.engine.facts import Facts
+from policies.engine.interruption import Expired
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.engine.timelimit import Expired
 
 Json = Mapping[str, Any]
 """A decoded object."""

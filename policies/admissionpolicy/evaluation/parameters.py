@@ -16,9 +16,9 @@ from policies.admissionpolicy.evaluation.inputs import Json
 from policies.admissionpolicy.model import Binding, ParamKind, ParamRef, Policy
 from policies.cached import cached_property
 from policies.engine.facts import Facts
-from policies.engine.lookup import Key
+from policies.engine.interruption import Key
 from policies.engine.match import LabelSelector
-from policies.kubernetes.group import CLIENT_GROUPS
+from policies.kubernetes.name import CLIENT_GROUPS
 
 KindScope = Literal["Cluster", "Namespaced"]
 _NOTATION = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": "{}", "DoesNotExist": "!{}"}

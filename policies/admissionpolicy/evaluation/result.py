@@ -11,7 +11,7 @@ from msgspec import Struct
 from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
 from policies.cel.explanation import explain
-from policies.kubernetes.status import CODES, FORBIDDEN, Status
+from policies.engine.violation import CODES, FORBIDDEN, Status
 
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
 """A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""

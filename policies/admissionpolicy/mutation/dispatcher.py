@@ -35,8 +35,8 @@ from policies.cel.cost import POLICY_LIMIT
 from policies.cel.patchtypes import ObjectValue
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value
+from policies.engine.interruption import PostponedError, SkippedPolicyError, TimeLimitError, look
 from policies.engine.request import JsonObject
-from policies.engine.timelimit import PostponedError, SkippedPolicyError, TimeLimitError, look
 
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
 """Policies, each with its bindings that match a request."""

@@ -19,11 +19,19 @@ from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
 from policies.admissionpolicy.schema import Schema
-from policies.engine.exception import PolicyException, longest
 from policies.engine.facts import Facts
 from policies.engine.match import common
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
-from policies.engine.rule import POLICY_GROUPS, Hook, Mutation, MutationRefusedError, Rule, Skip
+from policies.engine.rule import (
+    POLICY_GROUPS,
+    Hook,
+    Mutation,
+    MutationRefusedError,
+    PolicyException,
+    Rule,
+    Skip,
+    longest,
+)
 from policies.engine.violation import Violation
 
 NAME = "mutating-policies"

@@ -21,9 +21,9 @@ from policies.admissionpolicy.rules.subject import Subject, SubjectCache
 from policies.cel.generation.fusion import Fused, fuse
 from policies.cel.values import Value
 from policies.engine.facts import Facts
+from policies.engine.interruption import TimeLimitError
 from policies.engine.request import AdmissionRequest
-from policies.engine.screen import Names
-from policies.engine.timelimit import TimeLimitError
+from policies.engine.rule import Names
 
 # A cluster writes some dozen kinds of objects all the time, in a few ways each.
 _FUNCTIONS = 200

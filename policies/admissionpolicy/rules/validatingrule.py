@@ -22,11 +22,10 @@ from policies.admissionpolicy.rules.subject import Subject, SubjectCache, Worklo
 from policies.cel.explanation.explain import Reason
 from policies.cel.explanation.places import shown
 from policies.engine.facts import Facts
+from policies.engine.interruption import SkippedPolicyError
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule, Skip
-from policies.engine.screen import Screener
-from policies.engine.timelimit import SkippedPolicyError
+from policies.engine.rule import POLICY_GROUPS, Hook, Note, Rule, Screener, Skip
 from policies.engine.violation import Verdict, Violation
 from policies.objects import fieldpath
 from policies.objects.fieldpath import Location, Wildcard

@@ -10,7 +10,7 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.dialect import NEW, Dialect
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.values import Value
-from policies.engine.timelimit import Expired, look
+from policies.engine.interruption import Expired, look
 
 Outcome = Any
 """A value, or the CelError that an expression failed with."""

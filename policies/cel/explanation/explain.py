@@ -28,7 +28,7 @@ from policies.cel.program import Composition, Names, Program, checked
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from policies.cel.syntax.source import Source
 from policies.cel.values import Value
-from policies.engine.timelimit import Expired
+from policies.engine.interruption import Expired
 from policies.objects.masking import MASK
 
 REASONS = 5

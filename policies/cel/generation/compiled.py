@@ -11,7 +11,7 @@ from policies.cel.generation.emitter import TooDeepError, UnsupportedError
 from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
 from policies.cel.syntax.ast import Node
 from policies.cel.values import Value
-from policies.engine.timelimit import Expired
+from policies.engine.interruption import Expired
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]
 """Takes the names, the cost limit and the time check; returns value and cost. Raises any exception if it gives up."""

@@ -30,7 +30,7 @@ from policies.cel.generation.shape import written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select
 from policies.cel.values import ABSENT, Value
-from policies.engine.timelimit import Expired, TimeLimitError
+from policies.engine.interruption import Expired, TimeLimitError
 
 _ONCE = ("object", "oldObject")
 _PARAMS = "params"

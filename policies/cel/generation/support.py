@@ -23,7 +23,7 @@ from policies.cel.library.standard.relations import (
 )
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
-from policies.engine.timelimit import Expired, look
+from policies.engine.interruption import Expired, look
 
 SIZED = frozenset({str, bytes, list, dict})
 PASS = tuple(ceil(count * STRING_TRAVERSAL) for count in range(4096))

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from policies.cached import cached_property
 from policies.glob import matches
-from policies.objects.accelerator import DEVICE_CLASS_PREFIX, Accelerators
+from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators
 from policies.topology.choice import pack
 from policies.topology.choice.layout import WHOLE, Layout, Layouts
 from policies.topology.choice.pack import Budget, Room

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, mapping
-from policies.objects.accelerator import DEVICE_CLASS_PREFIX, Accelerators, claims
+from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators, claims
 from policies.topology.gang.gang import Amounts, Member, Requirement, Tier, Toleration
 from policies.topology.nodes.manifest import PodManifest
 from policies.topology.nodes.requests import requests

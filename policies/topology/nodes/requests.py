@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.kubernetes.quantity import thousandths
+from policies.podspec import thousandths
 from policies.topology.gang.gang import PODS, Amounts
 from policies.topology.nodes.manifest import Container, ContainerStatus, PodManifest, PodStatus, Quantities, Resources
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, controller_reference, is_being_deleted, mapping
-from policies.objects.accelerator import Accelerators
 from policies.objects.workload import Workload
+from policies.podspec import Accelerators
 from policies.topology.catalog import Catalog
 from policies.topology.choice.layout import Layouts
 from policies.topology.gang.demand import Cluster, member

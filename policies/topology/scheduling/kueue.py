@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies.engine.lookup import FactUnavailable, Key
+from policies.engine.interruption import FactUnavailable, Key
 from policies.engine.request import mapping
 from policies.engine.violation import Violation, quote
 from policies.topology.annotation import Template

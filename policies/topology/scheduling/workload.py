@@ -15,10 +15,10 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from policies.engine.facts import Node
-from policies.engine.lookup import FactUnavailable, Key
+from policies.engine.interruption import FactUnavailable, Key
 from policies.engine.request import JsonObject, controller_reference, mapping
 from policies.kubernetes.spelling import with_article
-from policies.objects.nodeaffinity import allows
+from policies.podspec import allows
 from policies.topology.constraint import Constraint
 from policies.topology.term import meets
 from policies.topology.topology import Level, Topology

@@ -13,7 +13,7 @@ from policies.admissionpolicy.builtin.table import FOLDER, OBJECT_META, types_of
 from policies.admissionpolicy.resource import built_in
 from policies.admissionpolicy.schema import DEDUCED, Schema, SchemaNode
 from policies.engine.request import GroupVersionKind
-from policies.kubernetes.group import SERVED_VERSIONS
+from policies.kubernetes.name import SERVED_VERSIONS
 from policies.kubernetes.release import RELEASES, Release
 
 _POD = GroupVersionKind("", "v1", "Pod")

@@ -23,8 +23,7 @@ from policies.cel.program import (
     compile_expression,
 )
 from policies.cel.syntax.source import CompileError, Source
-from policies.engine.lookup import Missing
-from policies.engine.timelimit import TimeLimitError
+from policies.engine.interruption import Missing, TimeLimitError
 
 NUMBERS = list(range(1000))
 WALK = "object.l.all(x, x >= 0)"  # 2 + 5 per element + 1

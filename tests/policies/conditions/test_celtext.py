@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from policies.conditions.celtext import by_kind, every, globs, let, pairs, some, step, steps, text, texts, value
+from policies.celtext import by_kind, every, globs, let, pairs, some, step, steps, text, texts, value
 from policies.objects.fieldpath import parse
 
 

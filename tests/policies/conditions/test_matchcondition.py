@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from support.builders import FACTS, WORKLOADS, pod, request
 
-from policies.conditions.essential import is_not_essential
-from policies.conditions.matchcondition import (
+from policies.engine.rule import HookCondition
+from policies.engine.safety import Exemptions, Safety
+from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
+from policies.matchconditions import (
     RESERVED,
+    is_not_essential,
     pod_is_no_mirror,
     pod_lacks_cpu_toleration,
     pod_requests_no_accelerator,
@@ -23,12 +26,8 @@ from policies.conditions.matchcondition import (
     reserved_label_changes,
     topology_is_mentioned,
 )
-from policies.engine.requester import Exemptions
-from policies.engine.rule import HookCondition
-from policies.engine.safety import Safety
-from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
-from policies.objects.accelerator import Accelerators
 from policies.objects.workload import workload
+from policies.podspec import Accelerators
 from policies.topology.annotation import ANNOTATIONS
 
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
@@ -259,7 +258,7 @@ def test_conditions_of_pods() -> None:
 def test_the_same_text_in_every_process() -> None:
     """The text depends on the input alone, not on the hashes of a process, or replicas would fight over it."""
     program = (
-        "from policies.labels import *; from policies.conditions.matchcondition import *\n"
+        "from policies.labels import *; from policies.matchconditions import *\n"
         "from policies.objects.workload import *\n"
         "kinds = frozenset({('', 'Pod'), ('', 'Node'), ('', 'Namespace'), ('apps', 'Deployment'), ('batch', 'Job')})\n"
         "exceptions = [LabelException('a.coreweave.com/b', kinds, frozenset('abcdefgh'))]\n"

@@ -8,10 +8,10 @@ import pytest
 from support.builders import FACTS, Json, pod
 from support.cel.celrun import compiled, names
 
-from policies.conditions.celtext import at, values
-from policies.conditions.matchcondition import pod_requests_no_accelerator
-from policies.objects.accelerator import Accelerators
+from policies.celtext import at, values
+from policies.matchconditions import pod_requests_no_accelerator
 from policies.objects.fieldpath import Pattern, locate, parse
+from policies.podspec import Accelerators
 
 _ACCELERATORS = Accelerators()
 _CONDITION = compiled(pod_requests_no_accelerator(_ACCELERATORS).expression)

@@ -10,7 +10,7 @@ from support.cel.celrun import compiled, names
 from support.mistakes import Row, correct, mistakes
 
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.conditions.matchcondition import selectors_are_concerned
+from policies.matchconditions import selectors_are_concerned
 from policies.objects.fieldpath import render
 from policies.objects.workload import HISTORIES
 

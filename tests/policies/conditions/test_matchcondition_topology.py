@@ -16,11 +16,10 @@ from support.cel.celrun import compiled, names
 
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.program import Program
-from policies.conditions.matchcondition import topology_is_mentioned
 from policies.engine.rule import NO_MUTATION
+from policies.matchconditions import topology_is_mentioned
 from policies.objects.fieldpath import Pattern, Wildcard, render
-from policies.objects.shape import STANDARD
-from policies.objects.workload import PATCHES, Workload, workload
+from policies.objects.workload import PATCHES, STANDARD, Workload, workload
 from policies.topology.annotation import ANNOTATIONS, mentions
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options

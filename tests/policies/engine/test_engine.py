@@ -9,12 +9,11 @@ from msgspec.structs import replace
 from support.builders import FACTS, TODAY, NamespacesLost, NamespacesToAsk, pod, request, resource
 
 from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, validate
-from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts, NamespaceKey, StaticFacts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Action, FailurePolicy, Hook, Rule
+from policies.engine.rule import Action, FailurePolicy, Hook, PolicyException, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
 

@@ -9,14 +9,22 @@ import pytest
 from support.builders import FACTS, TODAY, Json, NamespacesToAsk, pod, request
 
 from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, mutate
-from policies.engine.exception import PolicyException
 from policies.engine.facts import Facts, NamespaceKey, StaticFacts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.patch import append
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import NO_MUTATION, FailurePolicy, Hook, Mutation, Mutator, PatchOperation, Rule
+from policies.engine.rule import (
+    NO_MUTATION,
+    FailurePolicy,
+    Hook,
+    Mutation,
+    Mutator,
+    PatchOperation,
+    PolicyException,
+    Rule,
+)
 from policies.engine.ruleset import RuleSet
-from policies.objects.patch import append
 
 _PODS = (ResourceRule(("*",), ("",), ("pods",)),)
 _TEAM = LabelSelector((SelectorRequirement("team", "Exists"),))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import TODAY, pod, request, resource
 
-from policies.engine.exception import PolicyException, longest
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest
+from policies.engine.rule import PolicyException, longest
 
 _ALWAYS = {"name": "moving", "rules": ("labels",), "reason": "migration", "until": TODAY}
 _DEPLOYMENT = request(resource("apps/v1", "Deployment", name="web-1"), namespace="team-a", user="carol")

@@ -5,7 +5,7 @@ from support.builders import TODAY
 
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 from policies.engine.request import JsonObject
 
 _GIVEN = {

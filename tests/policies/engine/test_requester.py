@@ -4,8 +4,8 @@ import pytest
 from support.builders import FACTS, TODAY, NamespacesToAsk, pod, request, resource
 
 from policies.engine.facts import StaticFacts
-from policies.engine.lookup import Missing
-from policies.engine.requester import Exemptions, is_control_plane, is_kubelet_at_home, service_account
+from policies.engine.interruption import Missing
+from policies.engine.safety import Exemptions, is_control_plane, is_kubelet_at_home, service_account
 
 _NOBODY = Exemptions(users=(), groups=(), service_accounts=())
 

@@ -6,11 +6,11 @@ from support.cel import celrun
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.matching import UNSEEN
-from policies.conditions.essential import is_essential, is_not_essential
 from policies.engine.facts import StaticFacts
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest, Operation
 from policies.engine.safety import Safety
+from policies.matchconditions import is_essential, is_not_essential
 
 _SAFETY = Safety("cks-admission", ("kube-system",), (("compute.example.org", "pools"),), ("cloud-*",))
 _NO_NAMESPACES = Safety("", (), _SAFETY.resources, _SAFETY.users)

@@ -9,12 +9,11 @@ from support.builders import FACTS, pod, request
 from policies.engine import engine
 from policies.engine.engine import Answer, overtime
 from policies.engine.facts import Facts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing, OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import FailurePolicy, Hook, Mutation, Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.timelimit import OvertimeError, PostponedError, TimeLimitError, look
 
 _ASKED = request(pod(), namespace="team-a")
 _RUNS = pytest.mark.parametrize("run", [engine.validate, engine.mutate], ids=["validate", "mutate"])

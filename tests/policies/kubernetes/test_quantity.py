@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from policies.kubernetes.quantity import is_above_zero, thousandths
+from policies.podspec import is_above_zero, thousandths
 
 
 def test_above_zero() -> None:

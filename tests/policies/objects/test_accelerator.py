@@ -6,7 +6,7 @@ import pytest
 from support.builders import FACTS, TODAY, pod, pod_spec
 
 from policies.engine.facts import StaticFacts
-from policies.objects.accelerator import Accelerators
+from policies.podspec import Accelerators
 
 _CLAIMS = StaticFacts(
     TODAY,

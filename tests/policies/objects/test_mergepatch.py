@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.objects.mergepatch import merge_patch
+from policies.suite import merge_patch
 
 
 @pytest.mark.parametrize(

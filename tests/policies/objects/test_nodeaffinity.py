@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.engine.facts import Node
-from policies.objects.nodeaffinity import allows
+from policies.podspec import allows
 
 _LABELS = {"zone": "a", "rack": "12", "gpu": "", "word": "x"}
 _NODE = Node("n1", _LABELS)

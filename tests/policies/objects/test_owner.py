@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.objects.owner import Owner, controller
+from policies.engine.request import Owner, controller
 
 _REFERENCE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": True}
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from support.builders import Json
 
+from policies.engine.patch import PatchError, adds_in_place, append, apply, pointer, put, remove
 from policies.engine.rule import PatchOperation
 from policies.objects.fieldpath import Location
-from policies.objects.patch import PatchError, adds_in_place, append, apply, pointer, put, remove
 
 _KEYS = ("spec", "template", "list")
 

@@ -11,12 +11,11 @@ import pytest
 import yaml
 from support.builders import TODAY, WORKLOADS, Json, request
 
-from policies.engine import engine
+from policies.engine import engine, patch
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
-from policies.objects import patch
 from policies.topology import document
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options

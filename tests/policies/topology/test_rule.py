@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
 
+from policies.engine import patch
 from policies.engine.facts import Node, StaticFacts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
-from policies.objects import patch
 from policies.objects.fieldpath import lookup, render
 from policies.objects.workload import table, workload
 from policies.topology.catalog import BUILT_IN, Catalog

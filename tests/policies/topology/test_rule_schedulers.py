@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.builders import FACTS, WORKLOADS, Json, request
 
-from policies.objects import patch
+from policies.engine import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement

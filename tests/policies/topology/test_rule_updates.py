@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 from support.builders import FACTS, WORKLOADS, Json, request
 
-from policies.objects import patch
+from policies.engine import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Default, Options
 from policies.topology.document import read

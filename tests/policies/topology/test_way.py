@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, owner, pod, pod_spec, request, resource
 
+from policies.engine import patch
 from policies.engine.facts import Facts, Node, StaticFacts
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.objects import patch
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.constraint import Options, Permission, Way
 from policies.topology.rule import TopologyPlacement

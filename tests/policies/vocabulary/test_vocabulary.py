@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.kubernetes.label import label_key
+from policies.kubernetes.name import label_key
 from policies.vocabulary import keys, vocabulary
 
 _KNOWN = {

@@ -13,7 +13,7 @@ from aiohttp import web
 from support.patience import PATIENCE
 
 from policies.kubernetes.release import NEWEST
-from policies.objects.mergepatch import merge_patch
+from policies.suite import merge_patch
 
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policies.admissionpolicy.evaluation import texts
 from policies.golang.strconv import quote
-from policies.kubernetes.encoding import to_json
+from policies.kubernetes.spelling import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ from support.service.wire import Reply
 from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
-from policies.engine.lookup import FactUnavailable, Key, Missing
+from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

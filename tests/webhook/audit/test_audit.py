@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from policies.engine.exception import PolicyException
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionResource
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.rule import PolicyException
 from policies.engine.ruleset import RuleSet
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.audit import rules
 from webhook.audit.audit import Audit
 from webhook.audit.creation import as_sent, creation

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.engine.request import AdmissionRequest, GroupVersionResource
-from policies.objects.owner import Owner
+from policies.engine.request import AdmissionRequest, GroupVersionResource, Owner
 from webhook.audit.creation import creation
 from webhook.audit.finding import Scope
 from webhook.audit.owners import Owners

@@ -8,11 +8,10 @@ from support.builders import Json, daemon_set, deployment, pod, request, resourc
 from support.service.reviews import RESERVED, TODAY
 
 from policies.engine.engine import mutate, validate
-from policies.engine.exception import PolicyException
 from policies.engine.facts import Node, StaticFacts, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Hook, Rule
+from policies.engine.rule import Hook, PolicyException, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError

@@ -11,8 +11,8 @@ from policies.engine.engine import mutate, validate
 from policies.engine.facts import References, StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import Hook, Rule
-from policies.objects.accelerator import Accelerators
 from policies.objects.workload import workload
+from policies.podspec import Accelerators
 from policies.topology.annotation import Schedulers
 from policies.topology.catalog import BUILT_IN
 from policies.topology.constraint import Default, Options, Permission

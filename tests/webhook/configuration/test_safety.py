@@ -11,7 +11,7 @@ from policies.admissionpolicy.builtin.intake import kind_of, received
 from policies.admissionpolicy.schema import built_in
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import Facts, StaticFacts
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 from policies.engine.request import AdmissionRequest
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation

@@ -15,7 +15,7 @@ from support.service.reviews import REFUSAL, RESERVED, answer_of, body, served, 
 from support.service.servers import Serve, default_rules
 
 from policies.engine.engine import Answer, Decision
-from policies.objects.owner import Owner
+from policies.engine.request import Owner
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import Subject
 from webhook.decisions.answered import Answered

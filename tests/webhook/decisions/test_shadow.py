@@ -9,9 +9,9 @@ from support.builders import pod
 from support.patience import until
 from support.service.reviews import Fixed, body, rule, served, violation
 
+from policies.engine.interruption import PostponedError
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.timelimit import PostponedError
 from policies.engine.violation import Violation
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions import shadow as module

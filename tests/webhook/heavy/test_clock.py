@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from policies.engine.timelimit import PostponedError, TimeLimitError
+from policies.engine.interruption import PostponedError, TimeLimitError
 from webhook.heavy.clock import SLICE, Allowance, Slice, Ticks
 
 

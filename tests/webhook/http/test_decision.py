@@ -13,7 +13,7 @@ from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from policies.cel.library.kubernetes.authorizer import Check, User
 from policies.engine.facts import Facts, NamespaceKey, References
-from policies.engine.lookup import Key, Missing
+from policies.engine.interruption import Key, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Mutation

@@ -12,8 +12,8 @@ from support.builders import TODAY, Json
 from support.service.reviews import CPU_TOLERATION, UID, answer_of, violation
 
 from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure
-from policies.engine.exception import PolicyException
-from policies.kubernetes.status import Status
+from policies.engine.rule import PolicyException
+from policies.engine.violation import Status
 from webhook.http.review import encode
 
 _ADD = {"op": "add", "path": "/spec/tolerations", "value": [CPU_TOLERATION]}

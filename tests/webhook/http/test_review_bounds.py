@@ -10,11 +10,10 @@ from support.service.reviews import UID, answer_of
 
 from policies.engine.engine import Answer, Decision, RuleFailure, validate
 from policies.engine.match import ResourceRule
-from policies.engine.requester import Exemptions
 from policies.engine.rule import Hook, Note, Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import Violation
-from policies.kubernetes.status import FORBIDDEN, Status
+from policies.engine.safety import Exemptions
+from policies.engine.violation import FORBIDDEN, Status, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
 from webhook.http.review import encode
 

@@ -12,9 +12,9 @@ from policies.engine.engine import mutate, validate
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import MIRROR_ANNOTATION, AdmissionRequest
 from policies.labels import places_of
-from policies.objects.accelerator import READS as ACCELERATOR_READS
 from policies.objects.fieldpath import render
 from policies.objects.workload import BUILT_IN, table, workload
+from policies.podspec import READS as ACCELERATOR_READS
 from webhook.http.review import Decoder
 
 

@@ -11,7 +11,7 @@ import pytest
 from support import brokenmanifests
 from support.service.commands import run
 
-from policies.engine.help import likest
+from policies.engine.violation import likest
 from policies.schema.schemas import Schemas
 from webhook import refused
 from webhook.cli.findings.finding import UNREADABLE

@@ -13,7 +13,7 @@ from policies.admissionpolicy.evaluation.compilation import Compiler
 from policies.admissionpolicy.evaluation.parameters import ParametersKey, ReviewParameters
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.facts import StaticFacts
-from policies.engine.lookup import Key
+from policies.engine.interruption import Key
 from policies.kubernetes.release import NEWEST
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from policies.engine import engine
+from policies.engine import engine, patch
 from policies.engine.engine import Answer
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, JsonObject
 from policies.engine.ruleset import RuleSet
-from policies.objects import patch
 from policies.topology.nodes.requests import allocatable
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from policies.objects.fieldpath import render
-from policies.objects.nodeaffinity import allows
+from policies.podspec import allows
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.constraint import Constraint
 from policies.topology.gate import GATE

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.cel.library.kubernetes.authorizer import Check
 from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
-from policies.engine.lookup import Key, Missing
-from policies.engine.requester import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.interruption import Key, Missing
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.workload import JobKey, SupportKey
 from policies.topology.topology import Topology

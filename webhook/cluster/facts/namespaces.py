@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policies.engine.facts import NAME_LABEL, Namespace
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 from policies.kubernetes.name import is_dns_label
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock

@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from policies.engine.request import mapping
-from policies.objects.owner import Owner, controller
+from policies.engine.request import Owner, controller, mapping
 from policies.objects.workload import Workload
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.errors import ApiError, ClusterError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import msgspec
 import structlog
 
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 from policies.engine.request import JsonObject, mapping
 from policies.topology.document import KUEUE
 from policies.topology.scheduling import workload

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.admissionpolicy.documents.reader import Loaded
-from policies.engine.request import JsonObject
+from policies.engine.request import JsonObject, Owner
 from policies.kubernetes.release import Release
-from policies.objects.owner import Owner
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit, Judged
 from webhook.audit.creation import creation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.watches.paramkind import FollowedKind, not_followed
 from webhook.cluster.watches.reflector import Reflector

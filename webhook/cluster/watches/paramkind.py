@@ -10,7 +10,7 @@ import structlog
 
 from policies.admissionpolicy.evaluation.parameters import NOT_SERVED, KindScope, KnownParameters, ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.engine.lookup import FactUnavailable, Missing
+from policies.engine.interruption import FactUnavailable, Missing
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, find
 from webhook.cluster.watches.paramplan import plan

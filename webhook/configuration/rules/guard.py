@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from policies import guard
-from policies.conditions.guard import takes_away
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Action, Hook, Rule
+from policies.matchconditions import takes_away
 from webhook.configuration.rules.requesters import exempt
 from webhook.configuration.settings import Settings
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from policies import labels
-from policies.conditions import matchcondition
+from policies import labels, matchconditions
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule, Scope
 from webhook.configuration.rules.hook import failure_policy
@@ -38,7 +37,9 @@ def labels_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> 
             _EVERYTHING,
             failure_policy(settings.labels.action),
             (
-                matchcondition.reserved_label_changes(workloads.values(), exceptions, cluster_scope=scope == "Cluster"),
+                matchconditions.reserved_label_changes(
+                    workloads.values(), exceptions, cluster_scope=scope == "Cluster"
+                ),
                 not_exempt,
             ),
             scope,

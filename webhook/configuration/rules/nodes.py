@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from policies import sunk, tolerations
-from policies.conditions import matchcondition
+from policies import matchconditions, tolerations
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Rule
 from webhook.configuration.rules.hook import PODS, WRITES, mutation, validation
@@ -18,9 +17,9 @@ def tolerations_rule(settings: Settings) -> Rule:
     chosen = settings.tolerations
     rule = tolerations.CpuToleration(accelerators(settings), chosen.daemon_sets)
     concerned = (
-        matchcondition.pod_lacks_cpu_toleration(),
-        matchcondition.pod_is_no_mirror(),
-        matchcondition.pod_requests_no_accelerator(rule.accelerators),
+        matchconditions.pod_lacks_cpu_toleration(),
+        matchconditions.pod_is_no_mirror(),
+        matchconditions.pod_requests_no_accelerator(rule.accelerators),
     )
     # Few Pods are written with the toleration, so a condition would cost the API server more than the calls it spares.
     hooks = [mutation("pods", PODS), validation("pods", PODS, chosen.action, concerned)]
@@ -42,15 +41,15 @@ def tolerations_rule(settings: Settings) -> Rule:
 def sunk_rule(settings: Settings) -> Rule:
     """The rule for DaemonSets on SUNK Nodes."""
     chosen = settings.sunk
-    rule = sunk.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
+    rule = tolerations.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
     hooks = [validation("daemonsets", _DAEMON_SETS, chosen.action)]
     if chosen.daemon_sets == "inject":
         hooks.append(mutation("daemonsets", _DAEMON_SETS))
     return Rule(
-        sunk.RULE,
+        tolerations.SUNK_RULE,
         tuple(hooks),
         "off" if chosen.daemon_sets == "off" else chosen.action,
-        sunk.READS,
+        tolerations.SUNK_READS,
         chosen.namespace_selector.label_selector,
         validate=rule.validate,
         mutate=rule.mutate,

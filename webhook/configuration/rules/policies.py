@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies import guard, labels, sunk, tolerations
-from policies.engine.exception import PolicyException
-from policies.engine.rule import Rule
+from policies import guard, labels, tolerations
+from policies.engine.rule import PolicyException, Rule
 from policies.selectors import rule as selectors_rule
 from policies.topology import objects
 from policies.topology import rule as topology_rule
@@ -30,7 +29,7 @@ BUILT_IN_RULES = (
     topology_rule.RULE,
     objects.RULE,
     tolerations.RULE,
-    sunk.RULE,
+    tolerations.SUNK_RULE,
     selectors_rule.RULE,
 )
 

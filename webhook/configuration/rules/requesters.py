@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from policies.conditions import matchcondition
-from policies.engine.requester import Exemptions
+from policies import matchconditions
 from policies.engine.rule import HookCondition
+from policies.engine.safety import Exemptions
 from webhook.configuration.settings import Requesters, Settings
 
 
@@ -24,5 +24,5 @@ def exempt(
     )
     configured = tuple(f"{namespace}/*" for namespace in common.control_plane_namespaces)
     namespaces = sorted({*control_plane_namespaces, *common.control_plane_namespaces})
-    condition = matchcondition.requester_is_not_exempt(exempt_ones, namespaces)
+    condition = matchconditions.requester_is_not_exempt(exempt_ones, namespaces)
     return replace(exempt_ones, service_accounts=(*exempt_ones.service_accounts, *configured)), condition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from policies.engine.help import NO_HELP, Help
 from policies.engine.ruleset import RuleSet
+from policies.engine.violation import NO_HELP, Help
 from policies.topology.catalog import Catalog
 from webhook import refused
 from webhook.configuration import safety

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from policies.conditions.matchcondition import selectors_are_concerned
 from policies.engine.rule import Hook, Rule
+from policies.matchconditions import selectors_are_concerned
 from policies.selectors.rule import RULE, NodeSelectors, reads
 from policies.vocabulary.keys import OLD_TYPE, RESERVED
 from webhook.configuration.rules.hook import PODS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from policies.conditions import matchcondition
+from policies import matchconditions
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
 from policies.objects.workload import plural
@@ -36,12 +36,12 @@ def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = Tru
     placement = rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
     has_default = bool(chosen.default.topology and chosen.default.preferred)
-    conditions = () if has_default else (matchcondition.topology_is_mentioned(rows),)
+    conditions = () if has_default else (matchconditions.topology_is_mentioned(rows),)
     written = [row for row in rows if row.changes != "never"]
     # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
     is_strict = chosen.action == chosen.unapplied == "deny"
     judged = list(with_templates(settings).values())
-    wider = () if has_default else (matchcondition.topology_is_mentioned(judged, schemes=True),)
+    wider = () if has_default else (matchconditions.topology_is_mentioned(judged, schemes=True),)
     unread = [kind for kind in sorted(warning.UNREAD) if kind not in options.workloads]
     reach = (
         *resources(judged),
@@ -71,7 +71,7 @@ def _with_pods_apart(hook: Hook) -> Iterator[Hook]:
 
     The API server converts an object anew for each entry, which costs it more than any condition.
     """
-    about = matchcondition.topology_is_mentioned((), schemes=hook.phase == "validate")
+    about = matchconditions.topology_is_mentioned((), schemes=hook.phase == "validate")
     conditions = (about,) if hook.conditions else ()
     yield replace(hook, group="pods", resources=PODS, conditions=conditions)
     without = (replace(rule, resources=tuple(r for r in rule.resources if r != "pods")) for rule in hook.resources)

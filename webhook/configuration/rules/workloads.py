@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from policies.engine.match import ResourceRule
-from policies.objects.accelerator import Accelerators
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, table
+from policies.podspec import Accelerators
 from webhook.configuration.rules.hook import WRITES
 from webhook.configuration.settings import Settings, SettingsError
 

@@ -23,7 +23,7 @@ from policies.cel.library.kubernetes import selector
 from policies.cel.library.kubernetes.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
-from policies.engine.lookup import Key, Missing
+from policies.engine.interruption import Key, Missing
 from policies.golang.quote import trimmed
 from policies.kubernetes.name import is_dns_label, is_dns_subdomain
 

@@ -18,7 +18,6 @@ from policies.cel.function import Function, Library, single
 from policies.cel.library.kubernetes import formats
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
-from policies.kubernetes.label import label_key, label_value
 from policies.kubernetes.name import (
     dns1035_label,
     dns1035_label_prefix,
@@ -26,6 +25,8 @@ from policies.kubernetes.name import (
     dns_label_prefix,
     dns_subdomain,
     dns_subdomain_prefix,
+    label_key,
+    label_value,
 )
 
 TYPE = types.struct("kubernetes.NamedFormat")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from policies.golang.quote import clean, quote
-from policies.kubernetes.label import label_key, label_value
+from policies.kubernetes.name import label_key, label_value
 
 EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "=", "==", "!="
 IN, NOT_IN, GREATER, LESS = "in", "notin", "gt", "lt"

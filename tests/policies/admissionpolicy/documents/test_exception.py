@@ -7,8 +7,8 @@ from support.builders import TODAY
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import Loaded, read
-from policies.engine.exception import PolicyException
 from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.rule import PolicyException
 
 _SMALL = """\
 apiVersion: cks-admission.dev/v1

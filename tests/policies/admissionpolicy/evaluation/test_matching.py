@@ -12,7 +12,7 @@ from support.builders import Json
 from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, PolicyIndex, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
 from policies.engine.facts import NamespaceKey
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 

@@ -20,7 +20,7 @@ from policies.admissionpolicy.evaluation.parameters import (
 )
 from policies.admissionpolicy.model import ParamKind, ParamRef
 from policies.engine.facts import Facts, StaticFacts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 
 FIVE = config_map("five", labels={"size": "s"}, limit="5")

@@ -36,9 +36,8 @@ from policies.admissionpolicy.model import (
 )
 from policies.cel.explanation.places import shown
 from policies.cel.library.kubernetes.authorizer import CheckAnswer, Table
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing, TimeLimitError
 from policies.engine.match import EVERYTHING
-from policies.engine.timelimit import TimeLimitError
 from policies.kubernetes.release import NEWEST
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"

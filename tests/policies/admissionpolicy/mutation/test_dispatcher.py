@@ -12,7 +12,7 @@ from policies.admissionpolicy.model import Expression, NamedExpression, ParamKin
 from policies.admissionpolicy.mutation import dispatcher as engine
 from policies.admissionpolicy.mutation.dispatcher import Mutated, mutate
 from policies.admissionpolicy.schema import built_in
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING
 from policies.engine.request import GroupVersionKind
 

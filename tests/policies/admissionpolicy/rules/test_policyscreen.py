@@ -15,8 +15,8 @@ from policies.admissionpolicy.rules import validatingrule
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
+from policies.engine.interruption import PostponedError
 from policies.engine.ruleset import RuleSet
-from policies.engine.timelimit import PostponedError
 from webhook.heavy.ruletimes import RuleTimes
 
 FACTS = StaticFacts(TODAY)

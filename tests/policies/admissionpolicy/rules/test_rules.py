@@ -15,11 +15,10 @@ from policies.admissionpolicy.rules import mutatingrule, validatingrule
 from policies.admissionpolicy.schema import built_in, unknown
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision
-from policies.engine.exception import PolicyException
 from policies.engine.facts import NamespaceKey, StaticFacts
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Rule
+from policies.engine.rule import PolicyException, Rule
 from policies.engine.ruleset import RuleSet
 
 _SPEC = """\

@@ -7,7 +7,7 @@ import pytest
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.run import Deferred, Run
-from policies.engine.timelimit import TimeLimitError
+from policies.engine.interruption import TimeLimitError
 
 
 def test_costs_add_up_to_the_limit() -> None:

@@ -10,7 +10,7 @@ from policies.cel.errors import BudgetError
 from policies.cel.generation.compiled import Generated
 from policies.cel.generation.support import PASS, HandOverError, certain_guard, guard
 from policies.cel.values import ABSENT, Optional
-from policies.engine.timelimit import TimeLimitError
+from policies.engine.interruption import TimeLimitError
 
 WORKLOAD: dict[str, Any] = {
     "metadata": {"name": "b", "namespace": "a", "labels": {"a": "x"}, "finalizers": ["x"]},

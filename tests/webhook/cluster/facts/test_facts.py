@@ -11,7 +11,7 @@ from support.api.times import Times
 from support.patience import PATIENCE, until
 
 from policies.engine.facts import Facts, NamespaceKey, Node, References, ReferencesKey, Taint
-from policies.engine.lookup import FactUnavailable, Missing
+from policies.engine.interruption import FactUnavailable, Missing
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts

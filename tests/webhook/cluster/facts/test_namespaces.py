@@ -12,7 +12,7 @@ from support.api.times import Times
 from support.patience import PATIENCE, until
 
 from policies.engine.facts import Namespace
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.namespaces import KEPT_SECONDS, NamespaceReads
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.api.fakeapi import FakeApi, Json, named, status
 
-from policies.objects.owner import Owner
+from policies.engine.request import Owner
 from policies.objects.workload import BUILT_IN, table
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, FakeApi, named, status
 
-from policies.engine.lookup import FactUnavailable
+from policies.engine.interruption import FactUnavailable
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.workload import Form, JobKey, Support, constraints, scheduling
 from webhook.cluster.api.client import Connection

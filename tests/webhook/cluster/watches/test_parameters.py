@@ -10,7 +10,7 @@ from support.patience import PATIENCE, until
 
 from policies.admissionpolicy.evaluation.parameters import KindScope, ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.engine.lookup import FactUnavailable, Missing
+from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.parameters import ClusterParameters

@@ -22,7 +22,7 @@ from policies.cel.library.kubernetes.authorizer import (
 )
 from policies.cel.library.kubernetes.selector import Requirement, Selector
 from policies.cel.values import type_of
-from policies.engine.lookup import Missing
+from policies.engine.interruption import Missing
 
 _ALICE = User("alice", "42", ("dev",), (("scopes", ("read", "write")),))
 _FUNCTIONS = {function.name: function for function in LIBRARY.functions}

@@ -1,17 +1,20 @@
-"""The rules' match conditions: CEL by which the API server decides whether to call the service.
+"""Match conditions: CEL by which the API server decides whether to call the service.
 
 A condition must never be narrower than its rule, or writes would escape the rule. A wider condition only causes
 unnecessary calls. The label guard's condition also limits the effect of an outage: Nodes, Namespaces and interruptable
 Pods carry reserved labels, and their ordinary updates must not depend on the service. Like the rule, it therefore
 compares `object` with `oldObject` (null on CREATE) place by place and applies the exceptions. `namespaceObject` does
 not help: in a webhook's condition it is always null.
+
+The condition that tells the writes which a cluster needs to come up from all others reads only `request`, and names
+only writes that the entry's rules match, because the API server evaluates it for each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from policies.conditions.celtext import (
+from policies.celtext import (
     at,
     by_kind,
     every,
@@ -27,14 +30,27 @@ from policies.conditions.celtext import (
     texts,
     values,
 )
+from policies.engine.match import ResourceRule
 from policies.engine.request import MIRROR_ANNOTATION
-from policies.engine.requester import NODE_GROUP, NODE_PREFIX, SERVICE_ACCOUNT_PREFIX, Exemptions
 from policies.engine.rule import HookCondition
+from policies.engine.safety import (
+    CONTROL_PLANE,
+    CONTROL_PLANE_LABEL,
+    CONTROL_PLANE_USERS,
+    NODE_GROUP,
+    NODE_PREFIX,
+    SERVICE_ACCOUNT_PREFIX,
+    SYSTEM_ACCOUNTS,
+    SYSTEM_PREFIX,
+    EssentialWrite,
+    Exemptions,
+    Writers,
+)
+from policies.guard import TAINTS
 from policies.labels import KEPT_KINDS, POD, LabelException
-from policies.objects.accelerator import Accelerators
 from policies.objects.fieldpath import Pattern, parse
-from policies.objects.shape import STANDARD, Shape
-from policies.objects.workload import PATCHES, Workload
+from policies.objects.workload import PATCHES, STANDARD, Shape, Workload
+from policies.podspec import Accelerators
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import ANNOTATIONS, PREFIXES, WORDS
 from policies.topology.gate import GATE
@@ -43,6 +59,96 @@ from policies.topology.schemes.mention import EXCLUSIVE, KUEUE, QUEUE
 from policies.vocabulary.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
+_SUBRESOURCE = "request.?subResource.orValue('')"
+_RESOURCE = "request.resource.group + '/' + request.resource.resource"
+
+
+def is_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> HookCondition:
+    """True for the writes. users: globs of users with the rights of the control plane."""
+    return HookCondition("essential", _essential(writes, users))
+
+
+def is_not_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> HookCondition:
+    """False for the writes."""
+    return HookCondition("not-essential", f"!{_essential(writes, users)}")
+
+
+def _essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> str:
+    rules: dict[Writers, list[ResourceRule]] = {}
+    for write in writes:
+        rules.setdefault(write.writers, []).append(write.rule)
+    clauses = [
+        every([*_writers(writers, tuple(users)), some(_resources(listed), " ||\n  ")])
+        for writers, listed in rules.items()
+    ]
+    return let("resource", _RESOURCE, let("subresource", _SUBRESOURCE, some(clauses, " ||\n")))
+
+
+def _writers(writers: Writers, users: tuple[str, ...]) -> list[str]:
+    """The clause about the requester; none if it may be anybody."""
+    added = [f"{USERNAME}.matches({globs(users)})"] if users else []
+    if writers == "anybody":
+        return []
+    if writers == "system":
+        return [some([f"{USERNAME}.startsWith({text(SYSTEM_PREFIX)})", *added])]
+    kubelet = (
+        f"{USERNAME}.startsWith({text(NODE_PREFIX)}) && {text(NODE_GROUP)} in request.userInfo.?groups.orValue([])"
+    )
+    accounts = f"{USERNAME}.startsWith({text(SYSTEM_ACCOUNTS)})"
+    return [some([accounts, f"{USERNAME} in {texts(CONTROL_PLANE_USERS)}", kubelet, *added], " ||\n  ")]
+
+
+def _resources(rules: Iterable[ResourceRule]) -> list[str]:
+    """Clauses about what is written: whole resources, single subresources, and what only some operations write."""
+    clauses, whole, single = [], [], []
+    for rule in rules:
+        names = [(group, *pattern.partition("/")[::2]) for group in rule.groups for pattern in rule.resources]
+        if rule.groups == ("*",):
+            clauses += [f"subresource == {text(sub)}" for _, _, sub in names]
+        elif "*" in rule.operations:
+            whole += [f"{group}/{name}" for group, name, sub in names if sub == "*"]
+            single += [f"{group}/{name}/{sub}" for group, name, sub in names if sub != "*"]
+        else:
+            exact = texts(f"{group}/{name}/{sub}" for group, name, sub in names)
+            clauses.append(f"request.operation in {texts(rule.operations)} && resource + '/' + subresource in {exact}")
+    if whole:
+        clauses.append(f"resource in {texts(whole)}")
+    if single:
+        clauses.append(f"resource + '/' + subresource in {texts(single)}")
+    return clauses
+
+
+_TAINTS = ("spec", "taints")
+
+
+def takes_away(*, namespaces: bool, taints: bool) -> HookCondition:
+    """True if a Namespace of the control plane is written, or a Node loses a taint; only where that is judged."""
+    judged = ((namespaces, _is_of_control_plane()), (taints, _taint_goes()))
+    return HookCondition("takes-away", some((clause for is_judged, clause in judged if is_judged), " ||\n  "))
+
+
+def _is_of_control_plane() -> str:
+    """Whether a Namespace was the control plane's before the write."""
+    place = ("metadata", "labels", CONTROL_PLANE_LABEL)
+    is_theirs = at("oldObject", place, lambda value: f"{value} == {text(CONTROL_PLANE)}")
+    return f"request.kind.kind == 'Namespace' && {is_theirs}"
+
+
+def _taint_goes() -> str:
+    """Whether a taint that must stay is not among a Node's taints any more, or has another value."""
+    same = every(
+        (
+            "n.key == t.key",
+            "n.effect == t.effect",
+            "(has(n.value) ? n.value : '') == (has(t.value) ? t.value : '')",
+        )
+    )
+    stays = at("object", _TAINTS, lambda taints: f"{taints}.exists(n, {same})")
+    goes = f"t.key in {texts(TAINTS)} && !({stays})"
+    is_gone = at("oldObject", _TAINTS, lambda taints: f"{taints}.exists(t, {goes})")
+    return f"request.kind.kind == 'Node' && {is_gone}"
+
+
 KIND = "request.kind.group + '/' + request.kind.kind"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
 LOOKS_RESERVED = "coreweave."

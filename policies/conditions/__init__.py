@@ -1,1 +1,0 @@
-"""Match conditions: rules as CEL for the API server."""

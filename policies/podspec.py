@@ -1,0 +1,194 @@
+"""What a Pod's spec asks of Nodes: accelerators, labels, taints that it tolerates, and how much of a resource."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+
+from policies.engine.facts import Facts, Node
+from policies.engine.request import JsonObject, mapping
+from policies.glob import matches
+
+# A quantity is a number with a suffix or an exponent. It is above zero if the number has a digit other than 0.
+_ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]").match
+_AMOUNT = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<places>[0-9]*))?(?P<unit>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
+).fullmatch
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_LARGEST = 2**63 - 1
+_FARTHEST = 40
+
+
+def is_above_zero(quantity: object) -> bool:
+    """Whether a quantity, written as a text or a number, is above zero."""
+    if isinstance(quantity, int | float):
+        return quantity > 0
+    return isinstance(quantity, str) and _ABOVE_ZERO(quantity) is not None
+
+
+@lru_cache(maxsize=4096)
+def thousandths(quantity: str | float) -> int:
+    """A quantity in thousandths, rounded up as the API server stores it. Raises ValueError for what is no quantity.
+
+    Source: SetDefaults_ResourceList of Kubernetes, which rounds every amount up to three places.
+    """
+    match = _AMOUNT(str(quantity))
+    if match is None or not (match["whole"] or match["places"]) or match["sign"] == "-":
+        raise ValueError(f"{quantity!r} is no amount; one such as 8, 500m or 1.5Gi was expected")
+    places, unit = match["places"] or "", match["unit"] or ""
+    digits = int(match["whole"] + places)
+    if unit in _BINARY:
+        numerator, exponent = digits * 2 ** _BINARY[unit], 3 - len(places)
+    else:
+        power = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
+        # Beyond these the amount is the largest or the smallest that there is.
+        numerator, exponent = digits, 3 - len(places) + max(-_FARTHEST, min(_FARTHEST, power))
+    amount: int = numerator * 10**exponent if exponent >= 0 else -(-numerator // 10**-exponent)
+    return min(amount, _LARGEST * 1000)
+
+
+# Any device class can be requested as an extended resource with this prefix (on by default from Kubernetes 1.36).
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+# The fields of a Pod spec that `Accelerators.requested` reads.
+READS = ("containers[*].resources", "initContainers[*].resources", "resourceClaims")
+
+
+class Accelerators(Struct, frozen=True):
+    """The extended resources (globs) and the device classes that are accelerators."""
+
+    resources: tuple[str, ...] = (
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-*",
+        "amd.com/gpu",
+        "sunk.coreweave.com/accelerator",
+    )
+    device_classes: tuple[str, ...] = ("gpu.nvidia.com", "mig.nvidia.com")
+
+    def requested(self, pod: JsonObject, namespace: str, facts: Facts) -> bool:
+        """Whether a Pod or template in a namespace requests or limits more than zero accelerators, or claims one."""
+        spec = pod.get("spec")
+        if not isinstance(spec, dict):
+            return False
+        for quantities in _quantities(spec):
+            for name, quantity in quantities.items():
+                # Names without a prefix, which nearly all are, belong to Kubernetes itself.
+                if "/" in name and self.includes(name, facts) and is_above_zero(quantity):
+                    return True
+        return any(
+            not facts.claim_classes(namespace, claim, template).isdisjoint(self.device_classes)
+            for claim, template in claims(spec)
+        )
+
+    def includes(self, resource: str, facts: Facts) -> bool:
+        """Whether a resource is an accelerator."""
+        if resource.startswith(DEVICE_CLASS_PREFIX):
+            return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
+        if matches(resource, self.resources):
+            return True
+        names = facts.extended_resources()
+        return any(names.get(device_class) == resource for device_class in self.device_classes)
+
+
+def _quantities(spec: JsonObject) -> Iterator[Mapping[str, Any]]:
+    for field in ("containers", "initContainers"):
+        containers = spec.get(field)
+        for container in containers if isinstance(containers, list) else ():
+            resources = container.get("resources") if isinstance(container, dict) else None
+            if isinstance(resources, dict):
+                for side in ("limits", "requests"):
+                    quantities = resources.get(side)
+                    if isinstance(quantities, dict):
+                        yield quantities
+
+
+def claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
+    """Pairs of a claim and a claim template of a Pod spec. One of the two names is empty."""
+    written = spec.get("resourceClaims")
+    for claim in written if isinstance(written, list) else ():
+        if isinstance(claim, dict):
+            name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+            if isinstance(name, str) and name:
+                yield name, ""
+            elif isinstance(template, str) and template:
+                yield "", template
+
+
+def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) -> bool:
+    """Whether the Node's labels and name allow the Pod to run there.
+
+    labels_complete: False if only some of the Node's labels are known. Requirements on other labels are then met.
+    """
+    selector = pod_spec.get("nodeSelector")
+    if isinstance(selector, dict):
+        for key, value in selector.items():
+            if (labels_complete or key in node.labels) and node.labels.get(key) != value:
+                return False
+    affinity = mapping(mapping(pod_spec, "affinity"), "nodeAffinity")
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if not isinstance(required, dict):
+        return True
+    terms = required.get("nodeSelectorTerms")
+    return isinstance(terms, list) and any(_term_allows(term, node, labels_complete=labels_complete) for term in terms)
+
+
+def size(pod_spec: JsonObject) -> int:
+    """How many requirements, and values in them, `allows` compares with each Node at most."""
+    required = mapping(mapping(pod_spec, "affinity"), "nodeAffinity").get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    terms = required.get("nodeSelectorTerms") if isinstance(required, dict) else None
+    lists = (
+        term.get(field) for term in (terms if isinstance(terms, list) else ()) if isinstance(term, dict)
+        for field in ("matchExpressions", "matchFields")
+    )  # fmt: skip
+    requirements = (
+        requirement for requirements in lists if isinstance(requirements, list) for requirement in requirements
+    )
+    return len(mapping(pod_spec, "nodeSelector")) + sum(map(_length, requirements))
+
+
+def _length(requirement: object) -> int:
+    values = requirement.get("values") if isinstance(requirement, dict) else None
+    return 1 + (len(values) if isinstance(values, list) else 0)
+
+
+def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
+    if not isinstance(term, dict):
+        return False
+    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
+    if not isinstance(expressions, list) or not isinstance(fields, list) or not (expressions or fields):
+        return False
+    named = {"metadata.name": node.name} if node.name else {}
+    return all(_holds(e, node.labels, complete=labels_complete) for e in expressions) and all(
+        _holds(f, named, complete=labels_complete) for f in fields
+    )
+
+
+def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) -> bool:
+    """Whether the labels meet a requirement; False if it is malformed. complete: whether these are all labels."""
+    fields = requirement if isinstance(requirement, dict) else {}
+    key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
+    if not isinstance(key, str) or not isinstance(values, list):
+        return False
+    if key not in labels:
+        return not complete or operator in ("NotIn", "DoesNotExist")
+    value = labels[key]
+    if operator in ("In", "NotIn"):
+        return bool((value in values) == (operator == "In"))
+    return operator == "Exists" or (operator in ("Gt", "Lt") and _compares(operator, value, values))
+
+
+def _compares(operator: str, value: str, bounds: list[Any]) -> bool:
+    """Whether Gt or Lt holds. They compare integers; any other label meets neither."""
+    try:
+        number, bound = int(value), int(bounds[0])
+    except (ValueError, TypeError, IndexError):
+        return False
+    return number > bound if operator == "Gt" else number < bound

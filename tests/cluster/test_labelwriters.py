@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LABEL = "foo.coreweave.cloud/bar"
 POLICY = "writes-labels"
 _TEXTS = {
-    "MutatingAdmissionPolicy": f"it writes reserved labels: {LABEL}",
+    "MutatingAdmissionPolicy": f"its expressions name reserved labels: {LABEL}",
     "CustomResourceDefinition": "its conversion webhook, {url}, may change the labels of its objects after admission",
 }
 

@@ -8,7 +8,7 @@ from cryptography.x509 import Certificate
 from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
-from policies.labelwriters.labelwriter import LabelWriter
+from policies.labelwriters import LabelWriter
 from policies.topology.nodes.machine import Machine
 from policies.topology.topology import Topology
 from webhook.doctor.diagnosis import Read

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from policies.engine.match import ResourceRule
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
-from policies.labelwriters.labelwriter import DEFINITION, LabelWriter
+from policies.labelwriters import DEFINITION, LabelWriter
 from webhook.configuration.settings import Settings
 from webhook.doctor.diagnosis import Diagnosis, Level, Read, Unread, listed, unseen
 from webhook.doctor.registration import entries

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from policies.labelwriters.labelwriter import LabelWriter
+from policies.labelwriters import LabelWriter
 from webhook.doctor.otherwebhooks import check, check_writers
 
 from .findings import FORBIDDEN, settings, told
@@ -100,13 +100,13 @@ _REMEDY = "remove it, or name it in labels.trusted if it is the cloud's"
 def test_what_can_write_labels() -> None:
     """A policy that names reserved labels is a problem, one that may write some a doubt; definitions share a line."""
     writers = [
-        LabelWriter("MutatingAdmissionPolicy", "a", "reserved", "it writes reserved labels: x"),
+        LabelWriter("MutatingAdmissionPolicy", "a", "reserved", "its expressions name reserved labels: x"),
         LabelWriter("MutatingAdmissionPolicy", "b", "possible", "it may"),
         *(LabelWriter("CustomResourceDefinition", name, "possible", "its webhook may") for name in ("c", "d")),
     ]
 
     assert told(check_writers(writers, settings())) == [
-        ("problem", "MutatingAdmissionPolicy a", "it writes reserved labels: x", _REMEDY),
+        ("problem", "MutatingAdmissionPolicy a", "its expressions name reserved labels: x", _REMEDY),
         ("warning", "MutatingAdmissionPolicy b", "it may", _REMEDY),
         (
             "warning",

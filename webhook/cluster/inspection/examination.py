@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from policies.engine.request import JsonObject, UserInfo, mapping
-from policies.labelwriters.labelwriter import LabelWriter
+from policies.labelwriters import LabelWriter
 from policies.topology.nodes.machine import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
-from policies.labelwriters.labelwriter import DEFINITION, POLICY, LabelWriter, of_definition, of_policy
+from policies.labelwriters import DEFINITION, POLICY, LabelWriter, of_definition, of_policy
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.events import Subject
 from webhook.cluster.facts.references import ACCEPT
@@ -43,7 +42,7 @@ class Sighting(NamedTuple):
 
 
 class LabelWriterReader:
-    """Reads the cluster again and again. An object is judged once: definitions are large, and policies take time."""
+    """Reads the cluster again and again. An object is judged once: definitions are large."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
@@ -51,8 +50,8 @@ class LabelWriterReader:
         self._rules: object = None
 
     async def read(self, settings: Settings) -> list[Sighting]:
-        """What can write labels, without what the settings trust. Raises ClusterError and SettingsError."""
-        ruling = settings.labels, settings.organization, settings.workloads
+        """What can write labels, without what the settings trust. Raises ClusterError."""
+        ruling = settings.labels, settings.organization
         if self._rules != ruling:
             self._rules, self._judged = ruling, {}
         policies = await self._policies()
@@ -75,10 +74,7 @@ class LabelWriterReader:
         if about.kind == DEFINITION:
             definition = await reads.one(self._api, f"{DEFINITIONS}/{quote(about.name, safe='')}")
             return None if definition is None else of_definition(definition)
-        # Long expressions take a while, so the event loop does not wait for them.
-        return await asyncio.to_thread(
-            of_policy, item, rules.workload_table(settings), rules.label_exceptions(settings)
-        )
+        return of_policy(item, rules.label_exceptions(settings))
 
     async def _policies(self) -> list[tuple[Subject, int, JsonObject]]:
         """The policies that are bound, in the newest version that is served."""

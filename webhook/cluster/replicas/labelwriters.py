@@ -55,7 +55,7 @@ class LabelWriters:
         await self._patrol.run()
 
     async def look(self) -> None:
-        """Count what can write labels, log what is new, and write Events. Raises ClusterError and SettingsError."""
+        """Count what can write labels, log what is new, and write Events. Raises ClusterError."""
         sightings = await self._reader.read(self._settings())
         self._count(sightings)
         self._say(sightings)

@@ -96,7 +96,7 @@ async def test_what_can_write_is_counted_logged_and_told(server: FakeApi, api: C
         await look.writers.look()
         await look.writers.look()
 
-    reserved = "it writes reserved labels: coreweave.cloud/x"
+    reserved = "its expressions name reserved labels: coreweave.cloud/x"
     possible = "its conversion webhook, ops/hook, may change the labels of its objects after admission"
     assert look.counts() == {
         ("MutatingAdmissionPolicy", "reserved"): 1,
@@ -176,12 +176,12 @@ async def test_an_older_api_server(server: FakeApi, api: Connection, times: Time
     server.install("admissionregistration.k8s.io", {"v1beta1": kinds})
     root = "/apis/admissionregistration.k8s.io/v1beta1"
     server.put(f"{root}/{BINDINGS}", {"metadata": {"name": "b"}, "spec": {"policyName": "old"}})
-    spec = {"mutations": [{"jsonPatch": {"expression": "variables.unknown"}}]}
+    spec = {"mutations": [{"jsonPatch": {"expression": "'coreweave.cloud/x'"}}]}
     server.put(f"{root}/{POLICIES}", {"metadata": {"name": "old", "uid": "1", "generation": 1}, "spec": spec})
 
     await look.writers.look()
 
-    assert [(name, reason) for _, name, reason, _ in _told(server)] == [("old", "MayWriteLabels")]
+    assert [(name, reason) for _, name, reason, _ in _told(server)] == [("old", "WritesReservedLabels")]
 
 
 async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:

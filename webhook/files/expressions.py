@@ -1,8 +1,13 @@
-"""Formats the expressions of the policies in a YAML file, and touches nothing else in it."""
+"""Formats the expressions of the policies in a YAML file, and leaves everything around them as it is.
+
+A block stays a block. Another scalar stays in its quotes as long as its text is one line, and else becomes a block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -12,9 +17,10 @@ from policies.admissionpolicy.documents.reader import GROUP
 from policies.cel.syntax.formatting import WIDTH, KeptError, formatted, one_line
 from policies.cel.syntax.source import CompileError, Source
 from webhook.files import yamlfile, yamlscalar
-from webhook.files.yamlblock import Edit, Scalar, edited
 from webhook.files.yamlfile import FileError
 
+_INDENT = 2
+_HEADER = re.compile(r"[|>][+-]?(?=\s|$)")
 _EXPRESSIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "matchConditions": (("expression",),),
     "variables": (("expression",),),
@@ -22,7 +28,7 @@ _EXPRESSIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "auditAnnotations": (("valueExpression",),),
     "mutations": (("applyConfiguration", "expression"), ("jsonPatch", "expression")),
 }
-_Steps = tuple[str | int, ...]
+_Path = tuple[str | int, ...]
 
 
 class Formatting(NamedTuple):
@@ -33,65 +39,108 @@ class Formatting(NamedTuple):
     errors: tuple[str, ...] = ()
 
 
-class _Written(NamedTuple):
-    """An expression in a file."""
+class _Edit(NamedTuple):
+    """The text between two offsets of a file is replaced."""
 
-    scalar: Scalar
-    source: Source
+    start: int
+    end: int
+    text: str
 
 
 def format_file(name: str, text: str) -> Formatting:
     """The file with formatted expressions; unchanged if there is an error. Raises FileError."""
-    edits: list[Edit] = []
+    edits: list[_Edit] = []
     kept: list[str] = []
     errors: list[str] = []
-    for written in _expressions(name, text):
+    for scalar in _scalars(name, text):
         try:
-            edit = _edit(written)
+            edits += [edit] if (edit := scalar.edit()) else []
         except CompileError as error:
             errors.append(str(error))
         except KeptError as reason:
-            kept.append(f"{name}:{written.source.line}: this expression is left as it is: {reason}")
-        else:
-            edits += [] if edit is None else [edit]
-    if errors:
+            kept.append(f"{name}:{scalar.source.line}: this expression is left as it is: {reason}")
+    if errors or not edits:
         return Formatting(text, tuple(kept), tuple(errors))
-    result = edited(text, edits)
-    _compare(name, text, result)
+    result = text
+    for edit in sorted(edits, reverse=True):
+        result = result[: edit.start] + edit.text + result[edit.end :]
+    if _values(name, text) != _values(name, result):
+        raise FileError(f"{name}: its expressions cannot be written otherwise without changing other things in it")
     return Formatting(result, tuple(kept))
 
 
-def _edit(written: _Written) -> Edit | None:
-    scalar, source = written
-    if not scalar.is_editable:
-        raise KeptError("its YAML has an anchor, a tag or a fixed indentation")
-    if not scalar.is_block:
-        edit, width = scalar.on_line(one_line(source))
-        broken = formatted(source, WIDTH - scalar.indent)
-        if scalar.flows or width <= WIDTH or "\n" not in broken:
-            return None if one_line(source) == scalar.value.strip() else edit
-    else:
-        broken = formatted(source, WIDTH - scalar.indent)
-    return None if broken == scalar.value.strip() else scalar.as_block(broken)
+class _Scalar:
+    """An expression in a file. column: of its key, from 0. flows: whether it is inside of braces or brackets."""
+
+    def __init__(self, name: str, text: str, node: yaml.ScalarNode, column: int, *, flows: bool) -> None:
+        lines = text.splitlines(keepends=True)
+        line = int(node.start_mark.line)
+        self.place = line + 1, int(node.start_mark.column) + 1
+        self.source = Source(str(node.value), name, *yamlscalar.place(lines, *self.place))
+        self._text = text
+        self._flows = flows
+        self._line_start = sum(map(len, lines[:line]))
+        self._start = self._line_start + int(node.start_mark.column)
+        self._end = sum(map(len, lines[: node.end_mark.line])) + int(node.end_mark.column)
+        self._first = text[self._start : self._start + 1]
+        self._is_block = self._first in ("|", ">")
+        self._indent = self.source.column - 1 if self._is_block else column + _INDENT
+        self._end_of_line = "\r\n" if lines[line].endswith("\r\n") else "\n"
+
+    def edit(self) -> _Edit | None:
+        """What formats it; None if that changes nothing. Raises CompileError and KeptError."""
+        if self._first in ("", "&", "!", "*") or (self._is_block and not _HEADER.match(self._text, self._start)):
+            raise KeptError("its YAML has an anchor, a tag or a fixed indentation")
+        value = self.source.text.strip()
+        broken = formatted(self.source, WIDTH - self._indent)
+        if not self._is_block:
+            line = one_line(self.source)
+            scalar = self._in_quotes(line)
+            width = self._start - self._line_start + len(scalar)
+            if self._flows or width <= WIDTH or "\n" not in broken:
+                return None if line == value else _Edit(self._start, self._end, scalar)
+        return None if broken == value else self._as_block(broken)
+
+    def _in_quotes(self, text: str) -> str:
+        """A text of one line as a scalar, in the style of this one where that is possible."""
+        if self._first == '"':
+            return json.dumps(text, ensure_ascii=False)
+        if self._first != "'":
+            try:
+                if [document.value for document in yamlfile.load("", f"{{key: {text}}}")] == [{"key": text}]:
+                    return text
+            except FileError:
+                pass  # it needs quotes
+        return f"""'{text.replace("'", "''")}'"""
+
+    def _as_block(self, text: str) -> _Edit:
+        """What makes it a literal block with a text. A comment after its first line, and blank lines below, stay."""
+        lines = "".join(f"{' ' * self._indent}{line}{self._end_of_line}" for line in text.split("\n"))
+        if not self._is_block:
+            rest = self._text[self._end :].split("\n", 1)[0].rstrip("\r")
+            return _Edit(self._start, self._line_after(self._end), f"|-{rest}{self._end_of_line}{lines}")
+        header = self._text[self._start + 1 : self._line_after(self._start)]
+        last = self._start + len(self._text[self._start : self._end].rstrip())
+        return _Edit(self._start, self._line_after(last), f"|{header}{lines}")
+
+    def _line_after(self, offset: int) -> int:
+        at = self._text.find("\n", offset)
+        return len(self._text) if at < 0 else at + 1
 
 
-def _expressions(name: str, text: str) -> Iterator[_Written]:
-    lines = text.splitlines()
-    done: set[tuple[int, int]] = set()
+def _scalars(name: str, text: str) -> Iterator[_Scalar]:
+    """The expressions of a file. An alias stands for one that is written elsewhere."""
+    places = set()
     for document in yamlfile.load(name, text):
-        for path, part in document.parts():
-            for steps in _paths(part):
-                scalar = _scalar(document.node, (*path, *steps), text)
-                if scalar is None:
-                    continue
-                node, written = scalar
-                place = node.start_mark.line + 1, node.start_mark.column + 1
-                if place not in done:  # an alias stands for an expression that is written elsewhere
-                    done.add(place)
-                    yield _Written(written, Source(written.value, name, *yamlscalar.place(lines, *place)))
+        for at, part in document.parts():
+            for path in _paths(part):
+                scalar = _scalar(name, text, document.node, (*at, *path))
+                if scalar is not None and scalar.place not in places:
+                    places.add(scalar.place)
+                    yield scalar
 
 
-def _paths(value: Any) -> Iterator[_Steps]:
+def _paths(value: Any) -> Iterator[_Path]:
     """The paths of the expressions in an object."""
     if not isinstance(value, dict) or value.get("kind") not in KINDS:
         return
@@ -105,7 +154,7 @@ def _paths(value: Any) -> Iterator[_Steps]:
                 yield "spec", field, index, *path
 
 
-def _scalar(root: yaml.Node, path: _Steps, text: str) -> tuple[yaml.ScalarNode, Scalar] | None:
+def _scalar(name: str, text: str, root: yaml.Node, path: _Path) -> _Scalar | None:
     """The scalar at a path; None if there is none."""
     key: yaml.Node | None = None
     node: yaml.Node | None = root
@@ -117,25 +166,22 @@ def _scalar(root: yaml.Node, path: _Steps, text: str) -> tuple[yaml.ScalarNode, 
         key, node = yamlfile.child(node, step)
     if key is None or not isinstance(node, yaml.ScalarNode) or not node.value.strip():
         return None
-    return node, Scalar(text, node, int(key.start_mark.column), flows=flows)
+    return _Scalar(name, text, node, int(key.start_mark.column), flows=flows)
 
 
-def _compare(name: str, before: str, after: str) -> None:
-    """Make sure that only expressions have changed."""
-    if before == after:
-        return
-    old, new = ([document.value for document in yamlfile.load(name, text)] for text in (before, after))
-    if list(map(_without_expressions, old)) != list(map(_without_expressions, new)):
-        raise FileError(f"{name}: its expressions cannot be written otherwise without changing other things in it")
+def _values(name: str, text: str) -> list[Any]:
+    """What a file holds besides its expressions."""
+    documents = yamlfile.load(name, text)
+    for document in documents:
+        for _, part in document.parts():
+            for path in _paths(part):
+                _clear(part, path)
+    return [document.value for document in documents]
 
 
-def _without_expressions(value: Any) -> Any:
-    """A value in which all expressions have the same text."""
-    if isinstance(value, list):
-        return list(map(_without_expressions, value))
-    if not isinstance(value, dict):
-        return value
-    words = ("expression", "messageExpression", "valueExpression")
-    return {
-        key: "" if key in words and isinstance(part, str) else _without_expressions(part) for key, part in value.items()
-    }
+def _clear(value: Any, path: Sequence[Any]) -> None:
+    """Remove the text at a path, if there is one."""
+    for step in path[:-1]:
+        value = value[step] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
+    if isinstance(value, dict) and isinstance(value.get(path[-1]), str):
+        value[path[-1]] = ""

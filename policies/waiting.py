@@ -14,9 +14,10 @@ from policies.engine.interruption import Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, mapping
 from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
+from policies.topology.gate import PLACEMENT
 from policies.topology.rule import RULE as TOPOLOGY
 
-_LACKED = {TOLERATIONS: "the toleration for CPU Nodes", TOPOLOGY: "the node affinity of its topology annotations"}
+_LACKED = {TOLERATIONS: "the toleration for CPU Nodes", TOPOLOGY: "the scheduling gate of its topology annotations"}
 
 
 def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
@@ -43,7 +44,10 @@ def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
         answer = engine.mutate(request, ruleset, facts)
     except Missing:
         return ()
-    return [_LACKED[made.rule] for made in answer.decisions if made.verdict == "patch" and made.rule in _LACKED]
+    # The placer opened this one: it had its gate.
+    had = {TOPOLOGY} if PLACEMENT in mapping(metadata, "annotations") else set()
+    rules = [made.rule for made in answer.decisions if made.verdict == "patch"]
+    return [_LACKED[rule] for rule in rules if rule in _LACKED and rule not in had]
 
 
 def _is_unschedulable(pod: JsonObject) -> bool:

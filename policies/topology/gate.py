@@ -18,3 +18,6 @@ WAY: Final = "cks-admission.dev/placement-way"
 
 AFFINITY: Final = "affinity"
 """The value of WAY: Pod affinity of the gang to itself, without a gate."""
+
+GANG: Final = "cks-admission.dev/gang"
+"""The label of a Pod that Pod affinity keeps with the others that have the same value."""

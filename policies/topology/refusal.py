@@ -100,10 +100,16 @@ def union_for_reader(annotation: Annotation, reader: str, topology: Topology, le
     return _refusal(annotation, problem, _LEVELS_ONLY, f"Write {levels}.")
 
 
-def fixed(kind: str, now: Annotations, before: Annotations) -> Violation:
-    """A placement that was changed too late to have an effect. Shows the first annotation that differs."""
-    pairs = ((now.required, before.required), (now.preferred, before.preferred), (now.topology, before.topology))
-    new, old = next((new, old) for new, old in pairs if (new and new.value) != (old and old.value))
+def fixed(kind: str, now: Annotations, before: Annotations, above: Annotations) -> Violation:
+    """A placement that was changed too late to have an effect. Shows the first annotation that differs.
+
+    above: those around the template before, of which it has copies.
+    """
+    for at in (1, 2, 0):
+        new, old = now.all[at], before.all[at]
+        if (new and new.value) != (old and old.value):
+            old = old if new else above.all[at] or old
+            break
     there, gone = new or old, "" if new else ", and is gone"
     problem = f"was {quote(old.value)} before{gone}." if old else "was not there before."
     summary = f"The placement of a {kind} is fixed when it is created."

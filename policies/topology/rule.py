@@ -6,7 +6,7 @@ that an update allows, the validation of each kind in Kubernetes and in the proj
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -117,6 +117,7 @@ class TopologyPlacement:
         if case is None or row is None:
             return violations
         compared: set[object] = set()
+        absent: set[object] = set()  # of placements, those for which there is no Node
         for constraint in case.submission.constraints:
             if not constraint.is_new:
                 violations += (refusal.as_warning(violation.line) for violation in constraint.violations)
@@ -127,11 +128,13 @@ class TopologyPlacement:
                     placement = (constraint.annotations, constraint.reader)
                     nodes = facts.nodes() if placement not in compared and len(compared) < WARNING_COUNT else ()
                     compared.add(placement)
-                    violations += warning.warnings(constraint, catalog, nodes)
+                    none = warning.absence(constraint, nodes)
+                    absent |= {_placement(constraint)} if none else set()
+                    violations += warning.warnings(constraint, catalog, nodes, none)
                     violations += contradiction.of_placement(constraint)
             violations += self._of_template(constraint, case)
         if not is_owned(request.object):
-            violations += self._told(case, row)
+            violations += self._told(case, row, absent)
         violations += self._unapplied(case)
         violations += self._of_pools(case)
         return list(dict.fromkeys(violations))
@@ -211,27 +214,33 @@ class TopologyPlacement:
         elif constraint.annotations.values != constraint.before.values and constraint.is_usable:
             before = previous(constraint, case.catalog, self.options)
             if before is None or not is_same(constraint, before):
-                yield refusal.fixed(kind, constraint.annotations, constraint.before)
+                yield refusal.fixed(kind, constraint.annotations, constraint.before, earlier.above)
 
-    def _told(self, case: _Case, row: Workload) -> Iterator[Violation]:
-        """What is said of who keeps the Pods together, of gangs that fit nowhere, and of what happens meanwhile."""
+    def _told(self, case: _Case, row: Workload, absent: Collection[object]) -> Iterator[Violation]:
+        """What is said of who keeps the Pods together, of gangs that fit nowhere, and of what happens meanwhile.
+
+        absent: placements of which it is said already that no Node is for them.
+        """
         submission, keepers, request = case.submission, case.keepers, case.request
         for one in case.short:
             first = one.constraints[0]
             if one.is_required and self.options.autoscaling == "off":
                 remedy = f"Require {one.wider}, or ask for less." if one.wider else "Ask for less."
                 yield refusal.never(first.annotations.required, one.problem, request.kind.kind, remedy)
-            else:
+            elif _placement(first) not in absent:
                 wider = f"; {one.wider} could" if one.wider else ""
                 yield refusal.as_warning(f"{first.asked}: {one.problem}{wider}")
         if not submission.may_change:
             return
         new = [(c, keepers[c.template.path]) for c in submission.constraints if c.is_new and c.is_placed]
+        queued = [c for c, kept in new if submission.queued and (kept.way == "kueue" or kept.reason == kueue.UNKNOWN)]
         for constraint, kept in new:
-            yield from warning.kept(constraint, kept)
+            if constraint not in queued and not (
+                constraint.template.path in case.marked and _placement(constraint) in absent
+            ):
+                yield from warning.kept(constraint, kept)
         if any(constraint.required is not None and kept.way == "gate" for constraint, kept in new):
             yield from warning.deadline(request.object, row)
-        queued = [constraint for constraint, kept in new if kept.way == "kueue" and submission.queued]
         flavored = case.facts.look_up(kueue.FlavorsKey()) if queued else None
         for constraint in queued:
             yield from kueue.warnings(constraint, flavored)
@@ -268,6 +277,11 @@ class TopologyPlacement:
             is_placed = one.is_new and one.is_usable and (one.reader or not one.obstacle)
             if one.topology is not None and is_placed and not one.is_default:
                 yield from contradiction.of_topology(request.object, one.template, one.topology, catalog, keys)
+
+
+def _placement(constraint: Constraint) -> object:
+    """The whole placement of a template."""
+    return constraint.topology and constraint.topology.name, constraint.required, constraint.preferred
 
 
 class _Case(NamedTuple):

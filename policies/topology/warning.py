@@ -42,8 +42,11 @@ _SHORT_TOPOLOGY = TOPOLOGY.removeprefix("kai.scheduler/")
 _CLIQUES = f"{keys.CLIQUE}, whose part before the dot is the NVL Domain"
 
 
-def warnings(constraint: Constraint, catalog: Catalog, nodes: Sequence[Node]) -> Iterator[Violation]:
-    """The warnings about one template. nodes: those of the cluster; empty if they are not known."""
+def warnings(constraint: Constraint, catalog: Catalog, nodes: Sequence[Node], absent: str = "") -> Iterator[Violation]:
+    """The warnings about one template. nodes: those of the cluster; empty if they are not known.
+
+    absent: what `absence` says.
+    """
     topology, reader, annotations = constraint.topology, constraint.reader, constraint.annotations
     if topology is None:
         return
@@ -66,8 +69,28 @@ def warnings(constraint: Constraint, catalog: Catalog, nodes: Sequence[Node]) ->
     elif constraint.obstacle and not reader and constraint.obstacle != NO_ACCELERATOR:
         yield as_warning(f"{constraint.asked} has no effect: {constraint.obstacle}")
         return
-    if nodes:
+    if absent:
+        yield as_warning(absent)
+    elif nodes:
         yield from _about_nodes(constraint, topology, nodes)
+
+
+def absence(constraint: Constraint, nodes: Sequence[Node]) -> str:
+    """Why no Node is for what decides where a template starts, in a warning's words; empty if one is.
+
+    nodes: see `warnings`.
+    """
+    topology, placement = constraint.topology, constraint.placement
+    if topology is None or placement is None or not nodes or (constraint.obstacle and not constraint.reader):
+        return ""
+    pool, requirement = topology.pool, topology.requirement
+    if pool is not None and not any(pool.matches(node.labels) for node in nodes):
+        return f"topology {quote(topology.name)}: its node pool has no Nodes now"
+    if requirement != EVERYTHING and not _any_meets(alternatives((), requirement), nodes):
+        return f"topology {quote(topology.name)}: no Node has what it requires, {_required(requirement)}"
+    annotation = constraint.annotations.required or constraint.annotations.preferred
+    problem = _problem(placement, topology, nodes)
+    return f"{_kind(annotation)} {problem}{_where(annotation)}" if problem and annotation is not None else ""
 
 
 def kept(constraint: Constraint, keeper: Keeper) -> Iterator[Violation]:
@@ -145,12 +168,6 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
 
 
 def _about_nodes(constraint: Constraint, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
-    pool, requirement = topology.pool, topology.requirement
-    if pool is not None and not any(pool.matches(node.labels) for node in nodes):
-        yield as_warning(f"topology {quote(topology.name)}: its node pool has no Nodes now")
-    if requirement != EVERYTHING and not _any_meets(alternatives((), requirement), nodes):
-        yield as_warning(f"topology {quote(topology.name)}: no Node has what it requires, {_required(requirement)}")
-        return
     for annotation, placement in constraint.placements:
         if problem := _problem(placement, topology, nodes) or _ambiguity(placement, topology, nodes):
             yield as_warning(f"{_kind(annotation)} {problem}{_where(annotation)}")

@@ -7,18 +7,18 @@ the first one decides where all others have to fit. Source: PodAffinityTerm in t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
 from policies.engine.facts import Facts, Node
-from policies.engine.request import AdmissionRequest, JsonObject, controller_reference, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, controller_reference, is_owned, mapping
 from policies.objects.fieldpath import Location, lookup
 from policies.topology.affinity import with_peers, with_terms
 from policies.topology.annotation import ANNOTATIONS, Template, Values, carried
 from policies.topology.constraint import Constraint, Options, Submission, Way, permitted
 from policies.topology.gang.membership import membership
-from policies.topology.gate import AFFINITY, GATE, WAY
+from policies.topology.gate import AFFINITY, GANG, GATE, WAY
 from policies.topology.scheduling import kueue
 from policies.topology.scheduling import workload as scheduling
 from policies.topology.scheduling.workload import SupportKey
@@ -26,9 +26,6 @@ from policies.topology.term import preferred_terms, weights
 from policies.topology.topology import Level, Topology, fnv1a_64
 from policies.vocabulary import nvlink
 from policies.vocabulary.nvlink import NVL_DOMAIN
-
-GANG: Final = "cks-admission.dev/gang"
-"""The label of a Pod that Pod affinity keeps with the others that have the same value."""
 
 Edit = tuple[Location, Any]
 """A location and its new value; UNSET removes the value there."""
@@ -58,11 +55,11 @@ def keeper(
     template = constraint.template
     if not constraint.is_placed:
         return Keeper(reason=constraint.obstacle)
-    if not template.location and (other := _other_keeper(template, request)) is not None:
+    if not template.location and (other := _other_keeper(constraint, submission, request)) is not None:
         return other
     allowed = permitted(constraint, request, options, facts)
-    if submission.queued and "kueue" in allowed and (kueue.annotation(constraint) or kueue.has(template)):
-        return Keeper("kueue")
+    if submission.queued and "kueue" in allowed:
+        return _by_kueue(constraint)
     if any(NVL_DOMAIN in placement.level.keys for _, placement in constraint.placements):
         # No label names an NVL Domain: others who place Pods cannot be told of it.
         allowed = tuple(way for way in allowed if way == "gate")
@@ -77,11 +74,21 @@ def keeper(
     return _keeper_of_one_by_one(constraint, allowed, reason, options)
 
 
-def _other_keeper(template: Template, request: AdmissionRequest) -> Keeper | None:
+def _other_keeper(constraint: Constraint, submission: Submission, request: AdmissionRequest) -> Keeper | None:
     """Who keeps a Pod that is none of ours; None for one that is."""
+    template = constraint.template
     if template.spec.get("nodeName") or membership(request.object or {}, request.namespace) is None:
         return Keeper(reason="the Node is given")
-    return Keeper("kueue") if kueue.manages(template) else None
+    if not kueue.manages(template):
+        return None
+    # What stands on a Pod that Kueue made was told to its owner.
+    return _by_kueue(constraint) if submission.queued and not is_owned(request.object) else Keeper("kueue")
+
+
+def _by_kueue(constraint: Constraint) -> Keeper:
+    """Kueue, for what it manages; nobody where it cannot be told of the level, since its Pods get no gate."""
+    is_told = kueue.annotation(constraint) or kueue.has(constraint.template)
+    return Keeper("kueue") if is_told else Keeper(reason=kueue.UNKNOWN)
 
 
 def _keeper_of_one_by_one(constraint: Constraint, allowed: Sequence[Way], reason: str, options: Options) -> Keeper:

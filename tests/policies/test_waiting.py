@@ -14,7 +14,7 @@ from policies.waiting import lacked
 _UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 _TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
 _CPU = "the toleration for CPU Nodes"
-_PLACED = "the node affinity of its topology annotations"
+_PLACED = "the scheduling gate of its topology annotations"
 _REQUIRED = {"kai.scheduler/topology": "kubernetes", "kai.scheduler/topology-required-placement": "zone"}
 
 
@@ -36,6 +36,9 @@ def _waiting(
         pytest.param(_waiting(), [_CPU], id="lacks-the-toleration"),
         pytest.param(_waiting(tolerations=[_TOLERATION]), [], id="has-the-toleration"),
         pytest.param(_waiting(annotations=_REQUIRED), [_PLACED, _CPU], id="lacks-both"),
+        pytest.param(
+            _waiting(annotations={**_REQUIRED, "cks-admission.dev/placement": "in zone a"}), [_CPU], id="was-opened"
+        ),
         pytest.param(_waiting({**_UNSCHEDULABLE, "reason": "SchedulingGated"}), [], id="waits-for-something-else"),
         pytest.param(_waiting({**_UNSCHEDULABLE, "type": "Ready"}), [], id="not-seen-by-the-scheduler"),
         pytest.param(_waiting(phase="Running"), [], id="runs"),

@@ -1,1 +1,1 @@
-"""Gangs: the Pods of a workload that belong in one domain, what they ask for, and what was promised to them."""
+"""Gangs: the Pods of a workload that belong in one domain, and what they ask for."""

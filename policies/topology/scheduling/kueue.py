@@ -24,6 +24,9 @@ PREFERRED: Final = f"{PREFIX}podset-preferred-topology"
 OWN: Final = (REQUIRED, PREFERRED)
 """The annotations that are written for a placement."""
 
+UNKNOWN: Final = "Kueue does not know the level, and its Pods get no gate"
+"""Why nobody keeps a placement of what Kueue manages."""
+
 _UNCONSTRAINED = f"{PREFIX}podset-unconstrained-topology"
 
 

@@ -12,6 +12,7 @@ from policies.selectors.rule import NodeSelectors, reads
 from policies.vocabulary.keys import INSTANCE_TYPE, RESERVED
 
 _SUPERPOD, _IB = "backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"
+_ROCE = [{"key": "backend.coreweave.cloud/flavor", "operator": "In", "values": ["roce"]}]
 _NODES = tuple(Node(f"n{number}", {_SUPERPOD: str(number), RESERVED: "ours"}) for number in (1, 2))
 _ROWS = {row.group_kind: row for row in table(BUILT_IN).values() if row.templates}
 _RULE = NodeSelectors(_ROWS, "")
@@ -46,6 +47,18 @@ def test_objects_that_get_no_words(metadata: Json) -> None:
     obj = _selecting(_SUPERPOD, "9")
 
     assert _said({**obj, "metadata": {**obj["metadata"], **metadata}}) == []
+
+
+def test_terms_that_the_service_wrote() -> None:
+    """Nothing is said of the older names in the affinity of a Pod that Pod affinity keeps with its gang."""
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": ["9"]}, *_ROCE]} for key in (_SUPERPOD, _IB)
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    written = pod(affinity={"nodeAffinity": required})
+
+    assert len(_said(written)) == 1
+    assert _said({**written, "metadata": {**written["metadata"], "labels": {"cks-admission.dev/gang": "1"}}}) == []
 
 
 def test_nodes_to_come() -> None:

@@ -16,6 +16,7 @@ from policies.topology.constraint import Options, Permission, Way
 from policies.topology.rule import TopologyPlacement
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.workload import Form, JobKey, Support, SupportKey, constraints, scheduling
+from policies.vocabulary.keys import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
@@ -264,6 +265,28 @@ def test_a_queued_job_gets_kueues_annotation() -> None:
         "kueue.x-k8s.io/podset-preferred-topology": "backend.coreweave.cloud/superpod"
     }
     assert _written(bare, facts=facts, old=stored)["spec"]["template"] == queued["spec"]["template"]
+
+
+@pytest.mark.parametrize(
+    ("level", "way", "told"),
+    [
+        ("nvl-domain", "kueue", []),
+        (
+            "nvlink",
+            "",
+            [f'Kueue does not know "nvlink": name one of its levels, {CLIQUE}, {ACCELERATOR}'],
+        ),
+    ],
+)
+def test_a_level_that_kueue_does_not_know(level: str, way: str, told: list[str]) -> None:
+    """Nobody keeps what Kueue cannot be told of, since its Pods get no gate; the author is told so, once."""
+    facts = FACTS.entered(FlavorsKey(), frozenset({"topograph-nvlink"}))
+    queued = merged(_job(), _QUEUED, {"metadata": {"annotations": {_TOPOLOGY: "topograph-nvlink", _REQUIRED: level}}})
+
+    [explained] = _OFF.explain(request(queued), facts)
+
+    assert explained.keeper.way == way
+    assert _told(_written(queued, facts=facts), _OFF, facts) == told
 
 
 def test_kueues_annotations_of_the_author_count() -> None:

@@ -12,6 +12,7 @@ import structlog
 from policies.engine.facts import References
 from policies.objects.workload import BUILT_IN
 from policies.topology.annotation import TOPOLOGY
+from policies.topology.gang.membership import membership
 from policies.topology.schemes import mention
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
@@ -80,14 +81,21 @@ async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, 
                 tasks.create_task(progress.group(group, tasks))
     except TimeoutError:
         pass  # the result contains what is left
-    return References(tuple(sorted(progress.names)), progress.incomplete())
+    # A Pod that waits stands for its root, which may have the annotation in a template only.
+    names = {*progress.names, *(progress.roots - progress.owned)}
+    return References(tuple(sorted(names)), progress.incomplete())
 
 
 class _Search:
-    """One search of the workloads. names: those that name the topology. left: kinds that are not done, with reasons."""
+    """One search of the workloads. names: those that name the topology. left: kinds that are not done, with reasons.
+
+    roots: those of Pods that name it and have no Node yet. owned: objects that name it, as what controls them does.
+    """
 
     def __init__(self, api: ApiClient, workloads: Iterable[GroupKind], topology: str) -> None:
-        self.names: list[str] = []
+        self.names: set[str] = set()
+        self.roots: set[str] = set()
+        self.owned: set[str] = set()
         self.left = dict.fromkeys(workloads, _LATE)
         self._api = api
         self._topology = topology
@@ -124,12 +132,15 @@ class _Search:
             async with self._free:
                 accept = "application/json" if (group, kind) in mention.PLACES else ACCEPT
                 async for page in pages(self._api, place.path(""), query, PAGE_SIZE, accept):
-                    workloads = [
-                        workload
-                        for workload, raw in _read(page)
-                        if workload.names(self._topology) or self._in_fields(raw, (group, kind), workload)
-                    ]
-                    self.names += [_name(kind, workload) for workload in workloads if is_pod or not workload.is_owned]
+                    for workload, raw in _read(page):
+                        if workload.names(self._topology) or self._in_fields(raw, (group, kind), workload):
+                            name = _name(kind, workload.namespace, workload.name)
+                            if is_pod:
+                                belongs = membership(_WHOLE.decode(raw))
+                                root = belongs and belongs.key
+                                self.roots.add(_name(root.kind, root.namespace, root.name) if root else name)
+                            else:
+                                (self.owned if workload.is_owned else self.names).add(name)
         except ClusterError as error:
             self._failed([(group, kind)], error)
         else:
@@ -158,8 +169,8 @@ def _read(page: Page) -> list[tuple[_Metadata, msgspec.Raw]]:
         raise ClusterError(f"a list holds something that is not an object: {error}") from error
 
 
-def _name(kind: str, workload: _Metadata) -> str:
-    return f"{kind} {workload.namespace}/{workload.name}" if workload.namespace else f"{kind} {workload.name}"
+def _name(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
 def _in_short(error: ClusterError) -> str:

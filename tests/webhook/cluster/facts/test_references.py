@@ -71,10 +71,16 @@ async def test_all_kinds(server: FakeApi, api: Connection) -> None:
 
 
 async def test_owned_pods_that_are_pending(server: FakeApi, api: Connection) -> None:
-    """Annotations of a template alone are seen on Pods that have no Node yet, whoever owns these."""
-    server.put(PODS, pod("x") | {"metadata": workload("x", **owner(controller=True))["metadata"]})
+    """Annotations of a template alone are seen on Pods that have no Node yet; what is named is their root, once."""
+    server.put(JOBS, workload("train"))
+    server.put(JOBS, workload("of-a-workflow", **owner(controller=True)))
+    for number, root in enumerate(("train", "train", "of-a-workflow", "annotated-in-its-template")):
+        controller = owner(apiVersion="batch/v1", kind="Job", name=root, controller=True)
+        server.put(PODS, pod(f"x{number}") | {"metadata": workload(f"x{number}", **controller)["metadata"]})
 
-    assert await search(api, KINDS, "fabric", PATIENCE) == References(("Pod team/x",))
+    found = await search(api, KINDS, "fabric", PATIENCE)
+
+    assert found == References(("Job team/annotated-in-its-template", "Job team/train"))
 
 
 @pytest.mark.parametrize(

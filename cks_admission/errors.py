@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from policies.admissionpolicy.documents.problem import Problem
+from policies.admissionpolicy.documents.document import Problem
 from policies.cel.syntax.source import CompileError
 
 

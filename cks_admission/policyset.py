@@ -11,19 +11,16 @@ from msgspec.structs import replace
 
 from cks_admission.request import Request, admission_request
 from cks_admission.verdict import Verdict, finding_of
-from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.expressiongroup import Group, SpentError
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.parameters import ConfigurationError
-from policies.admissionpolicy.evaluation.result import Result, combined
-from policies.admissionpolicy.evaluation.validator import evaluate_policy, parameters_of
+from policies.admissionpolicy.evaluation.result import Result, combined, joined_annotation, warning_text
+from policies.admissionpolicy.evaluation.validator import Group, SpentError, evaluate_policy, parameters_of
 from policies.admissionpolicy.model import Binding
 from policies.admissionpolicy.mutation.dispatcher import Mutated
-from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_force
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies
-from policies.admissionpolicy.rules.subject import Subject
 from policies.cel.cost import POLICY_LIMIT
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest
@@ -113,11 +110,11 @@ def _verdict(mutated: Mutated, validated: Result, costs: Mapping[str, int]) -> V
         findings=tuple(map(finding_of, result.findings)),
         ignored=tuple(map(finding_of, result.ignored)),
         warnings=tuple(
-            texts.warning(finding.policy, finding.binding, finding.message)
+            warning_text(finding.policy, finding.binding, finding.message)
             for finding in result.findings
             if "Warn" in finding.actions
         ),
-        annotations={key: texts.joined(values) for key, values in result.published.items()},
+        annotations={key: joined_annotation(values) for key, values in result.published.items()},
         object=mutated.object,
         costs=costs,
     )

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.documents.document import Path
-from policies.admissionpolicy.resource import built_in
 from policies.golang.quote import quote
 from policies.objects.workload import plural
 
@@ -203,7 +203,7 @@ def _resources(kind: Kind, notes: Notes) -> Iterable[tuple[str, str, str]]:
         return [(kind.group, kind.version, f"*/{kind.subresource}" if kind.subresource else ANY)]
     known = [
         (one.group, one.version, one.name.partition("/")[0])
-        for one in built_in()
+        for one in served_resources()
         if one.kind.kind == kind.kind
         and "/" not in one.name
         and kind.group in (ANY, one.group)

@@ -123,6 +123,21 @@ class LabelSelector(Struct, frozen=True):
 
     requirements: tuple[SelectorRequirement, ...] = ()
 
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> LabelSelector:
+        """A valid selector in the API's form. matchLabels become requirements, sorted by their keys."""
+        labels = sorted(written.get("matchLabels", {}).items())
+        expressions = written.get("matchExpressions", ())
+        return cls(
+            (
+                *(SelectorRequirement(key, "In", (label,)) for key, label in labels),
+                *(
+                    SelectorRequirement(one["key"], one["operator"], tuple(one.get("values", ())))
+                    for one in expressions
+                ),
+            )
+        )
+
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether labels meet every requirement."""
         return all(requirement.matches(labels) for requirement in self.requirements)

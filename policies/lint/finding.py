@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from policies.admissionpolicy.documents.document import Document, Path
-from policies.admissionpolicy.documents.problem import show
+from policies.admissionpolicy.documents.document import Document, Path, show
 from policies.admissionpolicy.model import LINT_IGNORE, Expression
 from policies.kubernetes.spelling import closest
 

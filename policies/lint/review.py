@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
-from policies.admissionpolicy.documents.document import Document, Path
-from policies.admissionpolicy.documents.problem import Problem
+from policies.admissionpolicy.builtin.table import ApiResource, served_resources
+from policies.admissionpolicy.documents.document import Document, Path, Problem
 from policies.admissionpolicy.documents.reader import Loaded, objects
 from policies.admissionpolicy.model import LINT_IGNORE, Binding, MatchResources, NamedRule, Policy
-from policies.admissionpolicy.resource import ApiResource, built_in
 from policies.cel.checking.hints import nearest
 from policies.cel.checking.validation import walk
 from policies.cel.evaluation.recursion import deeply
@@ -119,13 +118,13 @@ def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | Non
 
 
 def _is_complete(group: str, rule: NamedRule) -> bool:
-    versions = {resource.version for resource in built_in() if resource.group == group}
+    versions = {resource.version for resource in served_resources() if resource.group == group}
     return bool(versions) and all(version == _ALL or version in versions for version in rule.api_versions)
 
 
 def _impossible(rule: NamedRule, name: str) -> str | None:
     """The operations of a resource, if the rule has none of them; None otherwise."""
-    if _ALL in name or not {resource.group for resource in built_in()}.issuperset(rule.api_groups):
+    if _ALL in name or not {resource.group for resource in served_resources()}.issuperset(rule.api_groups):
         return None
     happens = ["CREATE", "UPDATE", "DELETE"]
     if name in _CONNECTED:

@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from policies.admissionpolicy import resource as resources
 from policies.admissionpolicy import schema
 from policies.admissionpolicy import schema as schemas
-from policies.admissionpolicy.builtin.table import OpenApi
+from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, served_resources
 from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
-from policies.admissionpolicy.resource import ApiResource
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
@@ -75,7 +73,7 @@ def catalog(objects: Iterable[Any], release: Release = NEWEST) -> ResourceCatalo
     schemas = {
         resources_[0].kind: schema.open_api_of_custom_resource(written) for resources_, written in versions if written
     }
-    return ResourceCatalog((*resources.built_in(), *own), schemas, release)
+    return ResourceCatalog((*served_resources(), *own), schemas, release)
 
 
 def _is_definition(value: Any) -> bool:
@@ -85,7 +83,7 @@ def _is_definition(value: Any) -> bool:
 def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[ApiResource, ...], OpenApi | None]]:
     names = spec.get("names") or {}
     group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
-    scope: resources.Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+    scope: Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
     for entry in spec.get("versions") or ():
         version = str(entry.get("name", ""))
         kind = GroupVersionKind(group, version, str(names.get("kind", "")))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from policies.admissionpolicy.builtin.quantities import quantity_of
+from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.engine.request import mapping
 from policies.golang.quote import utf8
 from policies.kubernetes.name import dns_label, dns_subdomain, label_value, path_segment

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from msgspec import json
 
-from policies.admissionpolicy.builtin.intake import kind_of
+from policies.admissionpolicy.builtin.defaults import kind_of
 from policies.admissionpolicy.builtin.table import MICRO_TIME, OBJECT_META, QUANTITY, TIME, OpenApi, TypeTable, types_of
 from policies.cel.errors import CelError
 from policies.cel.library.kubernetes.regex import compile_pattern

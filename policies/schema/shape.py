@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from policies.admissionpolicy.builtin.quantities import quantity_of
-from policies.admissionpolicy.builtin.reader import no_base64
+from policies.admissionpolicy.builtin.reader import no_base64, quantity_of
 from policies.golang.time import parse_timestamp
 from policies.schema.flaw import Flaws, Format, Place
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cluster import toolchain
 from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
-from policies.admissionpolicy import resource as resources
+from policies.admissionpolicy.builtin import table as resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

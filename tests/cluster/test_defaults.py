@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cluster.programs import release
-from policies.admissionpolicy import resource
-from policies.admissionpolicy.builtin.intake import received
+from policies.admissionpolicy.builtin import table
+from policies.admissionpolicy.builtin.defaults import received
 from policies.admissionpolicy.schema import built_in
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import named
@@ -41,7 +41,7 @@ def _kind(manifest: Manifest) -> GroupVersionKind:
 def path(manifest: Manifest) -> str:
     """Return the path for a dry run that creates an object."""
     kind = _kind(manifest)
-    found = next(known for known in resource.built_in() if known.kind == kind and "/" not in known.name)
+    found = next(known for known in table.served_resources() if known.kind == kind and "/" not in known.name)
     prefix = f"apis/{kind.group}" if kind.group else "api"
     inside = "namespaces/default/" if found.scope == "Namespaced" else ""
     return f"/{prefix}/{kind.version}/{inside}{found.name}?dryRun=All&fieldValidation=Strict"
@@ -93,7 +93,7 @@ def test_every_kind_is_compared() -> None:
     compared = {_kind(manifest) for manifest, _ in CASES}
     served = {
         known.kind
-        for known in resource.built_in()
+        for known in table.served_resources()
         if "/" not in known.name and not known.kind.kind.endswith("Review") and known.kind.kind not in _NOT_CREATED
     }
 

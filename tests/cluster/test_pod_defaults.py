@@ -11,7 +11,7 @@ import pytest
 from cluster import workloads
 from cluster.polling import NotYet
 from cluster.programs import release
-from policies.admissionpolicy.pods.derivation import defaulted, derive
+from policies.admissionpolicy.derivation import defaulted, derive
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 from policies.kubernetes.release import named
 from policies.objects.fieldpath import Wildcard, parse

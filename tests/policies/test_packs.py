@@ -11,8 +11,8 @@ import pytest
 from support.policies import packs
 from support.templates import written
 
-from policies.admissionpolicy.evaluation.expressiongroup import Group
-from policies.admissionpolicy.pods.derivation import UNDERIVED, is_derived
+from policies.admissionpolicy.derivation import UNDERIVED, is_derived
+from policies.admissionpolicy.evaluation.validator import Group
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.objects.fieldpath import Wildcard, locate, render
 from policies.objects.workload import BUILT_IN

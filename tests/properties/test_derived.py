@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import WORKLOADS, Json, request
 
-from policies.admissionpolicy.pods.derivation import defaulted, derive
+from policies.admissionpolicy.derivation import defaulted, derive
 from policies.objects.fieldpath import Location, lookup
 from properties.shapes import bounded, fields, json_values, odd, pod_specs, some_of
 

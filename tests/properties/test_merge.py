@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.mutation import jsonpatch, merge
-from policies.admissionpolicy.mutation.application import MutationError, apply_configuration, apply_json_patch
-from policies.admissionpolicy.mutation.jsonpatch import Operation, OperationError
+from policies.admissionpolicy.mutation import application, merge
+from policies.admissionpolicy.mutation.application import (
+    MutationError,
+    Operation,
+    OperationError,
+    apply_configuration,
+    apply_json_patch,
+)
 from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Optional
@@ -166,7 +171,7 @@ def test_operations_change_no_document(document: Any, patch: list[Operation]) ->
     before = deepcopy((document, [operation.value for operation in patch if operation.value is not ABSENT]))
 
     try:
-        jsonpatch.apply(document, patch)
+        application.apply(document, patch)
     except OperationError:
         pass
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
 from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode

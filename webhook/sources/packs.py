@@ -20,7 +20,7 @@ from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPol
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.rules import validatingrule
-from policies.admissionpolicy.rules.subject import Workloads
+from policies.admissionpolicy.rules.boundpolicy import Workloads
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.unparse import unparse
 from policies.engine.request import JsonObject

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from policies import rbac
-from policies.admissionpolicy import resource, schema
-from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin import table
+from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.documents import reader
-from policies.admissionpolicy.documents.document import Document, Place
+from policies.admissionpolicy.documents.document import Document, Place, Problem
 from policies.admissionpolicy.documents.document import Path as FieldPath
-from policies.admissionpolicy.documents.problem import Problem
 from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
@@ -238,7 +238,7 @@ def _scopes(
     """The scopes of all known kinds: built-in ones, those of the objects, and those of CRDs among the objects."""
     scopes: dict[ParamKind, KindScope] = {
         ParamKind(api_version=f"{known.group}/{known.version}".lstrip("/"), kind=known.kind.kind): known.scope
-        for known in resource.built_in()
+        for known in table.served_resources()
         if "/" not in known.name
     }
     for value in objects:

@@ -1,33 +1,243 @@
-"""Fills in the fields of a built-in kind as the API server does before a policy sees the object.
+"""An object that somebody sends, as the API server hands it to admission: read into its type, with defaults.
 
 Left out is what depends on other objects of the cluster, on the time, or on chance, such as addresses and uids.
 
 The defaults of single fields are a table, `defaults.json` beside this module: by type, those of all releases, and under
 the name of a release those that came with it. Names of types in k8s.io/api are short. With them count the defaults in
-the OpenAPI definitions (`+default` in Go). Defaults that depend on other fields are in computed.py and poddefaults.py.
-Source: pkg/apis/*/*/defaults.go in k8s.io/kubernetes. tests/cluster/test_defaults.py compares objects of all kinds
-with those of a real API server.
+the OpenAPI definitions (`+default` in Go). Those that depend on other fields are functions, here and in poddefaults.py:
+each changes a value of its type in place, before the constant defaults, and leaves alone what has another type.
+Source: pkg/apis/*/*/defaults.go and conversion.go in k8s.io/kubernetes. tests/cluster/test_defaults.py compares objects
+of all kinds with those of a real API server.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 from msgspec import json
 
-from policies.admissionpolicy.builtin import computed, poddefaults
-from policies.admissionpolicy.builtin.quantities import MILLI, canonical
+from policies.admissionpolicy.builtin import poddefaults
+from policies.admissionpolicy.builtin.reader import MILLI, Reader, canonical
 from policies.admissionpolicy.builtin.table import QUANTITY, OpenApi, types_of
-from policies.engine.request import JsonObject
+from policies.admissionpolicy.schema import Schema, SchemaNode
+from policies.cel.values import ABSENT
+from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.kubernetes.release import NEWEST, RELEASES, Release
+
+_ROLLING: Final = "RollingUpdate"
+_LOAD_BALANCER, _NODE_PORT, _CLUSTER_IP = "LoadBalancer", "NodePort", "ClusterIP"
+_RBAC = "rbac.authorization.k8s.io"
+_EXACT = "ExactCount"
+_GENERATION = "deprecated.daemonset.template.generation"
+_LARGEST_INT = 2**31 - 1
+_SESSION_SECONDS = 10_800
+_PERIOD = 15
+_ON_BY_DEFAULT = (1, 37)
+"""The release since which MaxUnavailableStatefulSet is on."""
+_SCALE_UP: JsonObject = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": _PERIOD},
+        {"type": "Percent", "value": 100, "periodSeconds": _PERIOD},
+    ],
+}
+_SCALE_DOWN: JsonObject = {
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": _PERIOD}],
+}
+
+
+def _rolling(strategy: object, fields: Mapping[str, Any]) -> None:
+    """The fields of a rolling update, which is the strategy if none is named."""
+    if not isinstance(strategy, dict) or strategy.get("type") not in (None, "", _ROLLING):
+        return
+    rolling = strategy.setdefault("rollingUpdate", {})
+    if isinstance(rolling, dict):
+        for name, value in fields.items():
+            rolling.setdefault(name, value)
+
+
+def _deployment(obj: JsonObject, _: Release) -> None:
+    _rolling(mapping(obj, "spec").get("strategy"), {"maxUnavailable": "25%", "maxSurge": "25%"})
+
+
+def _daemon_set(obj: JsonObject, _: Release) -> None:
+    """The rolling update, and the annotation that an old field has become (conversion.go)."""
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("annotations", {}), dict):
+        metadata["annotations"] = {_GENERATION: "1", **metadata.get("annotations", {})}
+    _rolling(mapping(obj, "spec").get("updateStrategy"), {"maxUnavailable": 1, "maxSurge": 0})
+
+
+def _stateful_set(obj: JsonObject, release: Release) -> None:
+    claims = mapping(obj, "spec").get("volumeClaimTemplates")
+    for claim in claims if isinstance(claims, list) else ():
+        if isinstance(claim, dict):
+            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    strategy = mapping(obj, "spec").get("updateStrategy")
+    if not isinstance(strategy, dict) or (strategy.get("type") and "rollingUpdate" not in strategy):
+        return
+    since = {"maxUnavailable": 1} if (release.major, release.minor) >= _ON_BY_DEFAULT else {}
+    _rolling(strategy, {"partition": 0, **since})
+    strategy.setdefault("type", _ROLLING)
+
+
+def _job(obj: JsonObject, _: Release) -> None:
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", _LARGEST_INT if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    _label(obj, mapping(mapping(mapping(spec, "template"), "metadata"), "labels"))
+
+
+def _label(obj: JsonObject, labels: JsonObject) -> None:
+    """The labels of a template, if the object has none of its own."""
+    metadata = obj.get("metadata")
+    if labels and isinstance(metadata, dict) and not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+
+
+def _replication_controller(obj: JsonObject, _: Release) -> None:
+    spec = obj.get("spec")
+    labels = mapping(mapping(mapping(spec, "template"), "metadata"), "labels")
+    if labels and isinstance(spec, dict):
+        spec.setdefault("selector", dict(labels))
+    _label(obj, labels)
+
+
+def _service(obj: JsonObject, _: Release) -> None:
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    type_ = spec.get("type", _CLUSTER_IP)
+    if spec.get("sessionAffinity") == "ClientIP":
+        client = mapping(mapping(spec, "sessionAffinityConfig"), "clientIP")
+        if "timeoutSeconds" not in client:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _SESSION_SECONDS}}
+    elif spec.get("sessionAffinity", "None") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    if type_ in {_LOAD_BALANCER, _NODE_PORT} or (type_ == _CLUSTER_IP and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if type_ in {_LOAD_BALANCER, _NODE_PORT, _CLUSTER_IP}:
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if type_ == _LOAD_BALANCER:
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _service_port(obj: JsonObject, _: Release) -> None:
+    if obj.get("targetPort") in (None, 0, ""):
+        obj["targetPort"] = obj.get("port", 0)
+
+
+def _namespace(obj: JsonObject, _: Release) -> None:
+    metadata = obj.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("name"):
+        metadata["labels"] = {**mapping(metadata, "labels"), "kubernetes.io/metadata.name": metadata["name"]}
+
+
+def _node_status(obj: JsonObject, _: Release) -> None:
+    if "allocatable" not in obj and isinstance(obj.get("capacity"), dict):
+        obj["allocatable"] = dict(obj["capacity"])
+
+
+def _limit_range_item(obj: JsonObject, _: Release) -> None:
+    if obj.get("type") != "Container":
+        return
+    default = {**mapping(obj, "max"), **mapping(obj, "default")}
+    request = {**mapping(obj, "min"), **default, **mapping(obj, "defaultRequest")}
+    obj |= {name: amounts for name, amounts in (("default", default), ("defaultRequest", request)) if amounts}
+
+
+def _secret(obj: JsonObject, _: Release) -> None:
+    """What is given as text becomes data (conversion.go)."""
+    texts = obj.pop("stringData", None)
+    if isinstance(texts, dict):
+        data = {name: b64encode(str(text).encode()).decode() for name, text in texts.items()}
+        obj["data"] = {**mapping(obj, "data"), **data}
+
+
+def _autoscaler(obj: JsonObject, _: Release) -> None:
+    behavior = mapping(obj, "spec").get("behavior")
+    if isinstance(behavior, dict):
+        for name, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
+            if isinstance(behavior.get(name, {}), dict):
+                behavior[name] = {**rules, **behavior.get(name, {})}
+
+
+def _network_policy(obj: JsonObject, _: Release) -> None:
+    spec = obj.get("spec")
+    if isinstance(spec, dict) and not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+
+
+def _subject(obj: JsonObject, _: Release) -> None:
+    if obj.get("kind") in {"User", "Group"}:
+        obj.setdefault("apiGroup", _RBAC)
+
+
+def _device_request(obj: JsonObject, _: Release) -> None:
+    if obj.setdefault("allocationMode", _EXACT) == _EXACT:
+        obj.setdefault("count", 1)
+
+
+def _old_device_request(obj: JsonObject, release: Release) -> None:
+    """The same, but for a request that has others in it."""
+    if obj.get("deviceClassName"):
+        _device_request(obj, release)
+
+
+def _definition(obj: JsonObject, _: Release) -> None:
+    spec = obj.get("spec")
+    names, status = mapping(spec, "names"), obj.get("status")
+    kind = names.get("kind")
+    if isinstance(kind, str) and kind:
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    versions = mapping({"": spec}, "").get("versions")
+    stored = [version for version in versions or () if isinstance(version, dict) and version.get("storage") is True]
+    if isinstance(status, dict) and not status.get("storedVersions") and stored:
+        status["storedVersions"] = [stored[0].get("name")]
+
+
+COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
+    "apps.v1.DaemonSet": _daemon_set,
+    "apps.v1.Deployment": _deployment,
+    "apps.v1.StatefulSet": _stateful_set,
+    "autoscaling.v2.HorizontalPodAutoscaler": _autoscaler,
+    "batch.v1.Job": _job,
+    "core.v1.LimitRangeItem": _limit_range_item,
+    "core.v1.Namespace": _namespace,
+    "core.v1.NodeStatus": _node_status,
+    "core.v1.ReplicationController": _replication_controller,
+    "core.v1.Secret": _secret,
+    "core.v1.Service": _service,
+    "core.v1.ServicePort": _service_port,
+    "networking.v1.NetworkPolicy": _network_policy,
+    "rbac.v1.Subject": _subject,
+    "resource.v1.DeviceSubRequest": _device_request,
+    "resource.v1.ExactDeviceRequest": _device_request,
+    "resource.v1beta1.DeviceRequest": _old_device_request,
+    "resource.v1beta1.DeviceSubRequest": _device_request,
+    "resource.v1beta2.DeviceSubRequest": _device_request,
+    "resource.v1beta2.ExactDeviceRequest": _device_request,
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition": _definition,
+}
+"""By short name of the type."""
+
 
 _API = "io.k8s.api."
 Computed = Callable[[JsonObject, Release], None]
-_COMPUTED: Mapping[str, Computed] = {**computed.COMPUTED, **poddefaults.COMPUTED}
+_COMPUTED: Mapping[str, Computed] = {**COMPUTED, **poddefaults.COMPUTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +384,48 @@ def _constants(release: Release) -> Mapping[str, Mapping[str, Any]]:
             for name, own in table.get(known.name, {}).items():
                 constants[name] = {**constants.get(name, {}), **own}
     return constants
+
+
+def kind_of(obj: Mapping[str, Any]) -> GroupVersionKind:
+    """The kind that an object names."""
+    group, _, version = str(obj.get("apiVersion")).rpartition("/")
+    return GroupVersionKind(group, version, str(obj.get("kind")))
+
+
+def received(obj: JsonObject, schema: Schema) -> JsonObject:
+    """A copy of an object as policies see it when it is created. The argument is not changed.
+
+    A built-in kind is read into its Go type, written again and filled with the API server's defaults. A custom resource
+    stays as it is written, with the defaults of its CRD. Values of a wrong type and unknown fields are left alone: they
+    are refused elsewhere.
+    """
+    if not schema.typed:
+        own: JsonObject = _with_defaults(obj, schema.root)
+        return own
+    encoded: JsonObject = Reader(as_json=True, lenient=True).read(ABSENT, obj, schema.root)
+    return filled(encoded, schema)
+
+
+def filled(obj: JsonObject, schema: Schema) -> JsonObject:
+    """An object of a built-in kind in its canonical encoding, with the API server's defaults.
+
+    It is the same object if it has them all.
+    """
+    result: JsonObject = copied(obj)
+    fill(result, schema.root.atom.name, schema.release)
+    return obj if result == obj else result
+
+
+def _with_defaults(value: Any, node: SchemaNode) -> Any:
+    """A value with the defaults of a CRD's schema. A null stands for a default, if there is one."""
+    atom = node.atom
+    if isinstance(value, list):
+        return value if node.item is None else [_with_defaults(item, node.item) for item in value]
+    if not isinstance(value, dict) or atom.map is None or atom.map.omissions is not None:
+        return value
+    defaulted = {name: default for name, default in atom.map.defaults.items() if value.get(name) is None}
+    whole = {**value, **copied(defaulted)}
+    children = {key: node.child(key) for key in whole}
+    return {
+        key: item if (below := children[key]) is None else _with_defaults(item, below) for key, item in whole.items()
+    }

@@ -1,4 +1,4 @@
-"""Defaults of Pods and of their templates that depend on other fields, as in computed.py.
+"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py.
 
 Sources, all in k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go, zz_generated.defaults.go and conversion.go
 (fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
@@ -7,10 +7,10 @@ AppArmor). tests/cluster/test_pod_defaults.py compares whole Pods with those of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
-from policies.admissionpolicy.builtin.imagename import tag_of
-from policies.admissionpolicy.builtin.quantities import quantity_of
+from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.cel.library.kubernetes.amount import EXACT, Large, compare
 from policies.cel.library.kubernetes.quantity import Quantity
 from policies.engine.request import JsonObject, mapping
@@ -23,6 +23,11 @@ _OLD_ANNOTATIONS = tuple(
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
 _OVERCOMMITTED = frozenset({"cpu", "memory"})
+_IMAGE = re.compile(
+    r"(?:(?=[^/]*[A-Z.:]|localhost/)[a-zA-Z0-9.:\[\]-]+/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
+    r"(?::(?P<tag>[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}))?(?P<digest>@sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128}))?"
+)
+_ID = re.compile("[a-f0-9]{64}")
 _WHOLE_SINCE = (1, 37)
 """The release since which PodLevelResourcesFixDefaulting is on."""
 
@@ -70,7 +75,9 @@ def _image_volume(source: JsonObject, _: Release) -> None:
 
 def _pull_policy(image: object) -> str:
     """Always for the tag `latest`, explicit or implied, otherwise IfNotPresent."""
-    return "Always" if tag_of(image if isinstance(image, str) else "") == "latest" else "IfNotPresent"
+    name = _IMAGE.fullmatch(image) if isinstance(image, str) and not _ID.fullmatch(image) else None
+    is_latest = name is not None and (name["tag"] or ("" if name["digest"] else "latest")) == "latest"
+    return "Always" if is_latest else "IfNotPresent"
 
 
 COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
@@ -82,7 +89,7 @@ COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
     "core.v1.PodTemplateSpec": _template,
     "core.v1.Volume": _volume,
 }
-"""By short name of the type, as in computed.py."""
+"""By short name of the type, as in defaults.py."""
 
 
 def _maps(value: object, key: str) -> list[JsonObject]:

@@ -1,10 +1,6 @@
-"""Reads an object into the Go type of its kind and writes it again, as the API server does.
+"""Reads objects into the types of built-in kinds and writes them again, as the API server does.
 
-Nulls and empty fields that are omitted disappear, fields that are always written appear, numbers have a size,
-quantities, times and base64 become canonical, and after a JSON Patch unknown fields are refused. What an object shares
-with an earlier one that the API server sent is accepted as it is, because its version may be newer than the table.
-
-Source of the messages: sigs.k8s.io/json, and FromUnstructured in k8s.io/apimachinery's pkg/runtime/converter.go.
+Quantities and times have one spelling, and empty fields are gone. The errors are those of Go's JSON decoder.
 """
 
 from __future__ import annotations
@@ -16,10 +12,35 @@ from policies.admissionpolicy.builtin.table import MICRO_TIME, QUANTITY, TIME
 from policies.admissionpolicy.schema import Atom, ListType, MapType, Scalar, SchemaNode
 from policies.cel.errors import CelError
 from policies.cel.library.kubernetes import quantity
+from policies.cel.library.kubernetes.amount import Large, round_up
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general
 from policies.golang.time import SECOND, format_timestamp, parse_timestamp
 from policies.kubernetes.spelling import json_name
+
+MILLI = 3
+"""The decimal places to which amounts of resources are rounded up (SetDefaults_ResourceList)."""
+
+
+def canonical(value: Any, places: int | None = None) -> Any:
+    """A quantity as Kubernetes writes it, rounded up to this many decimal places; any other value unchanged."""
+    read = quantity_of(value)
+    if read is None:
+        return value
+    if places is not None and (rounded := round_up(read.amount.decimal, places)) != read.amount.decimal:
+        read = quantity.Quantity(Large(rounded, places), read.form)
+    return str(read)
+
+
+def quantity_of(value: Any) -> quantity.Quantity | None:
+    """The quantity in a string or number, or None."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return None
+    try:
+        return quantity.read(str(value))
+    except CelError:
+        return None
+
 
 _IF_EMPTY = ("empty", "zero")
 _BITS = {"int32": 32, "int64": 64, "integer": 64}

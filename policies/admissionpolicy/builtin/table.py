@@ -17,13 +17,15 @@ written-null   never; without a value it is null
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, json
 
+from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
 OpenApi = Mapping[str, Any]
@@ -59,3 +61,36 @@ def types_of(release: Release = NEWEST) -> TypeTable:
     kinds = {name: own for name, own in {**newer.kinds, **older.kinds}.items() if own is not None}
     types = {name: own for name, own in {**newer.types, **older.types}.items() if own is not None}
     return TypeTable(kinds, types)
+
+
+Scope = Literal["Namespaced", "Cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource:
+    """A resource with its name in rules: `deployments`, or `deployments/scale` with the kind `autoscaling/v1 Scale`."""
+
+    group: str
+    version: str
+    name: str
+    kind: GroupVersionKind
+    scope: Scope
+
+
+@cache
+def served_resources() -> tuple[ApiResource, ...]:
+    """All built-in resources, sorted by group, version and name."""
+    text = resources.files("policies.admissionpolicy").joinpath("resources.json").read_bytes()
+    return tuple(
+        _resource(api_version, scope, name, kind)
+        for api_version, scopes in json.decode(text).items()
+        for scope, names in scopes.items()
+        for name, kind in names.items()
+    )
+
+
+def _resource(api_version: str, scope: Scope, name: str, kind: str) -> ApiResource:
+    group, _, version = api_version.rpartition("/")
+    *elsewhere, plain = kind.rsplit("/", 2)
+    kind_group, kind_version = elsewhere or (group, version)
+    return ApiResource(group, version, name, GroupVersionKind(kind_group, kind_version, plain), scope)

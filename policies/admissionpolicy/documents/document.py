@@ -1,10 +1,17 @@
-"""A document as a file reader returns it: a decoded value, and the place of each part in the file."""
+"""A document as a file reader returns it: a decoded value with the place of each part in the file; and its problems.
+
+A problem has a hint of our own and the message of the API server (pkg/util/validation/field/errors.go of
+k8s.io/apimachinery).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from policies.golang.strconv import quote
+from policies.kubernetes.spelling import to_json
 
 Path = tuple[str | int, ...]
 """Keys and indexes from the root of a document to a value."""
@@ -68,3 +75,178 @@ class Document:
             places=lambda path: places.get(path, first),
             keys=lambda path: keys.get(path, first),
         )
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One problem of one document.
+
+    path: the field as the API server names it, empty for the whole document. message: the API server's message about
+    that field. excerpt: for an expression, each issue with its line and a caret; it replaces the message. An error
+    makes the document unusable, a warning does not.
+    """
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    hint: str = ""
+    excerpt: str = ""
+    severity: Severity = "error"
+
+    @property
+    def text(self) -> str:
+        """`spec.failurePolicy: Unsupported value: "Foo": ...`, as the API server prints it."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+    def __str__(self) -> str:
+        """The problem as people read it: file, line and column, what is wrong, how to fix it."""
+        kind = "" if self.severity == "error" else f"{self.severity}: "
+        what = f"{self.path}: {self.excerpt}" if self.excerpt else self.text
+        text = f"{self.file}:{self.line}:{self.column}: {kind}{what}"
+        return f"{text}\nhint: {self.hint}" if self.hint else text
+
+
+class Report:
+    """Collects the problems of one document in the order in which they are found."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+        self._unread: set[Path] = set()
+
+    @property
+    def failed(self) -> bool:
+        """Whether any of the problems is an error."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+    def hide(self, path: Path) -> None:
+        """Report nothing more about a value that could not be decoded, because it would only be a consequence."""
+        self._unread.add(path)
+
+    def forget_repetitions(self) -> None:
+        """Keep of problems with the same field and message the first one."""
+        firsts = {(problem.path, problem.message): problem for problem in reversed(self.problems)}
+        self.problems = [problem for problem in self.problems if firsts[problem.path, problem.message] is problem]
+
+    def hidden(self, path: Path) -> bool:
+        """Whether a value, or one that contains it, could not be decoded."""
+        return any(path[:length] in self._unread for length in range(1, len(path) + 1))
+
+    def continued(self) -> Report:
+        """A new report that begins with the problems so far."""
+        other = Report(self.document)
+        other.problems, other._unread = list(self.problems), self._unread
+        return other
+
+    def outline(self, paths: Iterable[Path]) -> Report:
+        """A small report to keep. Its document knows only the places of some paths."""
+        other = self.continued()
+        other.document = self.document.outline(paths)
+        return other
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A field of a document, at which problems are noted."""
+
+    report: Report
+    path: Path = ()
+
+    def child(self, *steps: str | int) -> Spot:
+        """A field below it."""
+        return Spot(self.report, (*self.path, *steps))
+
+    def fault(
+        self, message: str, hint: str = "", *, path: str | None = None, key: bool = False, severity: Severity = "error"
+    ) -> None:
+        """Note a problem with the field. `path`: if the API server's message names another field."""
+        if self.report.hidden(self.path):
+            return
+        line, column = self.report.document.place(self.path, key=key)
+        self.report.problems.append(
+            Problem(
+                file=self.report.document.name,
+                line=line,
+                column=column,
+                path=show(self.path) if path is None else path,
+                message=message,
+                hint=hint,
+                severity=severity,
+            )
+        )
+
+    def warn(self, message: str, hint: str = "", *, key: bool = False) -> None:
+        """Note something that is valid, but probably not intended."""
+        self.fault(message, hint, key=key, severity="warning")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A value of an enumeration of the API. Messages print it as JSON, but other strings as in Go."""
+
+    text: str
+
+
+def show(path: Path) -> str:
+    """A path as the API server's messages write it: `spec.validations[0].message`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def required(detail: str = "") -> str:
+    """The message for a value that is missing or empty."""
+    return _with_detail("Required value", detail)
+
+
+def invalid(value: Any, detail: str) -> str:
+    """The message for a value of the right type that is not valid."""
+    return _with_detail(f"Invalid value: {_shown(value)}", detail)
+
+
+def duplicate(value: Any) -> str:
+    """The message for a value that occurs twice."""
+    return f"Duplicate value: {_shown(value)}"
+
+
+def not_found(value: str) -> str:
+    """The message for the name of something that does not exist."""
+    return f"Not found: {_shown(value)}"
+
+
+def forbidden(detail: str) -> str:
+    """The message for a value that is not allowed."""
+    return _with_detail("Forbidden", detail)
+
+
+def unsupported(value: str, allowed: Sequence[str]) -> str:
+    """The message for a value that is not in an enumeration."""
+    return _with_detail(
+        f"Unsupported value: {_shown(Word(value))}", f"supported values: {', '.join(map(quote, allowed))}"
+    )
+
+
+def too_many(count: int, most: int) -> str:
+    """The message for a list that is too long."""
+    return f"Too many: {count}: must have at most {most} items"
+
+
+def too_long(most: int) -> str:
+    """The message for a string, or a map with all its strings, that is too long."""
+    return f"Too long: may not be more than {most} bytes"
+
+
+def _with_detail(text: str, detail: str) -> str:
+    return f"{text}: {detail}" if detail else text
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    return to_json(value.text if isinstance(value, Word) else value)

@@ -10,13 +10,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from policies.admissionpolicy.documents.builder import selector as build_selector
-from policies.admissionpolicy.documents.check import NAME_HINT, Values, check_format, check_needed
-from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.builtin.table import served_resources
+from policies.admissionpolicy.documents.document import (
+    Document,
+    Problem,
+    Report,
+    Spot,
+    duplicate,
+    invalid,
+    not_found,
+    required,
+)
 from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
-from policies.admissionpolicy.documents.matchvalidation import selector
-from policies.admissionpolicy.documents.problem import Problem, Report, Spot, duplicate, invalid, not_found, required
-from policies.admissionpolicy.resource import built_in
+from policies.admissionpolicy.documents.validation import NAME_HINT, Values, check_format, check_needed, selector
+from policies.engine.match import LabelSelector
 from policies.engine.rule import PolicyException
 from policies.golang.quote import trimmed
 from policies.kubernetes.name import dns_subdomain
@@ -85,7 +92,7 @@ def build(value: Values) -> PolicyException:
         reason=trimmed(spec["reason"]),
         until=date.fromisoformat(spec["until"]),
         **{name: tuple(match.get(name, ())) for name in EXCEPTION_GLOBS},
-        object_selector=build_selector(match.get("objectSelector", {})),
+        object_selector=LabelSelector.of(match.get("objectSelector", {})),
     )
 
 
@@ -121,7 +128,7 @@ def _until(text: str, spot: Spot) -> None:
 
 def _kinds(kinds: Sequence[str], spot: Spot) -> None:
     """Warn of a resource in place of a kind, and of a workload without its group, for that means the core group."""
-    resources = {each.name: each.kind for each in built_in() if "/" not in each.name}
+    resources = {each.name: each.kind for each in served_resources() if "/" not in each.name}
     for index, kind in enumerate(kinds):
         if (meant := resources.get(kind.partition(".")[0])) is not None:
             hint = f"did you mean {f'{meant.kind}.{meant.group}'.rstrip('.')}?"

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from policies.admissionpolicy.documents.document import Place
-from policies.admissionpolicy.documents.problem import Problem, Spot, invalid, show
+from policies.admissionpolicy.documents.document import Place, Problem, Spot, invalid, show
 from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission

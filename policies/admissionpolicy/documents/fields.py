@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from policies.admissionpolicy.documents.document import Path
-from policies.admissionpolicy.documents.problem import Spot, show
+from policies.admissionpolicy.documents.document import Path, Spot, show
 from policies.golang.strconv import quote
 from policies.kubernetes.spelling import closest, did_you_mean, json_name
 

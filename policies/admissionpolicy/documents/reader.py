@@ -7,24 +7,252 @@ duplicate names, and policies and bindings that contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.documents import builder, exception
-from policies.admissionpolicy.documents.consistency import PLACES, Entry, fit
-from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents import exception
+from policies.admissionpolicy.documents.document import (
+    Document,
+    Path,
+    Problem,
+    Report,
+    Spot,
+    duplicate,
+    not_found,
+    required,
+    show,
+)
 from policies.admissionpolicy.documents.exception import WrittenException
 from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
-from policies.admissionpolicy.documents.problem import Problem, Report, Spot, required, show
-from policies.admissionpolicy.documents.validation import validate_binding, validate_policy
-from policies.admissionpolicy.model import Binding, Policy
+from policies.admissionpolicy.documents.validation import Values, validate_binding, validate_policy
+from policies.admissionpolicy.model import (
+    AuditAnnotation,
+    Binding,
+    Expression,
+    MatchResources,
+    MutationExpression,
+    NamedExpression,
+    NamedRule,
+    Origin,
+    ParamKind,
+    ParamRef,
+    Policy,
+    Validation,
+)
 from policies.cel.dialect import NEW, Dialect
+from policies.engine.match import LabelSelector
 from policies.engine.request import GroupVersionKind
 from policies.golang.strconv import quote
-from policies.kubernetes.spelling import closest
+from policies.kubernetes.spelling import closest, did_you_mean
+
+
+def policy(value: Values, document: Document) -> Policy:
+    """The policy that a valid document describes."""
+    spec = value["spec"]
+    kind = spec.get("paramKind")
+    return Policy(
+        **_head(value, document),
+        param_kind=None if kind is None else ParamKind(api_version=kind["apiVersion"], kind=kind["kind"]),
+        match_constraints=_match_resources(spec["matchConstraints"]),
+        match_conditions=tuple(
+            NamedExpression(name=item["name"], expression=_expression(document, "matchConditions", index, "expression"))
+            for index, item in enumerate(spec.get("matchConditions", ()))
+        ),
+        variables=tuple(
+            NamedExpression(name=item["name"], expression=_expression(document, "variables", index, "expression"))
+            for index, item in enumerate(spec.get("variables", ()))
+        ),
+        validations=tuple(_validation(item, index, document) for index, item in enumerate(spec.get("validations", ()))),
+        audit_annotations=tuple(
+            AuditAnnotation(
+                key=item["key"], value_expression=_expression(document, "auditAnnotations", index, "valueExpression")
+            )
+            for index, item in enumerate(spec.get("auditAnnotations", ()))
+        ),
+        mutations=tuple(_mutation(item, index, document) for index, item in enumerate(spec.get("mutations", ()))),
+        failure_policy=spec.get("failurePolicy", "Fail"),
+        reinvocation_policy=spec.get("reinvocationPolicy", ""),
+    )
+
+
+def binding(value: Values, document: Document) -> Binding:
+    """The binding that a valid document describes."""
+    spec = value["spec"]
+    return Binding(
+        **_head(value, document),
+        policy_name=spec["policyName"],
+        param_ref=_param_ref(spec["paramRef"]) if "paramRef" in spec else None,
+        match_resources=_match_resources(spec["matchResources"]) if "matchResources" in spec else None,
+        validation_actions=frozenset(spec.get("validationActions", ())),
+    )
+
+
+def _head(value: Values, document: Document) -> dict[str, Any]:
+    metadata = value["metadata"]
+    return {
+        "kind": value["kind"],
+        "name": metadata["name"],
+        "annotations": metadata.get("annotations", {}),
+        "labels": metadata.get("labels", {}),
+        "api_version": value["apiVersion"],
+        "origin": Origin(file=document.name, line=document.line),
+    }
+
+
+def _expression(document: Document, *steps: str | int) -> Expression:
+    path: Path = ("spec", *steps)
+    line, column = document.place(path)
+    text = document.value
+    for step in path:
+        text = text[step]
+    return Expression(text=text, path=show(path), file=document.name, line=line, column=column)
+
+
+def _validation(value: Values, index: int, document: Document) -> Validation:
+    has_message = bool(value.get("messageExpression"))
+    return Validation(
+        expression=_expression(document, "validations", index, "expression"),
+        message=value.get("message", ""),
+        message_expression=_expression(document, "validations", index, "messageExpression") if has_message else None,
+        reason=value.get("reason", "Invalid"),
+    )
+
+
+def _mutation(value: Values, index: int, document: Document) -> MutationExpression:
+    field = "jsonPatch" if value["patchType"] == "JSONPatch" else "applyConfiguration"
+    expression = _expression(document, "mutations", index, field, "expression")
+    return MutationExpression(patch_type=value["patchType"], expression=expression)
+
+
+def _match_resources(value: Values) -> MatchResources:
+    return MatchResources(
+        resource_rules=tuple(map(_rule, value.get("resourceRules", ()))),
+        exclude_resource_rules=tuple(map(_rule, value.get("excludeResourceRules", ()))),
+        namespace_selector=LabelSelector.of(value.get("namespaceSelector", {})),
+        object_selector=LabelSelector.of(value.get("objectSelector", {})),
+        match_policy=value.get("matchPolicy", "Equivalent"),
+    )
+
+
+def _rule(value: Values) -> NamedRule:
+    return NamedRule(
+        resource_names=tuple(value.get("resourceNames", ())),
+        api_groups=tuple(value["apiGroups"]),
+        api_versions=tuple(value["apiVersions"]),
+        operations=tuple(value["operations"]),
+        resources=tuple(value["resources"]),
+        scope=value.get("scope", "*"),
+    )
+
+
+def _param_ref(value: Values) -> ParamRef:
+    return ParamRef(
+        name=value.get("name", ""),
+        namespace=value.get("namespace", ""),
+        selector=LabelSelector.of(value["selector"]) if "selector" in value else None,
+        parameter_not_found_action=value["parameterNotFoundAction"],
+    )
+
+
+PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
+"""The fields at which these problems are reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A policy, binding or exception that was read: its kind and name, its report, and its value.
+
+    value: None if it has errors. policy_name: for bindings.
+    """
+
+    kind: str
+    name: str
+    policy_name: str = ""
+    report: Report
+    value: Policy | Binding | WrittenException | None = None
+
+    @property
+    def place(self) -> str:
+        """File and line of its name."""
+        document = self.report.document
+        return f"{document.name}:{document.place(('metadata', 'name'))[0]}"
+
+
+def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
+    """The entries, with each problem noted at the document that has to change.
+
+    complete: whether there are no other entries, so that a policy without a binding is an error; else there is a
+    warning. The arguments are not changed and can be used again in another set.
+    """
+    fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
+    fitted = list(_first_of_each_name(fitted))
+    policies = {(entry.kind, entry.name): entry for entry in fitted if entry.kind.endswith("Policy")}
+    bindings = [entry for entry in fitted if entry.kind.endswith("Binding")]
+    for entry in bindings:
+        if entry.policy_name:
+            _binding(entry, policies)
+    bound = {(_policy_kind(entry), entry.policy_name) for entry in bindings}
+    for key, entry in policies.items():
+        if entry.name and key not in bound:
+            message = f"no {entry.kind}Binding names this policy, and without one it does nothing"
+            hint = "add a binding with this name as its policyName"
+            spot = Spot(entry.report, ("metadata", "name"))
+            if complete:
+                spot.fault(message, hint)
+            else:
+                spot.warn(message, f"{hint}; until then it is judged here as if one denied")
+    return fitted
+
+
+def _policy_kind(binding: Entry) -> str:
+    return binding.kind.removesuffix("Binding")
+
+
+def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries, without the values of duplicates, which would replace the first of their name in a cluster."""
+    first: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        known = first.setdefault((entry.kind, entry.name), entry)
+        if known is entry or not entry.name:
+            yield entry
+            continue
+        hint = f"the first {entry.kind} of this name is at {known.place}: rename one"
+        Spot(entry.report, ("metadata", "name")).fault(duplicate(entry.name), hint)
+        yield replace(entry, value=None)
+
+
+def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
+    """Note that the policy of a binding is missing, or that only one of the two has parameters."""
+    kind, name = _policy_kind(entry), entry.policy_name
+    known = policies.get((kind, name))
+    if known is None:
+        _missing(entry, kind, policies)
+        return
+    policy, binding = known.value, entry.value
+    if not isinstance(policy, Policy) or not isinstance(binding, Binding):
+        return
+    spot = Spot(entry.report, ("spec", "paramRef"))
+    if binding.param_ref is not None and policy.param_kind is None:
+        hint = f"leave it out, or give the policy at {known.place} a paramKind"
+        spot.warn("the policy has no paramKind: the parameters are ignored", hint, key=True)
+    if binding.param_ref is None and policy.param_kind is not None:
+        hint = f"name a {policy.param_kind.kind}, or let the policy check `params == null`"
+        spot.warn("the policy has a paramKind: without a paramRef, params is null", hint)
+
+
+def _missing(entry: Entry, kind: str, policies: Mapping[tuple[str, str], Entry]) -> None:
+    name = entry.policy_name
+    other = next((known for known in policies.values() if known.name == name), None)
+    if other is not None:
+        hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
+    else:
+        same_kind = [known for known_kind, known in policies if known_kind == kind]
+        hint = did_you_mean(name, same_kind, f"a {kind} of this name must be among the documents")
+    Spot(entry.report, ("spec", "policyName")).fault(not_found(name), hint)
+
 
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
@@ -84,7 +312,7 @@ def trusted(document: Document) -> Policy | Binding:
     value = document.value
     kind, version = value["kind"], value["apiVersion"].rpartition("/")[2]
     decoded = decode(value, KINDS[kind], Spot(Report(document)), version)
-    return builder.binding(decoded, document) if kind.endswith("Binding") else builder.policy(decoded, document)
+    return binding(decoded, document) if kind.endswith("Binding") else policy(decoded, document)
 
 
 def together(objects_read: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
@@ -206,7 +434,7 @@ def _entry(document: Document, kind: str, report: Report, dialect: Dialect) -> E
     (validate_binding if binds else validate_policy)(value, top, dialect, mutating=mutating)
     if dialect.release.validates_declaratively:
         report.forget_repetitions()
-    build = builder.binding if binds else builder.policy
+    build = binding if binds else policy
     return Entry(
         kind=kind,
         name=value.get("metadata", {}).get("name", ""),

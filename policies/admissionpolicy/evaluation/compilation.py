@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cached import cached_property
@@ -18,11 +19,12 @@ from policies.cel import types
 from policies.cel.checking.validation import walk
 from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
+from policies.cel.generation import fusion
 from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, Program, ResultError, compile_expression
-from policies.cel.reads import EVERYTHING, ROOTS, Reads, composed_reads
-from policies.cel.syntax.ast import Call, Literal
+from policies.cel.reads import EVERYTHING, ROOTS, Reads, checked_tree, composed_reads
+from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type
@@ -284,3 +286,76 @@ def _is_cheap(program: Program | CompileError) -> bool:
 def _is_cheap_join(call: Call) -> bool:
     """Whether a call joins texts with a literal between them, which is as long whatever the input is."""
     return call.function == "join" and all(isinstance(argument, Literal) for argument in call.args)
+
+
+_NAMESPACE = "namespaceObject"
+
+
+def part_of(compiled: CompiledPolicy, *, is_selective: bool) -> fusion.Part | None:
+    """The expressions of a validating policy; None if only its own evaluation can tell that it has nothing to say.
+
+    is_selective: whether it depends on more than the kind of a request, and on its Namespace, if the policy applies.
+    """
+    units = (*compiled.conditions, *compiled.validations)
+    programs = [program for program in compiled.composition.programs.values() if isinstance(program, Program)]
+    if compiled.annotations or not all(isinstance(unit.program, Program) for unit in units):
+        return None
+    if len(programs) < len(compiled.composition.programs):
+        return None
+    variables = _variables(compiled)
+    conditions = [_expression(compiled, unit, variables) for unit in compiled.conditions]
+    # Match conditions do not see the Namespace, not even through variables.
+    if any(_NAMESPACE in text for condition in conditions for text in _texts(condition.tree, variables)):
+        return None
+    return fusion.Part(
+        conditions,
+        [_expression(compiled, unit, variables) for unit in compiled.validations],
+        variables,
+        is_selective or compiled.policy.param_kind is not None,
+        lambda known: _is_silent(compiled, known),
+        compiled.message_reads,
+    )
+
+
+def _is_silent(compiled: CompiledPolicy, known: Collection[str]) -> bool:
+    return not compiled.speaks or compiled.has_cheap_messages(known)
+
+
+def _variables(compiled: CompiledPolicy) -> dict[str, fusion.Expression]:
+    variables: dict[str, fusion.Expression] = {}
+    for variable in compiled.policy.variables:
+        tree = checked_tree(variable.expression.source, compiled.composition)
+        variables[variable.name] = fusion.Expression(tree, _shared_text(variable.expression.text, tree, variables))
+    return variables
+
+
+def _expression(compiled: CompiledPolicy, unit: Unit, variables: dict[str, fusion.Expression]) -> fusion.Expression:
+    tree = checked_tree(unit.expression.source, compiled.composition)
+    return fusion.Expression(tree, _shared_text(unit.expression.text, tree, variables))
+
+
+def _shared_text(text: str, tree: Node, variables: dict[str, fusion.Expression]) -> str | None:
+    """A text for an expression and those of its variables; None if it may mean something else in another policy."""
+    names = sorted(set(_names(tree)))
+    texts = [variables[name].text if name in variables else None for name in names]
+    if None in texts or any(isinstance(node, Ident) and node.name == "params" for node in walk(tree)):
+        return None
+    return sha256(repr((text, list(zip(names, texts, strict=True)))).encode(errors="surrogatepass")).hexdigest()
+
+
+def _names(tree: Node) -> Iterator[str]:
+    """The variables that an expression reads."""
+    for node in walk(tree):
+        if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables":
+            yield node.field
+
+
+def _texts(tree: Node, variables: dict[str, fusion.Expression]) -> Iterator[str]:
+    """The names that an expression reads, and those that its variables do."""
+    pending, seen = [tree], set[str]()
+    while pending:
+        current = pending.pop()
+        yield from (node.name for node in walk(current) if isinstance(node, Ident))
+        new = {name for name in _names(current) if name in variables} - seen
+        seen |= new
+        pending += [variables[name].tree for name in new]

@@ -11,9 +11,7 @@ from itertools import chain
 
 from msgspec import structs
 
-from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
-from policies.admissionpolicy.evaluation.expressiongroup import Failure, Group, SpentError, Unmatched, unmatched
 from policies.admissionpolicy.evaluation.inputs import Inputs, Json
 from policies.admissionpolicy.evaluation.parameters import (
     ConfigurationError,
@@ -22,7 +20,16 @@ from policies.admissionpolicy.evaluation.parameters import (
     collect,
     scope_of,
 )
-from policies.admissionpolicy.evaluation.result import Finding, Result, combined, result_of
+from policies.admissionpolicy.evaluation.result import (
+    Finding,
+    Result,
+    combined,
+    misconfigured_binding,
+    misconfigured_policy,
+    no_schema,
+    result_of,
+)
+from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, Unmatched, unmatched
 from policies.admissionpolicy.model import Binding, ValidationAction
 from policies.admissionpolicy.mutation.application import (
     InternalError,
@@ -170,13 +177,13 @@ class _Round:
             if kind is not None:
                 scope_of(kind, self.parameters)
         except ConfigurationError as error:
-            self.findings.append(_misconfigured(compiled, "", texts.misconfigured_policy(str(error))))
+            self.findings.append(_misconfigured(compiled, "", misconfigured_policy(str(error))))
             return
         for binding in bindings:
             try:
                 objects = collect(kind, binding, self.parameters, self.inputs.request_namespace)
             except ConfigurationError as error:
-                self.findings.append(_misconfigured(compiled, binding.name, texts.misconfigured_binding(str(error))))
+                self.findings.append(_misconfigured(compiled, binding.name, misconfigured_binding(str(error))))
                 continue
             if not objects:
                 self.skipped.append((binding.name, "it has no parameters"))
@@ -230,7 +237,7 @@ class _Round:
         current, kind = self.inputs.object or {}, self.inputs.kind
         if isinstance(value, ObjectValue):
             if self.schema is None:
-                raise MutationError(texts.no_schema(kind.group, kind.version, kind.kind))
+                raise MutationError(no_schema(kind.group, kind.version, kind.kind))
             others = [group.names[name] for name in _JSON_VARIABLES]
             return apply_configuration(current, value, self.schema, others)
         patched = apply_json_patch(current, value, self.schema or unknown(kind))

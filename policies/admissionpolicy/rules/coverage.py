@@ -10,10 +10,10 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from policies.admissionpolicy import resource
+from policies.admissionpolicy.builtin import table
+from policies.admissionpolicy.derivation import derive, is_derived
 from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, NamespaceLabels
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
-from policies.admissionpolicy.pods.derivation import derive, is_derived
 from policies.engine.match import EVERYTHING
 from policies.engine.request import AdmissionRequest
 from policies.kubernetes.spelling import closest
@@ -125,6 +125,6 @@ def _hint(constraints: MatchResources) -> str:
     """The names of resources that stand for those that do not exist in a built-in group; empty if there are none."""
     meant = []
     for rule in constraints.resource_rules:
-        known = {each.name for each in resource.built_in() if each.group in rule.api_groups}
+        known = {each.name for each in table.served_resources() if each.group in rule.api_groups}
         meant += [closest(name, known) for name in rule.resources if known and "*" not in name and name not in known]
     return ", ".join(filter(None, dict.fromkeys(meant)))

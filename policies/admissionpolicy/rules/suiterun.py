@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
-from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
@@ -23,9 +23,8 @@ from policies.admissionpolicy.evaluation.result import Finding, combined
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKind, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
-from policies.admissionpolicy.rules.boundpolicy import BoundPolicy
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, SubjectCache
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
-from policies.admissionpolicy.rules.subject import Subject, SubjectCache
 from policies.admissionpolicy.rules.validatingrule import PolicyRule
 from policies.admissionpolicy.schema import known
 from policies.cel.library.kubernetes.authorizer import Decisions

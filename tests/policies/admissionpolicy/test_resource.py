@@ -2,14 +2,14 @@
 
 from cluster.servedresources import compact_resources
 
-from policies.admissionpolicy import resource
-from policies.admissionpolicy.resource import ApiResource
+from policies.admissionpolicy.builtin import table
+from policies.admissionpolicy.builtin.table import ApiResource
 from policies.engine.request import GroupVersionKind
 
 
 def test_resources_know_their_kinds_and_scopes() -> None:
     """A resource has the kind of its own group and version, a subresource perhaps one of another."""
-    named = {(each.group, each.name): each for each in resource.built_in()}
+    named = {(each.group, each.name): each for each in table.served_resources()}
 
     scale = GroupVersionKind("autoscaling", "v1", "Scale")
     assert named["apps", "deployments/scale"] == ApiResource("apps", "v1", "deployments/scale", scale, "Namespaced")

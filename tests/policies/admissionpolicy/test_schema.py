@@ -9,8 +9,7 @@ import pytest
 from cluster.builtintypes import compact, differences, kinds, reduced
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.builtin.table import FOLDER, OBJECT_META, types_of
-from policies.admissionpolicy.resource import built_in
+from policies.admissionpolicy.builtin.table import FOLDER, OBJECT_META, served_resources, types_of
 from policies.admissionpolicy.schema import DEDUCED, Schema, SchemaNode
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.name import SERVED_VERSIONS
@@ -298,7 +297,7 @@ def test_releases_have_their_own_kinds_and_fields(release: Release, known: bool)
 def test_versions_of_built_in_groups() -> None:
     """The versions that reading a policy goes by, without the table, are those that are served by default."""
     found: dict[str, set[str]] = {}
-    for known in built_in():
+    for known in served_resources():
         found.setdefault(known.kind.group, set()).add(known.kind.version)
 
     assert {group: set(versions) for group, versions in SERVED_VERSIONS.items()} == found

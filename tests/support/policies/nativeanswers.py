@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.result import joined_annotation, warning_text
 from policies.golang.strconv import quote
 from policies.kubernetes.spelling import to_json
 
@@ -36,7 +36,7 @@ def forbidden(group: str, resource: str, name: str, message: str) -> str:
 
 def warning(finding: Finding) -> str:
     """The warning of a validation that failed under the action Warn."""
-    return texts.warning(finding.policy, finding.binding, finding.message)
+    return warning_text(finding.policy, finding.binding, finding.message)
 
 
 def warnings(result: Result) -> tuple[str, ...]:
@@ -62,5 +62,5 @@ def _failure(finding: Finding) -> Mapping[str, object]:
 def audit_annotations(result: Result, release: Release) -> dict[str, str]:
     """The audit annotations that an API server of a release makes."""
     audited = [finding for finding in result.findings if "Audit" in finding.actions]
-    published = {key: texts.joined(values) for key, values in result.published.items()}
+    published = {key: joined_annotation(values) for key, values in result.published.items()}
     return published | ({FAILURE_ANNOTATION: failures(audited, release)} if audited else {})

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from policies.admissionpolicy.derivation import derive
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
@@ -16,7 +17,6 @@ from policies.admissionpolicy.evaluation.inputs import Inputs
 from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
-from policies.admissionpolicy.pods.derivation import derive
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.objects.workload import BUILT_IN, table

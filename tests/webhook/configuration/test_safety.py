@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.builders import Json, daemon_set, deployment, pod, request
 from support.service.reviews import RESERVED, TODAY
 
-from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.schema import built_in
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import Facts, StaticFacts

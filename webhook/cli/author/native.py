@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from policies import rbac
+from policies.admissionpolicy.derivation import is_derived
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.fields import KINDS
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.pods.derivation import is_derived
 from policies.admissionpolicy.rules.validatingrule import covers_pods
 from policies.engine.request import JsonObject
 from policies.kubernetes.release import NEWEST, Release

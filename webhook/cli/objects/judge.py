@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.rules.coverage import Coverage
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import StaticFacts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.builtin.intake import kind_of, received
+from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import RELEASES, Release
 

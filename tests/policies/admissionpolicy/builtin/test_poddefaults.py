@@ -7,8 +7,8 @@ from copy import deepcopy
 import pytest
 from support.builders import Json, pod
 
-from policies.admissionpolicy.builtin.quantities import canonical
-from policies.admissionpolicy.pods.derivation import defaulted
+from policies.admissionpolicy.builtin.reader import canonical
+from policies.admissionpolicy.derivation import defaulted
 
 
 def test_the_input_is_not_changed() -> None:
@@ -91,3 +91,28 @@ def test_windows_knows_no_app_armor() -> None:
 def test_quantities(value: object, places: int | None, expected: object) -> None:
     """A quantity has one form, and in lists of resources no less than a thousandth; what is none stays."""
     assert canonical(value, places) == expected
+
+
+_DIGEST = "@sha256:" + "0a" * 32
+_IMAGES = {
+    "app": "Always",
+    "app:1": "IfNotPresent",
+    "team/app:latest": "Always",
+    f"app{_DIGEST}": "IfNotPresent",
+    f"app:latest{_DIGEST}": "Always",
+    f"app:latest{_DIGEST.upper()}": "IfNotPresent",
+    "registry.example.org:5000/app": "Always",
+    "[::1]:5000/app:v1": "IfNotPresent",
+    "App/app": "Always",
+    "App": "IfNotPresent",
+    "app:": "IfNotPresent",
+    "a" * 64: "IfNotPresent",
+    "app\n": "IfNotPresent",
+}
+
+
+@pytest.mark.parametrize(("image", "policy"), _IMAGES.items(), ids=lambda text: text[:24])
+def test_pull_policies(image: str, policy: str) -> None:
+    """The tag `latest`, also where nothing is said, is always pulled; what is no name of an image is not."""
+    given = {"spec": {"containers": [{"name": "main", "image": image}]}}
+    assert defaulted(given)["spec"]["containers"][0]["imagePullPolicy"] == policy

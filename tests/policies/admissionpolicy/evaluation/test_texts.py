@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from policies.admissionpolicy.evaluation import texts
+from policies.admissionpolicy.evaluation.result import (
+    annotation_value,
+    denial_message,
+    mutating_denial,
+    validating_denial,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,16 +33,16 @@ from policies.admissionpolicy.evaluation import texts
 )
 def test_what_is_said_of_a_false_validation(message: object, static: str, said: str) -> None:
     """messageExpression, else message, else the expression."""
-    assert texts.denial(message, static, "  a &&\n b \n") == said
+    assert denial_message(message, static, "  a &&\n b \n") == said
 
 
 def test_the_words_around_a_denial() -> None:
     """Policy and binding are named; a policy that is misconfigured has no binding."""
     assert (
-        texts.validating_denial("p", "b", "no"),
-        texts.validating_denial("p", "", "no"),
-        texts.mutating_denial("p", "b", "no"),
-        texts.mutating_denial("p", "", "no"),
+        validating_denial("p", "b", "no"),
+        validating_denial("p", "", "no"),
+        mutating_denial("p", "b", "no"),
+        mutating_denial("p", "", "no"),
     ) == (
         "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
         "ValidatingAdmissionPolicy 'p' denied request: no",
@@ -48,5 +53,5 @@ def test_the_words_around_a_denial() -> None:
 
 def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:
     """10 KiB stay; half a character is replaced."""
-    assert texts.annotation("x" * 10240) == "x" * 10240
-    assert texts.annotation("x" * 10239 + "\u00fc") == "x" * 10239 + "\ufffd"
+    assert annotation_value("x" * 10240) == "x" * 10240
+    assert annotation_value("x" * 10239 + "\u00fc") == "x" * 10239 + "\ufffd"

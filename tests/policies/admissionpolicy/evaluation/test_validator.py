@@ -21,10 +21,9 @@ from support.policies.admissionpolicies import (
 )
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, warnings
 
-from policies.admissionpolicy.evaluation import texts
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ConfigurationError, StaticParameters
-from policies.admissionpolicy.evaluation.result import Finding
+from policies.admissionpolicy.evaluation.result import OUT_OF_BUDGET, Finding
 from policies.admissionpolicy.evaluation.validator import evaluate, evaluate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
@@ -217,7 +216,7 @@ def test_the_budget_is_for_all_validations_of_one_evaluation() -> None:
     """What is over it is one decision, in place of those of all validations."""
     compiled = validating("object.data.a == '2'", "object.data.a == '1'")
     cost = 5  # of each: two selections, a comparison
-    words = texts.OUT_OF_BUDGET
+    words = OUT_OF_BUDGET
     over = evaluate(compiled, binding("Warn"), NO_PARAMETERS, inputs(), budget=cost)
     assert [(each.kind, each.message, each.index) for each in over.findings] == [("error", words, 0)]
     assert [finding.message for finding in over.findings if "Warn" in finding.actions] == [words]
@@ -232,7 +231,7 @@ def test_messages_share_what_the_validations_left() -> None:
     )
     result = evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=4)
     assert [each.message for each in result.findings] == [
-        f"failed messageExpression: {texts.OUT_OF_BUDGET}",
+        f"failed messageExpression: {OUT_OF_BUDGET}",
         MISSING,
     ]
 

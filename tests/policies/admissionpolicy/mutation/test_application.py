@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.builtin.intake import received
+from policies.admissionpolicy.builtin.defaults import received
 from policies.admissionpolicy.mutation.application import (
     InternalError,
     MutationError,

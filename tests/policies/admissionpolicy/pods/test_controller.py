@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.builders import WORKLOADS, Json, at, deployment, request, resource, template
 
-from policies.admissionpolicy.pods.controller import CONTROLLERS, INDEX, controller_of, fields_of, filled
-from policies.admissionpolicy.pods.derivation import derive
+from policies.admissionpolicy.controller import CONTROLLERS, INDEX, controller_of, fields_of, filled
+from policies.admissionpolicy.derivation import derive
 from policies.engine.request import AdmissionRequest
 from policies.objects.fieldpath import parse
 from policies.objects.workload import BUILT_IN, table

@@ -6,9 +6,7 @@ import pytest
 from support.builders import CLUSTER_SCOPED, WORKLOADS, Json, at, deployment, merged, pod, request, resource, template
 from support.templates import written
 
-from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
-from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
-from policies.admissionpolicy.pods.derivation import (
+from policies.admissionpolicy.derivation import (
     FILLED_BY_ADMISSION,
     FILLED_BY_CONTROLLERS,
     UNDERIVED,
@@ -17,6 +15,8 @@ from policies.admissionpolicy.pods.derivation import (
     is_derived,
     template_paths,
 )
+from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
+from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
 from policies.cel.reads import Reads
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource

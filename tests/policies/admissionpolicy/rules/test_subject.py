@@ -6,9 +6,9 @@ import weakref
 from support.builders import FACTS, WORKLOADS, deployment, request
 from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
 
-from policies.admissionpolicy.evaluation.expressiongroup import Group
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
-from policies.admissionpolicy.rules.subject import SubjectCache
+from policies.admissionpolicy.evaluation.validator import Group
+from policies.admissionpolicy.rules.boundpolicy import SubjectCache
 from policies.cel.cost import POLICY_LIMIT
 from policies.engine.facts import StaticFacts
 

@@ -15,7 +15,7 @@ from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import names
 from support.policies.admissionpolicies import validating
 
-from policies.admissionpolicy.evaluation.fusing import part_of
+from policies.admissionpolicy.evaluation.compilation import part_of
 from policies.cel.checking.validation import walk
 from policies.cel.generation.compiled import Generated
 from policies.cel.generation.fusion import Part, written

@@ -18,9 +18,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.admissionpolicy.builtin.intake import received
-from policies.admissionpolicy.model import DERIVE, Policy
-from policies.admissionpolicy.pods.controller import (
+from policies.admissionpolicy.builtin.defaults import received
+from policies.admissionpolicy.controller import (
     CONTROLLERS,
     INDEX,
     OWNERLESS,
@@ -29,6 +28,7 @@ from policies.admissionpolicy.pods.controller import (
     labels_of,
     owners_of,
 )
+from policies.admissionpolicy.model import DERIVE, Policy
 from policies.admissionpolicy.schema import Schema, built_in
 from policies.cel.reads import Reads
 from policies.engine.request import (

@@ -16,7 +16,7 @@ from typing import Any
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy import schema as schemas
-from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, served_resources
+from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, Scope, served_resources
 from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types

@@ -50,11 +50,8 @@ async def keeper(
     directories = settings.policies.directories
     if not rules.uses_policies(settings):
         return RuleKeeper(loaded)
-    from webhook.sources.configmaps import ConfigMaps  # noqa: PLC0415 - as above
-    from webhook.sources.directories import Directories  # noqa: PLC0415 - as above
-    from webhook.sources.natives import Natives  # noqa: PLC0415 - as above
     from webhook.sources.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.sources.source import Source  # noqa: PLC0415 - as above
+    from webhook.sources.policyset import ConfigMaps, Directories, Natives, Source  # noqa: PLC0415 - as above
 
     sources: list[Source] = [Directories(directories)] if directories else []
     inside = None

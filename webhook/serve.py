@@ -30,8 +30,7 @@ from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.pulse import measure_lag, measured_collections
 from webhook.registration.recognition import Recognition
-from webhook.sources.rulekeeper import RuleKeeper
-from webhook.sources.sharedparameters import SharedParameters
+from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
 from webhook.tls.trust import trusted

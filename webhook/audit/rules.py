@@ -22,8 +22,8 @@ from webhook.audit.auditable import NotAuditable, reason
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules, workload_table
 from webhook.configuration.settings import Settings
-from webhook.sources.natives import Native
 from webhook.sources.policyfiles import PolicyFiles
+from webhook.sources.policyset import Native
 
 NOTHING: Final = Loaded()
 _MUTATING: Final = "MutatingAdmissionPolicy"

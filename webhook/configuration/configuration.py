@@ -16,7 +16,7 @@ from policies.topology.catalog import Catalog
 from webhook.configuration import differences, rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
-from webhook.files.watch import LOOK_SECONDS, changes
+from webhook.files.walk import LOOK_SECONDS, changes
 from webhook.metrics import Metrics
 from webhook.sources import topologyfiles
 

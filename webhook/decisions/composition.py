@@ -36,7 +36,7 @@ class Followers:
         """Take over a configuration that the rules in force have taken over. Raises nothing."""
         if self.keeper is None:
             return
-        from webhook.sources.shadowkeeper import shadowed  # noqa: PLC0415 - for the shadow only
+        from webhook.sources.policykeeper import shadowed  # noqa: PLC0415 - for the shadow only
 
         try:
             await self.keeper.reconfigure(loaded._replace(settings=shadowed(loaded.settings)))
@@ -115,8 +115,7 @@ async def _begin_shadow(
     log: DecisionLog | None,
 ) -> None:
     from webhook.decisions.shadow import Shadow  # noqa: PLC0415 - nothing else needs it
-    from webhook.sources.policykeeper import InCluster  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.sources.shadowkeeper import CurrentRelease, shadow_keeper  # noqa: PLC0415 - as above
+    from webhook.sources.policykeeper import CurrentRelease, InCluster, shadow_keeper  # noqa: PLC0415 - as above
 
     inside = None
     if cluster is not None and parameters is not None:

@@ -21,10 +21,9 @@ from webhook.decisions.coverage import Unasked
 from webhook.doctor.diagnosis import Read, Unread, listed
 from webhook.doctor.observation import PolicySource
 from webhook.registration.configurations import registered
-from webhook.sources import configmaps, natives, policyset
-from webhook.sources.directories import Directories
-from webhook.sources.policyset import Content
-from webhook.sources.shadowkeeper import shadowed
+from webhook.sources import policyset
+from webhook.sources.policykeeper import shadowed
+from webhook.sources.policyset import Content, Directories
 
 
 class ClusterPolicyState(Struct, frozen=True):
@@ -65,7 +64,7 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
     policies = policyset.updated(
         policyset.EMPTY, await _contents(settings, state), today, rules.reserved(), state.release
     )
-    native, _ = natives.load({} if isinstance(state.natives, Unread) else state.natives, {}, state.release)
+    native, _ = policyset.load_natives({} if isinstance(state.natives, Unread) else state.natives, {}, state.release)
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)
@@ -114,7 +113,9 @@ async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[st
     contents = dict(await Directories(settings.policies.directories).contents(state.release))
     if not isinstance(state.maps, Unread):
         data = {name: policy_map.data for name, policy_map in state.maps.items()}
-        contents |= await asyncio.to_thread(configmaps.contents, settings.cluster.namespace, data, state.release)
+        contents |= await asyncio.to_thread(
+            policyset.configmap_contents, settings.cluster.namespace, data, state.release
+        )
     return contents
 
 

@@ -1,16 +1,89 @@
-"""The files with objects that paths on a command line stand for, and what is passed over in folders."""
+"""The files that paths on a command line stand for, what is passed over in folders, and when files may have changed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from policies.glob import matches
-from webhook.files import ignore
-from webhook.files.ignore import Pattern
 from webhook.files.manifest import SUFFIXES
+
+# The kernel reports changes, but not on every file system, nor if a whole directory was replaced.
+LOOK_SECONDS = 10.0
+
+
+def require() -> None:
+    """Raise ImportError where the package is missing that changes() needs."""
+    import watchfiles  # noqa: F401, PLC0415 - as there
+
+
+async def changes(paths: Iterable[Path | str], *, recursive: bool = True) -> AsyncIterator[None]:
+    """Yields at a change in one of the files or directories, and after LOOK_SECONDS without one.
+
+    recursive: whether subdirectories count.
+    """
+    from watchfiles import awatch  # noqa: PLC0415 - nothing to watch, nothing to load
+
+    milliseconds = int(LOOK_SECONDS * 1000)
+    async for _ in awatch(*paths, recursive=recursive, rust_timeout=milliseconds, yield_on_timeout=True, debounce=400):
+        yield
+
+
+IGNORE_FILE = ".cksignore"
+_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|[^*?]+")
+_MEANING = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+class Pattern(NamedTuple):
+    """A pattern. base: the folder that it is relative to. folders: whether it is about folders only."""
+
+    base: Path
+    expression: re.Pattern[str]
+    excludes: bool
+    folders: bool
+
+    def matches(self, path: Path, *, folder: bool) -> bool:
+        """Whether the pattern is about a path."""
+        if (self.folders and not folder) or not path.is_relative_to(self.base):
+            return False
+        return self.expression.fullmatch(path.relative_to(self.base).as_posix()) is not None
+
+
+def ignore_pattern(text: str, base: Path) -> Pattern | None:
+    """The pattern on a line; None for a blank line or a comment.
+
+    One with a slash before its end is relative to the base; any other one is about names in all folders below.
+    """
+    line = text.strip()
+    if not line or line.startswith("#"):
+        return None
+    excludes, name = not line.startswith("!"), line.removeprefix("!")
+    anywhere = "" if "/" in name.rstrip("/") else "(?:.*/)?"
+    tokens = _TOKEN.findall(name.strip("/"))
+    expression = anywhere + "".join(_MEANING.get(token) or re.escape(token) for token in tokens)
+    return Pattern(base, re.compile(expression), excludes, name.endswith("/"))
+
+
+def of_folder(folder: Path) -> list[Pattern]:
+    """The patterns in the .cksignore of a folder, if there is one. Raises OSError, UnicodeDecodeError."""
+    file = folder / IGNORE_FILE
+    if not file.is_file():
+        return []
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [made for line in lines if (made := ignore_pattern(line, folder)) is not None]
+
+
+def excluded(path: Path, patterns: Iterable[Pattern], *, folder: bool) -> bool:
+    """Whether a path is left out."""
+    verdict = False
+    for each in patterns:
+        if each.matches(path, folder=folder):
+            verdict = each.excludes
+    return verdict
+
 
 OTHERS = (
     "Chart.yaml", "kustomization.yaml", "kustomization.yml", "values*.yaml", "values*.yml", "values*.json",
@@ -33,7 +106,7 @@ def walk(paths: Iterable[str], patterns: Iterable[str] = ()) -> Walk:
     In a folder, what begins with a dot, what a pattern or a .cksignore excludes and what holds no objects is left out.
     """
     here = Path.cwd()
-    given = [made for text in patterns if (made := ignore.pattern(text, here)) is not None]
+    given = [made for text in patterns if (made := ignore_pattern(text, here)) is not None]
     steps = [_folder(path, given) if path != "-" and Path(path).is_dir() else Walk((path,)) for path in paths]
     return Walk(*(tuple(dict.fromkeys(item for step in steps for item in step[field])) for field in range(3)))
 
@@ -46,13 +119,13 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
     try:
         above = [*given, *_above(Path(root).absolute())]
     except (OSError, UnicodeDecodeError) as error:
-        return Walk((), (), (f"{ignore.NAME}: cannot be read: {error}",))
+        return Walk((), (), (f"{IGNORE_FILE}: cannot be read: {error}",))
     for walked, below, names in os.walk(root, onerror=lambda e: problems.append(f"{e.filename}: {e.strerror}")):
         folder = Path(walked)
         try:
-            known[folder] = [*known.get(folder.parent, above), *ignore.of_folder(folder.absolute())]
+            known[folder] = [*known.get(folder.parent, above), *of_folder(folder.absolute())]
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{folder / ignore.NAME}: cannot be read: {error}")
+            problems.append(f"{folder / IGNORE_FILE}: cannot be read: {error}")
             known[folder] = above
         below[:] = _kept(folder, below, known[folder], folders=True)
         if "Chart.yaml" in names and "templates" in below:
@@ -69,7 +142,7 @@ def _above(root: Path) -> Iterator[Pattern]:
     """The patterns of the current folder, if the root lies below it."""
     here = Path.cwd()
     if root != here and root.is_relative_to(here):
-        yield from ignore.of_folder(here)
+        yield from of_folder(here)
 
 
 def _kept(folder: Path, names: Iterable[str], patterns: list[Pattern], *, folders: bool) -> list[str]:
@@ -77,5 +150,5 @@ def _kept(folder: Path, names: Iterable[str], patterns: list[Pattern], *, folder
     return [
         name
         for name in sorted(names)
-        if not name.startswith(".") and not ignore.excluded(place / name, patterns, folder=folders)
+        if not name.startswith(".") and not excluded(place / name, patterns, folder=folders)
     ]

@@ -26,7 +26,7 @@ from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.kubernetes.release import NEWEST, Release
 from policies.rbac import RbacError, Rights
-from webhook.files import manifest, yamlfile, yamlscalar
+from webhook.files import manifest, yamlfile, yamltext
 
 _CRD = "CustomResourceDefinition"
 
@@ -195,7 +195,7 @@ def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document
     def places(path: FieldPath) -> Place:
         node = _node(root, path)[1]
         place = node.start_mark.line + 1, node.start_mark.column + 1
-        return yamlscalar.place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
+        return yamltext.scalar_place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
 
     def keys(path: FieldPath) -> Place:
         key, node = _node(root, path)
@@ -205,7 +205,7 @@ def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document
     def inside(path: FieldPath, offset: int) -> Place:
         node = _node(root, path)[1]
         mark = node.start_mark
-        return yamlscalar.inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
+        return yamltext.place_inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
 
     return Document(
         value=document.value, name=document.name, line=document.line(), places=places, keys=keys, inside=inside

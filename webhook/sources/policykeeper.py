@@ -21,13 +21,13 @@ from policies.kubernetes.release import NEWEST, Release
 from policies.topology.catalog import Catalog
 from webhook.configuration import differences, rules
 from webhook.configuration.configuration import LoadedConfiguration
+from webhook.configuration.packs import PackSettings
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.files.watch import LOOK_SECONDS
+from webhook.files.walk import LOOK_SECONDS
+from webhook.measures.shadow import ShadowMetrics
 from webhook.sources import policyset
-from webhook.sources.natives import Native, Natives
-from webhook.sources.policyset import Content, PolicySet
-from webhook.sources.source import Source
+from webhook.sources.policyset import Content, Directories, Native, Natives, PolicySet, Source
 
 T = TypeVar("T")
 
@@ -353,3 +353,35 @@ async def _collected_later(making: Awaitable[T]) -> T:
     finally:
         gc.enable()
     return made
+
+
+class CurrentRelease:
+    """A release whose changes another set of policies follows; here it is looked at whenever files are."""
+
+    def __init__(self, followed: FollowedRelease) -> None:
+        self._followed = followed
+
+    @property
+    def current(self) -> Release:
+        """The release now."""
+        return self._followed.current
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield never."""
+        await asyncio.Event().wait()
+        yield
+
+
+def shadow_keeper(loaded: LoadedConfiguration, metrics: ShadowMetrics, cluster: InCluster | None) -> PolicyKeeper:
+    """The keeper of the policies in the shadow. What it cannot use is told, and changes nothing else."""
+    log = structlog.get_logger().bind(shadow=True)
+    settings = shadowed(loaded.settings)
+    return PolicyKeeper(settings, [Directories(settings.policies.directories)], metrics, loaded.catalog, cluster, log)
+
+
+def shadowed(settings: Settings) -> Settings:
+    """The settings for policies in the shadow: their directories, and no packs. Exceptions are those in force."""
+    off = PackSettings(mode="off")
+    packs = settings.packs.model_copy(update=dict.fromkeys(type(settings.packs).model_fields, off))
+    policies = settings.policies.model_copy(update={"directories": settings.policies.shadow})
+    return settings.model_copy(update={"packs": packs, "policies": policies, "exceptions": ()})

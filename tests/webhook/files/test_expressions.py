@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.files.expressions import Formatting, format_file
+from webhook.files.yamltext import Formatting, format_file
 
 _HEAD = """\
 # of the team

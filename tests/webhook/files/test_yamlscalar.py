@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from webhook.files import yamlfile
-from webhook.files.yamlscalar import inside, place
+from webhook.files.yamltext import place_inside, scalar_place
 
 TEXTS = {
     "plain": "expression: object.spec.replicas > 5\n",
@@ -48,7 +48,9 @@ def test_every_character_is_found(text: str) -> None:
     lines = text.split("\n")
     mark = node.start_mark
 
-    found = [inside(lines, mark.line + 1, mark.column + 1, node.value, offset) for offset in range(len(node.value))]
+    found = [
+        place_inside(lines, mark.line + 1, mark.column + 1, node.value, offset) for offset in range(len(node.value))
+    ]
 
     places = zip(node.value, found, strict=True)
     wrong = [
@@ -76,4 +78,4 @@ def test_a_text_begins_at_its_first_character(text: str, expected: tuple[int, in
     """Quotes and the indicators of blocks are no part of a text."""
     mark = scalar(text).start_mark
 
-    assert place(text.split("\n"), mark.line + 1, mark.column + 1) == expected
+    assert scalar_place(text.split("\n"), mark.line + 1, mark.column + 1) == expected

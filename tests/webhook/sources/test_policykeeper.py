@@ -21,8 +21,8 @@ from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
-from webhook.sources.directories import Directories
 from webhook.sources.policykeeper import InCluster, PolicyKeeper
+from webhook.sources.policyset import Directories
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policies.kubernetes.release import NEWEST
-from webhook.sources.directories import Directories
+from webhook.sources.policyset import Directories
 
 _CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 

@@ -13,8 +13,8 @@ from policies.cel.syntax.formatting import KeptError, formatted
 from policies.cel.syntax.source import CompileError, Source
 from webhook.cli import exits
 from webhook.cli.exits import InputError, reading
-from webhook.files.expressions import Formatting, format_file
 from webhook.files.yamlfile import FileError
+from webhook.files.yamltext import Formatting, format_file
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFilesError
 

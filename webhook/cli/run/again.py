@@ -13,7 +13,7 @@ import click
 
 from webhook.cli import exits
 from webhook.cli.exits import InputError
-from webhook.files import watch
+from webhook.files import walk
 from webhook.files.manifest import SUFFIXES
 
 Run = Callable[[], int]
@@ -26,7 +26,7 @@ def run(verb: Run, paths: Iterable[str]) -> NoReturn:
         raise InputError("--watch follows files; standard input is none")
     if missing := [path for path in given if not Path(path).exists()]:
         raise InputError(f"{', '.join(missing)}: there is no such file or folder to follow")
-    watch.require()
+    walk.require()
     folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in given}
     try:
         asyncio.run(_again(verb, folders))
@@ -36,7 +36,7 @@ def run(verb: Run, paths: Iterable[str]) -> NoReturn:
 
 
 async def _again(verb: Run, folders: Iterable[str]) -> None:
-    changes, state = watch.changes(folders), _state(folders)
+    changes, state = walk.changes(folders), _state(folders)
     due = asyncio.ensure_future(anext(changes))
     await asyncio.sleep(0)  # from here on files are followed: what changes during the first run counts
     _say(verb)

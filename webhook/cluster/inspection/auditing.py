@@ -25,9 +25,9 @@ from webhook.cluster.replicas.registration import GROUP
 from webhook.cluster.watches.cluster import Followed, follow
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.sources import configmaps, natives, policyset
-from webhook.sources.directories import Directories
+from webhook.sources import policyset
 from webhook.sources.policyfiles import PolicyFiles
+from webhook.sources.policyset import Directories
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -125,15 +125,15 @@ async def _files(settings: Settings, cluster: Followed) -> tuple[PolicyFiles, li
     contents = dict(await Directories(settings.policies.directories).contents(release))
     if cluster.maps is not None:
         data = {name: policy_map.data for name, policy_map in cluster.maps.known.items()}
-        contents |= configmaps.contents(cluster.maps.namespace, data, release)
+        contents |= policyset.configmap_contents(cluster.maps.namespace, data, release)
     chosen = policyset.updated(policyset.EMPTY, contents, datetime.now(UTC).date(), rules.reserved(), release)
     return chosen.files, [f"{source} is not judged: {why}" for source, why in chosen.refused.items()]
 
 
-async def _natives(lister: Lister, settings: Settings, release: Release) -> natives.Native:
+async def _natives(lister: Lister, settings: Settings, release: Release) -> policyset.Native:
     """The cluster's own policies with their bindings. Raises ClusterError."""
     if not settings.policies.native:
-        return natives.Native(loaded=Loaded())
+        return policyset.Native(loaded=Loaded())
     documents: dict[str, list[JsonObject]] = {}
     for kind, (policies, bindings) in _KINDS.items():
         for version in VERSIONS:
@@ -151,7 +151,7 @@ async def _natives(lister: Lister, settings: Settings, release: Release) -> nati
                 if known is not None:
                     known.append({**head, "kind": f"{kind}Binding", **binding})
             break
-    native, _ = natives.load(documents, {}, release)
+    native, _ = policyset.load_natives(documents, {}, release)
     return native
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from policies.admissionpolicy.documents.exception import WrittenException
     from policies.admissionpolicy.evaluation.compilation import Compile
     from policies.admissionpolicy.model import Policy
-    from webhook.sources.natives import Native
     from webhook.sources.policyfiles import PolicyFiles
+    from webhook.sources.policyset import Native
 
 
 from webhook.configuration.rules.workloads import workload_table

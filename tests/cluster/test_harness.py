@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster import jsonlog, toolchain, upstream
+from cluster import toolchain
 from cluster.golang import ToolchainError
-from cluster.polling import GaveUpError, NotYet, wait_for
+from cluster.polling import wait_for
 from cluster.process import Component, ComponentError
-from cluster.programs import CONTROL_PLANE, judged_as, kubernetes_version, programs
+from cluster.programs import judged_as, kubernetes_version, programs
 from cluster.workspace import workspace
 from policies.kubernetes.release import NEWEST, RELEASES
 
@@ -31,17 +31,6 @@ def alive(pid: int) -> bool:
     """Tell whether a process runs; one that has ended and waits to be collected does not."""
     answer = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return bool(answer.stdout.strip()) and not answer.stdout.startswith("Z")
-
-
-def test_ended_component_quotes_its_log(tmp_path: Path) -> None:
-    """A component that ends is an error that gives its exit code and its last words."""
-    component = shell(tmp_path, "echo no such flag; exit 3")
-
-    component.end(timeout=60)
-
-    with pytest.raises(ComponentError) as error:
-        component.check()
-    assert str(error.value) == "script ended with 3. The end of its log:\nno such flag"
 
 
 def test_deaf_component_is_killed(tmp_path: Path) -> None:
@@ -91,42 +80,6 @@ def test_abandoned_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_written_just_now_is_not_read(tmp_path: Path) -> None:
-    """Of a log that goes on, whole lines with objects are read, and neither half a line nor a line without one."""
-    log = tmp_path / "log"
-    log.write_text('{"event": "one"}\nError: no object\n{"event": "two"}\n{"event": "th', encoding="utf-8")
-
-    assert jsonlog.entries(log) == [{"event": "one"}, {"event": "two"}]
-
-
-def test_giving_up_says_what_was_seen() -> None:
-    """A wait that ends in vain names what it waited for and what it saw last."""
-    seen: list[str] = []
-
-    def probe() -> bool:
-        seen.append(f"sign {len(seen)}")
-        raise NotYet(seen[-1])
-
-    with pytest.raises(GaveUpError) as error:
-        wait_for("a wonder", probe, timeout=0.15)
-    assert str(error.value) == f"waited 0.15 s for a wonder; seen last: {seen[-1]}"
-
-
-def test_incomplete_assets_are_named(tmp_path: Path) -> None:
-    """A KUBEBUILDER_ASSETS that lacks programs is an error that lists them; a complete one is used as it is."""
-    for name in ("etcd", "kubectl", "kube-apiserver"):
-        (tmp_path / name).touch(mode=0o755)
-    environment = {"KUBEBUILDER_ASSETS": str(tmp_path)}
-
-    assert toolchain.ensure(["etcd", "kubectl"], environment=environment) == tmp_path
-    with pytest.raises(ToolchainError) as error:
-        toolchain.ensure(CONTROL_PLANE, environment=environment)
-    assert str(error.value) == (
-        f"KUBEBUILDER_ASSETS is {tmp_path}, and these programs are missing there: kube-controller-manager, "
-        "kube-scheduler, kwok. Add them, or unset the variable and they are built."
-    )
-
-
 def test_the_release_of_kubernetes_can_be_chosen() -> None:
     """KUBERNETES names the release, without it the newest; each is the proven one, with a folder of its own."""
     assert {release: kubernetes_version(release.name) for release in RELEASES} == {
@@ -136,30 +89,3 @@ def test_the_release_of_kubernetes_can_be_chosen() -> None:
     assert toolchain.fingerprint(programs("1.36")) != toolchain.fingerprint(programs("1.37"))
     with pytest.raises(ToolchainError, match=r"^KUBERNETES is 1\.2; it can be 1\.36 or 1\.37$"):
         toolchain.ensure(["etcd"], environment={"KUBERNETES": "1.2"})
-
-
-def test_what_changed_upstream_is_listed() -> None:
-    """Functions are compared without comments and white space, and gates as they are in each version."""
-    old = "func a() { return 1 }\n// One.\nfunc (s *S[T]) b(x int) int {\n\treturn x\n}\nfunc (S) gone() {\n}\n"
-    new = "func a() { return 2 }\nfunc (s *S[T]) b(x int) int {\n\t// The same.\n\treturn x\n}\nfunc more() {\n}\n"
-    gate = (
-        '\tgeneric.Gate: {\n\t\t{Version: version.MustParse("1.36"), Default: false, PreRelease: featuregate.Alpha},\n'
-        '\t\t{Version: version.MustParse("1.37"), Default: true, PreRelease: featuregate.Beta},\n\t},\n'
-    )
-
-    changes = upstream.difference(upstream.functions(old), upstream.functions(new))
-    stages = [str(upstream.gates(gate, minor).get("Gate")) for minor in (35, 36, 37, 38)]
-
-    assert changes == upstream.Difference(gone=("S.gone",), new=("more",), changed=("a",))
-    assert str(changes) == "  - S.gone\n  + more\n  ~ a"
-    assert stages == ["None", "off, Alpha", "on, Beta", "on, Beta"]
-
-
-def test_tools_are_cached_below_the_users_cache(tmp_path: Path) -> None:
-    """XDG_CACHE_HOME says where the binaries are kept; they are found there without a build."""
-    directory = tmp_path / "cks-admission" / "tools" / toolchain.fingerprint(programs(NEWEST.name))
-    directory.mkdir(parents=True)
-    (directory / "helm").touch(mode=0o755)
-
-    assert toolchain.ensure(["helm"], environment={"XDG_CACHE_HOME": str(tmp_path)}) == directory
-    assert toolchain.cache_directory({"HOME": "/home/alice"}) == Path("/home/alice/.cache/cks-admission/tools")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cluster import auditobjects, toolchain
 from cluster.apicalls import Caller
@@ -26,7 +26,7 @@ from benchmarks.apiserver.writes import writes
 from benchmarks.auditreports import Reports
 from benchmarks.load import LoadError, Sample
 from benchmarks.process import ended
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 
 SMALL, LARGE = 2_000, 20_000
 MORE = 23  # beside the seven of the objects
@@ -91,7 +91,7 @@ def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
         reports = auditreports.measure(cluster, [*command, "--qps", "1000"])
         write = next(write for write in writes(cluster) if write.name == _WRITE)
         pairs = []
-        with registrations(directory)[SERVICE](cluster, writes(cluster)[-2]):
+        with registrations(directory)[SERVICE](cluster, writes(cluster)[-1]):
             for number in range(rounds):
                 say(f"audit: round {number + 1} of {rounds}")
                 alone = load(cluster, write, seconds)
@@ -158,19 +158,12 @@ def figures(audits: Audits) -> Iterator[Figure]:
 
 
 def table(audits: Audits) -> Iterator[str]:
-    """The audits."""
-    yield f"{'audit':<12}{'findings':>10}{'MB':>8}{'s':>8}{'CPU s':>8}{'objects/s':>11}"
-    for run in (audits.small, audits.large):
-        times = f"{run.seconds:>8.1f}{run.cpu:>8.1f}{run.objects / run.seconds:>11.0f}"
-        yield f"  {run.objects:<10,}{run.findings:>10,}{run.memory:>8.0f}{times}"
+    """The audits, then their reports."""
+    rows = [
+        (f"{run.objects:,}", f"{run.findings:,}", f"{run.memory:.0f}", f"{run.seconds:.1f}", f"{run.cpu:.1f}",
+         f"{run.objects / run.seconds:,.0f}")
+        for run in (audits.small, audits.large)
+    ]  # fmt: skip
+    yield from markdown(("objects", "findings", "MB", "s", "CPU s", "objects a second"), rows)
+    yield ""
     yield from auditreports.table(audits.reports)
-
-
-def as_json(audits: Audits) -> dict[str, Any]:
-    """All figures."""
-    rounds = {"alone": audits.alone, "beside": audits.beside}
-    return {
-        **{name: run._asdict() for name, run in (("small", audits.small), ("large", audits.large))},
-        "reports": auditreports.as_json(audits.reports),
-        **{name: [sample._asdict() for sample in samples] for name, samples in rounds.items()},
-    }

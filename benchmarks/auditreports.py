@@ -15,6 +15,7 @@ from cluster.controlplane import ControlPlane
 
 from benchmarks.load import LoadError
 from benchmarks.process import ended
+from benchmarks.report import markdown
 
 _OBJECT = re.compile(rb"/registry/(?!openreports\.io/|events/).*/bench-(small|large)/o-\d+")
 _REPORT = re.compile(rb"/registry/openreports\.io/")
@@ -95,16 +96,25 @@ def _entries(cluster: ControlPlane) -> Iterator[tuple[bytes, int]]:
 
 
 def table(reports: Reports) -> Iterator[str]:
-    """What is in etcd, and the audits."""
-    yield f"{'in etcd':<12}{'keys':>10}{'MB':>8}{'mean':>8}{'largest':>10}"
-    for name, room in (("objects", reports.of_objects), ("reports", reports.of_reports)):
-        mean = room.total / max(room.keys, 1)
-        yield f"  {name:<10}{room.keys:>10,}{room.total / 1e6:>8.1f}{mean:>8.0f}{room.largest:>10,}"
-    yield f"{'writing':<12}{'written':>10}{'MB':>8}{'s':>8}{'CPU s':>8}"
-    for name, run in (("2,000", reports.small), ("20,000", reports.first), ("again", reports.second)):
-        yield f"  {name:<10}{run.reports['written']:>10,}{run.memory:>8.0f}{run.seconds:>8.1f}{run.cpu:>8.1f}"
-
-
-def as_json(reports: Reports) -> dict[str, Any]:
-    """All figures."""
-    return {name: value._asdict() for name, value in reports._asdict().items()}
+    """What is in etcd, and the audits that write reports."""
+    rooms = {"the objects": reports.of_objects, "their reports": reports.of_reports}
+    rows = [
+        (
+            name,
+            f"{room.keys:,}",
+            f"{room.total / 1e6:.1f}",
+            f"{room.total / max(room.keys, 1):.0f}",
+            f"{room.largest:,}",
+        )
+        for name, room in rooms.items()
+    ]
+    yield from markdown(("in etcd", "keys", "MB", "mean, bytes", "largest, bytes"), rows)
+    yield ""
+    audits = {"2,000 objects": reports.small, "20,000 objects": reports.first, "20,000 again": reports.second}
+    yield from markdown(
+        ("reports of", "written", "MB", "s", "CPU s"),
+        [
+            (name, f"{run.reports['written']:,}", f"{run.memory:.0f}", f"{run.seconds:.1f}", f"{run.cpu:.1f}")
+            for name, run in audits.items()
+        ],
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -18,8 +18,10 @@ from benchmarks import servers
 from benchmarks.bodies import POD, REAL, body
 from benchmarks.load import drive
 from benchmarks.process import program
+from benchmarks.report import Figure
 
 NAMESPACES = 1000
+RUNS = 9
 LOAD_SECONDS = 2.0
 SETTLE_SECONDS = 1.0
 
@@ -87,7 +89,7 @@ def start(directory: Path, runs: int) -> Times:
 
 def verbs(runs: int) -> dict[str, Times]:
     """Seconds that `check` takes for a Pod and `review` for one review, each in its own process."""
-    commands = {"check -f pod.yaml": ("check", "-f", str(POD)), "review review-real.json": ("review", str(REAL))}
+    commands = {"`check -f pod.yaml`": ("check", "-f", str(POD)), "`review review-real.json`": ("review", str(REAL))}
     return {name: _times([_wall(command) for _ in range(runs)]) for name, command in commands.items()}
 
 
@@ -95,3 +97,14 @@ def _wall(command: Sequence[str]) -> float:
     before = time.perf_counter()
     subprocess.run([program("cks-admission"), *command], check=True, capture_output=True)
     return time.perf_counter() - before
+
+
+def figures(directory: Path, say: Callable[[str], None]) -> Iterator[Figure]:
+    """Memory and times, with their targets."""
+    say("memory, start, verbs")
+    yield Figure("memory when idle", memory(directory), 80, unit=" MB")
+    name = f"memory with a cluster of {NAMESPACES:,} Namespaces"
+    yield Figure(name, memory_with_cluster(directory), 130, unit=" MB")
+    times = {"ready after": (start(directory, RUNS), 1.0)} | {verb: (runs, 0.5) for verb, runs in verbs(RUNS).items()}
+    for what, (runs, target) in times.items():
+        yield Figure(what, runs.median, target, unit=" s", note=f"(best {runs.best:.2f} s of {RUNS})")

@@ -7,12 +7,12 @@ import resource
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.process import program
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 
 FEW, MANY = 1_000, 10_000
 SECONDS = 15.0
@@ -68,8 +68,9 @@ class Checks(NamedTuple):
     many: Check
 
 
-def measure(directory: Path) -> Checks:
+def measure(directory: Path, say: Callable[[str], None]) -> Checks:
     """A run with few objects and one with many. Raises CalledProcessError."""
+    say(f"{FEW:,} and {MANY:,} Deployments")
     return Checks(*(_check(directory, count) for count in (FEW, MANY)))
 
 
@@ -129,11 +130,8 @@ def figures(checks: Checks) -> Iterator[Figure]:
     yield Figure(f"its memory, to that for {FEW:,}", growth, GROWTH, note=sizes)
 
 
-def table(_: Checks) -> Iterator[str]:
-    """Nothing more than the figures."""
-    yield from ()
-
-
-def as_json(checks: Checks) -> dict[str, Any]:
-    """The figures."""
-    return {"few": checks.few._asdict(), "many": checks.many._asdict()}
+def table(checks: Checks) -> Iterator[str]:
+    """Both runs."""
+    rows = ((f"{count:,}", f"{it.wall:.1f}", f"{it.processor:.1f}", f"{it.megabytes:.0f}")
+            for count, it in ((FEW, checks.few), (MANY, checks.many)))  # fmt: skip
+    yield from markdown(("Deployments", "s", "CPU s", "MB of the largest process"), rows)

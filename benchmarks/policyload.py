@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks import policysets
 from benchmarks.report import Figure
@@ -66,16 +66,6 @@ def figures(loaded: Loaded) -> Iterator[Figure]:
     note = f"({loaded.read:.2f} s to read, {loaded.compiled:.2f} s to compile)"
     yield Figure(name, loaded.read + loaded.compiled, SECONDS, unit=" s", note=note)
     yield Figure(f"{name}, memory", loaded.megabytes, MEGABYTES, unit=" MB")
-
-
-def table(_: Loaded) -> Iterator[str]:
-    """Nothing more than the figures."""
-    yield from ()
-
-
-def as_json(loaded: Loaded) -> dict[str, Any]:
-    """The figures."""
-    return loaded._asdict()
 
 
 if __name__ == "__main__":

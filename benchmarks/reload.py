@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvloop
 
@@ -18,7 +18,7 @@ from benchmarks import policysets, servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import LoadError
 from benchmarks.paced import Answered, Load
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 from benchmarks.servers import Listening
 from benchmarks.speed import cores, pinned
 
@@ -131,20 +131,7 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
 
 def table(measurement: Measurement) -> Iterator[str]:
     """How long each reload took."""
-    yield f"{'reload':<30}{'s':>12}{'longest latency, ms':>27}"
-    for name, reload in ((f"{policysets.MANY:,} policies", measurement.every), ("one of them", measurement.one)):
-        yield f"  {name:<28}{reload.seconds:>12.2f}{measurement.longest(reload) * 1e3:>27.1f}"
-    yield f"  {'none':<28}{'':>12}{measurement.longest(None) * 1e3:>27.1f}"
-
-
-def as_json(measurement: Measurement) -> dict[str, Any]:
-    """The findings, in seconds."""
-    return {
-        "lost": measurement.lost,
-        "answered": len(measurement.answered),
-        "longest without": measurement.longest(None),
-        **{
-            name: {"seconds": reload.seconds, "longest": measurement.longest(reload)}
-            for name, reload in (("all", measurement.every), ("one", measurement.one))
-        },
-    }
+    reloads = {f"{policysets.MANY:,} policies": measurement.every, "one of them": measurement.one}
+    rows = [(name, f"{it.seconds:.2f}", f"{measurement.longest(it) * 1e3:.1f}") for name, it in reloads.items()]
+    none = ("none", "", f"{measurement.longest(None) * 1e3:.1f}")
+    yield from markdown(("reload of", "s", "longest latency, ms"), [*rows, none])

@@ -55,9 +55,9 @@ def service(directory: Path, *options: str, cores: set[int] | None = None) -> It
 
 
 @contextmanager
-def echo(directory: Path, cores: set[int] | None = None) -> Iterator[Listening]:
-    """The echo, with the same certificate."""
-    port = free_port()
+def echo(directory: Path, cores: set[int] | None = None, port: int = 0) -> Iterator[Listening]:
+    """The echo, with the same certificate. port: a free one if none is given."""
+    port = port or free_port()
     command = [
         sys.executable,
         "-m",

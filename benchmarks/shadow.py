@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvloop
 
@@ -18,7 +18,7 @@ from benchmarks import policysets, servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import LoadError, drive
 from benchmarks.paced import Load
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 from benchmarks.servers import Listening
 from benchmarks.speed import cores, pinned
 
@@ -138,20 +138,12 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
 
 def table(measurement: Measurement) -> Iterator[str]:
     """The medians of the rounds, and the medians of the rounds' ratios."""
-    yield f"{'shadow':<32}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'ratios':>18}   in the shadow"
+    rows = []
     for rate, services in measurement.rounds.items():
         for name, runs in services.items():
             p50, p99, cpu = (median(float(getattr(run, field)) for run in runs) for field in ("p50", "p99", "cpu"))
-            ratios = "".join(f"{measurement.ratio(rate, name, field):>6.2f}" for field in ("p50", "p99", "cpu"))
+            ratio = f"{measurement.ratio(rate, name, 'p99'):.2f}"
             outcomes = dict.fromkeys(outcome for run in runs for outcome in run.shadow)
-            became = ", ".join(f"{sum(run.shadow.get(o, 0) for run in runs):,} {o}" for o in outcomes)
-            what = f"{rate} {name}"
-            yield f"  {what:<30}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{ratios:>18}   {became}".rstrip()
-
-
-def as_json(measurement: Measurement) -> dict[str, Any]:
-    """All figures, each round included."""
-    return {
-        rate: {name: [run._asdict() for run in runs] for name, runs in services.items()}
-        for rate, services in measurement.rounds.items()
-    }
+            shadow = ", ".join(f"{sum(run.shadow.get(o, 0) for run in runs):,} {o}" for o in outcomes)
+            rows.append((f"{rate}, {name}", f"{p50 * 1e3:.2f}", f"{p99 * 1e3:.2f}", f"{cpu * 1e6:.0f}", ratio, shadow))
+    yield from markdown(("load, service", "p50 ms", "p99 ms", "CPU µs", "p99 to without", "in the shadow"), rows)

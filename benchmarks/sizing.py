@@ -19,7 +19,7 @@ from benchmarks import servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import drive
 from benchmarks.placer.crowd import node, pod
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 
 SIZES = (100, 1000, 5000)
 """Nodes."""
@@ -77,17 +77,11 @@ def _measured(directory: Path, nodes: int, *options: str) -> Size:
 
 
 def table(sizes: list[Size]) -> Iterator[str]:
-    """A line for each size."""
-    yield "Memory of a replica by the size of the cluster"
-    for size in sizes:
-        yield f"  {size.nodes:>6} Nodes {size.pods:>7} Pods  {size.memory:>6.0f} MB  ready after {size.ready:.1f} s"
+    """A row for each size."""
+    rows = [(f"{size.nodes:,}", f"{size.pods:,}", f"{size.memory:.0f}", f"{size.ready:.1f}") for size in sizes]
+    yield from markdown(("Nodes", "Pods", "MB", "ready after s"), rows)
 
 
 def figures(sizes: list[Size]) -> Iterator[Figure]:
     """What it must not exceed."""
     yield from (Figure(f"memory with {size.nodes} Nodes", size.memory, _MEMORY, unit=" MB") for size in sizes)
-
-
-def as_json(sizes: list[Size]) -> list[dict[str, float]]:
-    """All rows."""
-    return [size._asdict() for size in sizes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -12,9 +12,13 @@ from typing import NamedTuple
 from benchmarks import servers
 from benchmarks.bodies import REVIEWS, body
 from benchmarks.load import Sample, drive
+from benchmarks.report import Figure, markdown
 from benchmarks.servers import Listening
 
 PATHS = ("/mutate", "/validate")
+THROUGHPUT = {"small": 0.85, "real": 1.1}
+P99 = 1.5
+COLUMNS = ("requests a second", "p50 ms", "p99 ms", "CPU µs", "share of its core")
 # A pair in which a server had less than this share of its core is measured again, up to this many attempts.
 UNDISTURBED = 0.95
 ATTEMPTS = 3
@@ -38,9 +42,15 @@ class Comparison(NamedTuple):
         return median(s.figure(field) / e.figure(field) for s, e in zip(self.service, self.echo, strict=True))
 
 
-def middle(samples: list[Sample], field: str) -> float:
+def middle(samples: Sequence[Sample], field: str) -> float:
     """The median of the rounds."""
     return median(sample.figure(field) for sample in samples)
+
+
+def cells(samples: Sequence[Sample]) -> tuple[str, ...]:
+    """The medians of some rounds, below COLUMNS."""
+    rate, p50, p99, cpu, busy = (middle(samples, field) for field in ("rate", "p50", "p99", "cpu", "server_busy"))
+    return f"{rate:,.0f}", f"{p50 * 1e3:.2f}", f"{p99 * 1e3:.2f}", f"{cpu * 1e6:.0f}", f"{busy:.0%}"
 
 
 def cores() -> tuple[int, int]:
@@ -62,7 +72,7 @@ def pinned(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def compare(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> list[Comparison]:
+def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> list[Comparison]:
     """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
     server_core, load_core = cores()
     bodies = {(review, path): body(path, file) for review, file in REVIEWS.items() for path in PATHS}
@@ -97,3 +107,21 @@ def _pair(first: Listening, second: Listening, path: str, sent: bytes, seconds: 
 
 def _quiet(pair: dict[int, Sample]) -> float:
     return min(sample.server_busy for sample in pair.values())
+
+
+def figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
+    """The ratios of throughput per core and of p99, for each comparison."""
+    for comparison in comparisons:
+        name, target = f"`{comparison.path}`, {comparison.size / 1e3:.0f} KB", THROUGHPUT[comparison.review]
+        yield Figure(f"throughput of {name}, to the echo", comparison.ratio("capacity"), target, at_least=True)
+        yield Figure(f"p99 of {name}, to the echo", comparison.ratio("p99"), P99)
+
+
+def table(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """The medians behind the ratios."""
+    rows = [
+        (f"`{comparison.path}`, {comparison.size / 1e3:.0f} KB, {name}", *cells(samples))
+        for comparison in comparisons
+        for name, samples in (("echo", comparison.echo), ("service", comparison.service))
+    ]
+    yield from markdown(("", *COLUMNS), rows)

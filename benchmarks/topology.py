@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -14,8 +14,8 @@ from benchmarks import servers
 from benchmarks.bodies import REAL, body
 from benchmarks.cel.timing import nanoseconds
 from benchmarks.load import Sample, drive
-from benchmarks.report import Figure
-from benchmarks.speed import cores, middle, pinned
+from benchmarks.report import Figure, markdown
+from benchmarks.speed import COLUMNS, cells, cores, pinned
 from policies.engine import patch
 from policies.engine.facts import StaticFacts
 from policies.engine.request import UserInfo
@@ -101,19 +101,9 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
 
 def table(measurement: Measurement) -> Iterator[str]:
     """The medians behind the ratios."""
-    yield f"{'topology annotations':<42}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'server':>9}"
-    for path, servers_ in measurement.rounds.items():
-        for name, samples in servers_.items():
-            rate, p50, p99, cpu, busy = (middle(list(samples), f) for f in ("rate", "p50", "p99", "cpu", "server_busy"))
-            what = f"{path}, {name}" if name == WITHOUT else f"{path}, {name} ({measurement.ratio(path):.2f})"
-            yield f"  {what:<40}{rate:>12.0f}{p50 * 1e3:>9.2f}{p99 * 1e3:>9.2f}{cpu * 1e6:>9.0f}{busy:>9.0%}"
-    yield f"  one Job: translated in {measurement.translation:.0f} us, validated in {measurement.validation:.0f} us"
-
-
-def as_json(measurement: Measurement) -> dict[str, Any]:
-    """All figures, each round included."""
-    rounds = {
-        path: {name: [sample._asdict() for sample in samples] for name, samples in of_path.items()}
-        for path, of_path in measurement.rounds.items()
-    }
-    return {"translation": measurement.translation, "validation": measurement.validation, "rounds": rounds}
+    rows = [
+        (f"`{path}`, {name}", *cells(samples))
+        for path, services in measurement.rounds.items()
+        for name, samples in services.items()
+    ]
+    yield from markdown(("a Pod without annotations", *COLUMNS), rows)

@@ -16,7 +16,7 @@ from cluster.golang import ToolchainError
 
 from benchmarks.cel.policies import POD, POLICIES, policies, shapes
 from benchmarks.process import ProcessError
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 from benchmarks.speed import cores, pinned
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
     python: Mapping[str, Lines]
 
 
-def compare(directory: Path, say: Callable[[str], None]) -> Comparison:
+def measure(directory: Path, say: Callable[[str], None]) -> Comparison:
     """Measure all engines, one after the other on one core. Raises ToolchainError, ProcessError or NoCoresError."""
     program = build(directory, say)
     module = [sys.executable, "-m"]
@@ -107,24 +107,19 @@ def figures(comparison: Comparison) -> Iterator[Figure]:
 
 
 def table(comparison: Comparison) -> Iterator[str]:
-    """The table of each engine's microseconds. `typed`: the API server with its own type of a Pod."""
-    columns = ("ours", "API server", "typed", *(f"celpy {runner}" for runner in RUNNERS))
-    yield f"{'CEL, us':<24}" + "".join(f"{column:>18}" for column in columns)
+    """Each engine's microseconds. `typed`: the API server with its own type of a Pod."""
+    rows: list[tuple[object, ...]] = []
     for policy in shapes():
         name = f"evaluate/{policy.name}"
-        cells = [
-            _cell(comparison.ours, name),
-            _cell(comparison.reference, name),
-            _cell(comparison.reference, f"evaluate-typed/{policy.name}"),
-        ]
-        yield _row(policy.name, [*cells, *(_cell(comparison.python[runner], name) for runner in RUNNERS)])
-    yield _row("20 policies, from JSON", [_cell(comparison.ours, "twenty"), _cell(comparison.reference, "twenty")])
-    compilations = (f"{_compilation(lines) * 1e6:.0f}" for lines in (comparison.ours, comparison.reference))
-    yield _row("compile an expression", list(compilations))
-
-
-def _row(name: str, cells: Sequence[str]) -> str:
-    return f"  {name:<22}" + "".join(f"{cell:>18}" for cell in cells)
+        native = (_cell(comparison.reference, key) for key in (name, f"evaluate-typed/{policy.name}"))
+        python = (_cell(comparison.python[runner], name) for runner in RUNNERS)
+        rows.append((policy.name, _cell(comparison.ours, name), *native, *python))
+    engines = (comparison.ours, comparison.reference)
+    rows.append(("20 policies, from JSON", *(_cell(lines, "twenty") for lines in engines), "", *("" for _ in RUNNERS)))
+    compilations = (f"{_compilation(lines) * 1e6:.0f}" for lines in engines)
+    rows.append(("compile an expression", *compilations, "", *("" for _ in RUNNERS)))
+    head = ("µs", "ours", "API server", "typed", *(f"cel-python, {runner}" for runner in RUNNERS))
+    yield from markdown(head, rows)
 
 
 def _cell(lines: Lines, name: str) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 from cluster import gangs, manifests, racks, service, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.gangs import WAYS, Way
@@ -18,7 +17,7 @@ from benchmarks.placement import page, stream
 from benchmarks.placement.history import LATE_SECONDS, Figures, History, figures_of
 from benchmarks.placement.run import Run
 from benchmarks.placement.stream import Arrival, Beside
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 
 RUNS = 10
 SEED = 1
@@ -141,47 +140,31 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
 
 def table(measurement: Measurement) -> Iterator[str]:
     """Both tables, in Markdown."""
-    yield from _head("told to the scheduler", "together", "split", "some Pods wait for ever")
-    for way, found in measurement.landings.items():
-        yield _row(NAMES[way], found["together"], found["split"], found["stuck"] + found["waiting"])
+    landings = (
+        (NAMES[way], found["together"], found["split"], found["stuck"] + found["waiting"])
+        for way, found in measurement.landings.items()
+    )
+    yield from markdown(("told to the scheduler", "together", "split", "some Pods wait for ever"), landings)
     yield ""
-    yield from _head(
-        "told to the scheduler", "rack gangs in one rack", "superpod gangs in one superpod", "never started",
-        "Pods pending at the end", "GPUs idle", "GPUs held by gangs that wait", "seconds to start, median",
-        "9 of 10 within",
-    )  # fmt: skip
     runs = {NAMES[way]: measurement.figures(way) for way in measurement.histories}
     heavy = measurement.heavy.items()
     runs |= {f"{NAMES[way]}, heavy load, seed {seed}": figures_of(each) for (way, seed), each in heavy}
     runs[f"{NAMES['gate']}, plain Pods beside"] = figures_of(measurement.beside)
+    rows = []
     for name, of_way in runs.items():
         together = (f"{part} of {whole}" for part, whole in zip(of_way.together, of_way.gangs, strict=True))
         shares = (f"{share:.2%}" for share in (of_way.idle, of_way.held))
         waits = (f"{seconds:.1f}" for seconds in of_way.wait)
-        yield _row(name, *together, of_way.never, of_way.pending, *shares, *waits)
+        rows.append((name, *together, of_way.never, of_way.pending, *shares, *waits))
+    head = (
+        "told to the scheduler", "rack gangs in one rack", "superpod gangs in one superpod", "never started",
+        "Pods pending at the end", "GPUs idle", "GPUs held by gangs that wait", "seconds to start, median",
+        "9 of 10 within",
+    )  # fmt: skip
+    yield from markdown(head, rows)
     yield ""
     late, stays = measurement.beside.late, len(measurement.beside.stays)
     yield (
         f"With plain Pods beside, {late} of {stays} gangs lost room to one between opening and binding: some of their "
         f"Pods were bound over {LATE_SECONDS:g} s after the others, or told of as Stuck."
     )
-
-
-def _head(*names: str) -> Iterator[str]:
-    yield _row(*names)
-    yield "|" + "---|" * len(names)
-
-
-def _row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def as_json(measurement: Measurement) -> dict[str, Any]:
-    """All figures."""
-    of_ways: dict[str, Any] = {
-        way: {"six Nodes": dict(found), "stream": msgspec.to_builtins(measurement.figures(way))}
-        for way, found in measurement.landings.items()
-    }
-    heavy = {f"{way} {seed}": msgspec.to_builtins(figures_of(each)) for (way, seed), each in measurement.heavy.items()}
-    beside = {**msgspec.to_builtins(figures_of(measurement.beside)), "late": measurement.beside.late}
-    return {**of_ways, "heavy": heavy, "beside": beside}

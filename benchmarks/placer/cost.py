@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.placer.crowd import NODES, PODS, WAITING
-from benchmarks.report import Figure
+from benchmarks.report import Figure, markdown
 
 MEMORY = 300  # MB
 LOOK = 20  # milliseconds
@@ -27,7 +28,7 @@ class Measurement(NamedTuple):
     times: Mapping[str, float]
 
 
-def measure(say: Callable[[str], None]) -> Measurement:
+def measure(_directory: Path, say: Callable[[str], None]) -> Measurement:
     """Fill a placer in a process of its own, whose memory counts. Raises CalledProcessError."""
     say(f"a placer with {NODES} Nodes and {PODS} Pods, and {WAITING} gangs that wait")
     command = [sys.executable, "-m", "benchmarks.placer.crowd"]
@@ -36,13 +37,13 @@ def measure(say: Callable[[str], None]) -> Measurement:
 
 def table(measurement: Measurement) -> Iterator[str]:
     """The memory, and the time of looks and operations."""
-    yield f"Placer with {NODES} Nodes and {PODS} Pods, and {WAITING} gangs that wait"
-    for name, megabytes in measurement.memory.items():
-        yield f"  {'memory ' + name:<44}{megabytes:>10.0f} MB"
-    for name, spread in measurement.looks.items():
-        yield f"  {'a look, ' + name:<44}{spread['p50']:>10.1f} ms, p99 {spread['p99']:.1f}"
-    for name, microseconds in measurement.times.items():
-        yield f"  {name:<44}{microseconds:>10.1f} us"
+    looks = [
+        (f"a look, {name}", f"{it['p50']:.1f} ms", f"{it['p99']:.1f} ms") for name, it in measurement.looks.items()
+    ]
+    times = [(name, f"{microseconds:.1f} µs", "") for name, microseconds in measurement.times.items()]
+    memory = [(f"memory {name}", f"{megabytes:.0f} MB", "") for name, megabytes in measurement.memory.items()]
+    head = f"{NODES:,} Nodes, {PODS:,} Pods, {WAITING} gangs that wait"
+    yield from markdown((head, "p50", "p99"), [*looks, *times, *memory])
 
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
@@ -52,8 +53,3 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
         yield Figure(f"a look, {name}, p99", measurement.looks[name]["p99"], LOOK, unit=" ms")
     for name in ("put a Pod", "remove a Pod"):
         yield Figure(name, measurement.times[name], UPDATE, unit=" us")
-
-
-def as_json(measurement: Measurement) -> dict[str, Any]:
-    """All of it, as it is."""
-    return measurement._asdict()

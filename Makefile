@@ -101,7 +101,7 @@ HOURS ?= 1
 soak: venv ## a release at half of its capacity with reloads, rotations and leader changes, and its plot: HOURS=1
 	cd tests && PYTHONPATH=.. ../$(BIN)/python -m faults.soak --hours $(HOURS)
 
-bench: venv ## speed and memory as ratios against a bare aiohttp echo, CEL against kube-apiserver, what it pays, and where gangs land (needs go)
+bench: venv ## all benchmarks, about an hour, and the tables of docs/benchmarks.md made from them (needs go)
 	$(BIN)/python -m benchmarks
 
 format: venv ## rewrite the code in the project's format

@@ -25,7 +25,7 @@ from webhook.composition import keeper, run
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
-from webhook.doctor.address import dialled
+from webhook.doctor.connection import dialled
 from webhook.http import ports, probes
 from webhook.http.readiness import Readiness
 from webhook.measures.sources import Log

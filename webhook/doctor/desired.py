@@ -18,8 +18,7 @@ from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.decisions import coverage
 from webhook.decisions.coverage import Unasked
-from webhook.doctor.diagnosis import Read, Unread, listed
-from webhook.doctor.observation import PolicySource
+from webhook.doctor.observation import PolicySource, Read, Unread, listed
 from webhook.registration.configurations import registered
 from webhook.sources import policyset
 from webhook.sources.policykeeper import shadowed

@@ -1,8 +1,10 @@
-"""The observed state of an installation."""
+"""What was read of an installation, and what is said of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from cryptography.x509 import Certificate
 from msgspec import Struct
@@ -11,9 +13,84 @@ from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.labelwriters import LabelWriter
 from policies.topology.nodes.machine import Machine
 from policies.topology.topology import Topology
-from webhook.doctor.diagnosis import Read
-from webhook.doctor.placer import PlacerState
 from webhook.registration.rights import Right
+
+Level = Literal["ok", "warning", "problem", "unknown"]
+T = TypeVar("T")
+
+_SHOWN: Final = 3
+
+
+class Diagnosis(Struct, frozen=True):
+    """One thing that was checked.
+
+    check: the name of the check. level: `unknown` if it could not be read. where: the object or place.
+    found: its state, as a sentence without a full stop. remedy: what to do; empty if there is nothing to do.
+    """
+
+    check: str
+    level: Level
+    where: str
+    found: str
+    remedy: str = ""
+
+
+class Unread(Struct, frozen=True):
+    """Something that could not be read. right: the missing right, such as `list nodes`; empty for other reasons."""
+
+    reason: str = ""
+    right: str = ""
+
+
+Read: TypeAlias = T | Unread
+"""What was read, or why it could not be read."""
+
+
+class Check(NamedTuple):
+    """A check by its name, and its diagnoses."""
+
+    name: str
+
+    def ok(self, where: str, found: str) -> Diagnosis:
+        """Nothing is to be done."""
+        return Diagnosis(self.name, "ok", where, found)
+
+    def warning(self, where: str, found: str, remedy: str) -> Diagnosis:
+        """Something that may do harm."""
+        return Diagnosis(self.name, "warning", where, found, remedy)
+
+    def problem(self, where: str, found: str, remedy: str) -> Diagnosis:
+        """Something that does not work."""
+        return Diagnosis(self.name, "problem", where, found, remedy)
+
+    def unknown(self, where: str, found: str, remedy: str = "") -> Diagnosis:
+        """Something that cannot be told."""
+        return Diagnosis(self.name, "unknown", where, found, remedy)
+
+    def unread(self, where: str, unread: Unread) -> Diagnosis:
+        """Something that could not be read."""
+        if unread.right:
+            text = f"not checked: the current account may not {unread.right}"
+            return self.unknown(where, text, f"use an account that may {unread.right}")
+        return self.unknown(where, f"not checked: {unread.reason}", "try again")
+
+
+def listed(names: Sequence[str], shown: int = _SHOWN) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 entry`, `2 entries`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def entries(configuration: Read[JsonObject | None]) -> list[JsonObject]:
+    """The entries of a webhook configuration, none where it was not read."""
+    if isinstance(configuration, Unread) or configuration is None:
+        return []
+    return list(configuration.get("webhooks") or ())
 
 
 class Endpoint(Struct, frozen=True):
@@ -67,6 +144,26 @@ class Component(Struct, frozen=True):
     pod: AdmissionRequest
 
 
+class Gated(Struct, frozen=True):
+    """A Pod behind the gate. created: when it was made; None if that cannot be read."""
+
+    namespace: str
+    name: str
+    created: datetime | None
+
+
+class PlacerState(Struct, frozen=True):
+    """What was read about the placer.
+
+    absence: why nobody opens gates, with the remedy; empty if somebody does. fence: the policy and its binding by kind,
+    None if one does not exist; they have the name of the Lease.
+    """
+
+    absence: Read[str]
+    gated: Read[Sequence[Gated]]
+    fence: Mapping[str, Read[JsonObject | None]] = {}
+
+
 class NamespaceState(Struct, frozen=True):
     """What is in the Namespace of the service. None means that an object does not exist.
 
@@ -95,7 +192,7 @@ class ClusterState(Struct, frozen=True):
     """
 
     user: Read[UserInfo]
-    version: Read[str]
+    version: str
     groups: Read[Mapping[str, tuple[str, ...]]]
     own: Mapping[str, Read[JsonObject | None]]
     others: Read[Sequence[JsonObject]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.diagnosis import Diagnosis, Unread
+from webhook.doctor.observation import Diagnosis, Unread
 
 FORBIDDEN = Unread("the API server refused it", "list things")
 

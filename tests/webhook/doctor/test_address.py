@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from webhook.doctor.address import check, dialled_by, targets
-from webhook.doctor.diagnosis import Unread
-from webhook.doctor.observation import Endpoint
+from webhook.doctor.connection import check_address, dialled_by, targets
+from webhook.doctor.observation import Endpoint, Unread
 
 from .findings import FORBIDDEN, settings, told
 
@@ -85,14 +84,14 @@ def test_the_service_leads_to_replicas(
 ) -> None:
     """It is there, has the port that is dialled, and somebody is ready behind it."""
     level, found, remedy = expected
-    assert told(check(_settings(servicePort=port), service, slices)) == [(level, _WHERE, found, remedy)]
+    assert told(check_address(_settings(servicePort=port), service, slices)) == [(level, _WHERE, found, remedy)]
 
 
 def test_by_a_url_there_is_no_service() -> None:
     """Where the configuration has a URL, Services do not matter, and the URL is the one address."""
     chosen = _settings(url="https://[fd00::1]:9443/")
 
-    assert told(check(chosen, None, [])) == []
+    assert told(check_address(chosen, None, [])) == []
     assert [each.where for each in targets(chosen, None, [])] == ["[fd00::1]:9443"]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from webhook.cluster.watches import devices
-from webhook.doctor import apiserver
-from webhook.doctor.apiserver import check
+from webhook.doctor import cluster
+from webhook.doctor.cluster import check_api_server
 
 from .findings import FORBIDDEN, settings, told
 
@@ -17,7 +17,7 @@ _OLD = "v1.29.4-gke.1 has no"
 
 
 def _check(version: Any = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> list[tuple[str, str, str, str]]:
-    return told(check(version, groups, settings(policies=policies)))
+    return told(check_api_server(version, groups, settings(policies=policies)))
 
 
 def test_a_version_that_has_all() -> None:
@@ -127,11 +127,11 @@ def test_apis_that_are_not_served(groups: Any, expected: tuple[str, str, str, st
 
 
 def test_what_is_not_known() -> None:
-    """A version that cannot be read, and one that is none, are no faults."""
-    assert [level for level, *_ in _check(FORBIDDEN, FORBIDDEN)] == ["unknown", "unknown"]
+    """What is no version, and APIs that cannot be read, are no faults."""
+    assert [level for level, *_ in _check("main", FORBIDDEN)] == ["unknown", "unknown"]
     assert _check("main") == [("unknown", "version", "'main' is not a Kubernetes version", "")]
 
 
 def test_the_versions_of_claims_are_those_that_are_followed() -> None:
     """What is said here of device claims is what the service does."""
-    assert (apiserver.DEVICES, apiserver.DEVICE_VERSIONS) == (devices.GROUP, devices.VERSIONS)
+    assert (cluster.DEVICES, cluster.DEVICE_VERSIONS) == (devices.GROUP, devices.VERSIONS)

@@ -11,9 +11,8 @@ import pytest
 from support.builders import Json
 
 from certs.x509.authority import Authority, new_authority
-from webhook.doctor.certificate import check, check_leaf, check_secret, trusts
-from webhook.doctor.diagnosis import Unread
-from webhook.doctor.observation import Endpoint, ShownChain
+from webhook.doctor.connection import check_certificates, check_leaf, check_secret, trusts
+from webhook.doctor.observation import Endpoint, ShownChain, Unread
 
 from .findings import FORBIDDEN, settings, told
 
@@ -56,7 +55,7 @@ def _check(
     chosen = _settings(**sections)
     trusted, wrong = trusts({_KIND: [_entry(bundle)]}, chosen)
     assert wrong == []
-    return told(check(served, trusted, chosen, _NOW + timedelta(days=days), proven=proven))
+    return told(check_certificates(served, trusted, chosen, _NOW + timedelta(days=days), proven=proven))
 
 
 def test_a_certificate_that_is_trusted() -> None:
@@ -233,7 +232,7 @@ def test_certificates_of_somebody_else_need_no_bundle() -> None:
 
 def test_without_configurations_nothing_is_said_of_trust() -> None:
     """Where no caBundle could be looked at, names and dates are judged, and nobody is said to trust them."""
-    ((level, _, found, _),) = told(check([_served(_OTHER)], [], _settings(), _NOW, proven=True))
+    ((level, _, found, _),) = told(check_certificates([_served(_OTHER)], [], _settings(), _NOW, proven=True))
 
     assert level == "ok"
     assert found.startswith(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import date
 
 from webhook.configuration.settings import Settings
+from webhook.doctor.cluster import check_policies
 from webhook.doctor.desired import ClusterPolicyState, make
-from webhook.doctor.policies import check
 
 _SETTINGS = Settings.model_validate(
     {"packs": {"sunk": "off", "interruptable-qos": {"mode": "enforce", "policies": {"interruptable-drain": "warn"}}}}
@@ -17,7 +17,7 @@ async def test_packs_are_shown_with_whose_place_others_take() -> None:
     """Each pack has its mode and those of single policies; a policy of the cluster takes the place of its namesake."""
     desired = await make(_SETTINGS, ClusterPolicyState({}, {}, {"node-selector": [], "other": []}), date(2026, 3, 1))
 
-    told = [(each.level, each.where, each.found) for each in check(desired, {}, _SETTINGS)]
+    told = [(each.level, each.where, each.found) for each in check_policies(desired, {}, _SETTINGS)]
     assert told[1:] == [
         ("ok", "pack interruptable-qos", "enforce, interruptable-drain warn"),
         ("ok", "pack scheduling-safety", "warn"),

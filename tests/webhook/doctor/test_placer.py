@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from webhook.configuration import roles
-from webhook.doctor.placer import BINDING, POLICY, Gated, PlacerState, check, is_due
+from webhook.doctor.observation import Gated, PlacerState
+from webhook.doctor.processes import BINDING, POLICY, check_placer, opens_gates
 
 from .findings import FORBIDDEN, settings, told
 
@@ -28,13 +29,13 @@ def _pod(name: str, seconds: float) -> Gated:
 
 
 def _told(absence: Any = "", gated: Any = (), **fence: Any) -> list[tuple[str, str, str, str]]:
-    return told(check(_APART, PlacerState(absence, gated, _FENCE | fence), _NOW))
+    return told(check_placer(_APART, PlacerState(absence, gated, _FENCE | fence), _NOW))
 
 
 def test_all_is_well() -> None:
     """Somebody leads, no Pod waits for long, and the policy is in force."""
     assert _told() == [_HELD, _NONE, *_THERE]
-    assert told(check(_APART, None, _NOW)) == []
+    assert told(check_placer(_APART, None, _NOW)) == []
 
 
 def test_nobody_leads() -> None:
@@ -112,5 +113,5 @@ def test_who_is_to_open_gates(sections: dict[str, Any], expected: bool) -> None:
     """Somebody is, unless topologies are off, no Pod may get a gate, or there is no cluster."""
     found = settings(**{"cluster": {"inCluster": True}, "place": {"apart": True}, **sections})
 
-    assert is_due(found) is expected
+    assert opens_gates(found) is expected
     assert roles.places(found) is (expected and not found.place.apart)

@@ -11,10 +11,9 @@ from support.builders import Json
 
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
+from webhook.doctor.cluster import check_policies
 from webhook.doctor.desired import ClusterPolicyState, Desired, make
-from webhook.doctor.diagnosis import Unread
-from webhook.doctor.observation import PolicySource
-from webhook.doctor.policies import check
+from webhook.doctor.observation import PolicySource, Unread
 
 from .findings import FORBIDDEN, settings, told
 
@@ -69,7 +68,7 @@ async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces:
 
 async def _told(chosen: Settings, *maps: PolicySource) -> list[tuple[str, str, str, str]]:
     by_name = dict(zip(["team"], maps, strict=False))
-    return told(check(await _make(chosen, by_name), by_name, chosen))
+    return told(check_policies(await _make(chosen, by_name), by_name, chosen))
 
 
 async def test_policies_that_can_be_used(files: str) -> None:
@@ -130,7 +129,7 @@ async def test_what_is_doubtful() -> None:
     exception = {"rules": ["nosuch"], "reason": "x", "until": "2026-12-31"}
     chosen = settings(exceptions=[exception])
 
-    found = told(check(await _make(chosen), {}, chosen))
+    found = told(check_policies(await _make(chosen), {}, chosen))
 
     assert found[0][0] == "warning"
     assert found[0][2].startswith("exceptions: there is no rule 'nosuch'; known are labels, ")
@@ -166,14 +165,14 @@ async def test_settings_that_cannot_be_used() -> None:
 
     reason = "the settings cannot be used here: nowhere.yaml: cannot be read: No such file or directory"
     assert [wanted.ruleset, wanted.configurations, wanted.catalog] == [Unread(reason)] * 3
-    assert told(check(wanted, {}, chosen)) == [
+    assert told(check_policies(wanted, {}, chosen)) == [
         ("problem", "the configuration", reason, "correct the configuration, or run doctor where its files are")
     ]
 
 
 async def test_what_may_not_be_looked_at() -> None:
     """ConfigMaps that cannot be read are not known."""
-    found = told(check(await _make(_settings(), FORBIDDEN), FORBIDDEN, _settings()))
+    found = told(check_policies(await _make(_settings(), FORBIDDEN), FORBIDDEN, _settings()))
     assert found[0][:2] == ("unknown", "ConfigMaps with policies in cloud")
 
 

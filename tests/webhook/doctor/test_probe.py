@@ -8,9 +8,8 @@ import pytest
 
 from policies.engine.request import UserInfo
 from webhook.configuration import rules
-from webhook.doctor.diagnosis import Diagnosis, Read, Unread
-from webhook.doctor.observation import Probe
-from webhook.doctor.probe import check, expected, is_answered
+from webhook.doctor.connection import check_probe, is_answered, is_refused
+from webhook.doctor.observation import Diagnosis, Probe, Read, Unread
 
 from .findings import FORBIDDEN, settings
 
@@ -103,13 +102,13 @@ _TODAY = date(2026, 3, 1)
 def test_what_the_answer_says(status: int, message: str, wanted: Read[bool], expected: tuple[str, str, str]) -> None:
     """Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected."""
     level, found, remedy = expected
-    diagnosis = check(Probe("default", status, message), should_refuse=wanted)
+    diagnosis = check_probe(Probe("default", status, message), should_refuse=wanted)
     assert diagnosis == Diagnosis("probe", level, _WHERE, found, remedy)  # type: ignore[arg-type]
 
 
 def test_a_probe_without_an_answer() -> None:
     """What could not be sent is not known."""
-    assert check(FORBIDDEN, should_refuse=True).level == "unknown"
+    assert check_probe(FORBIDDEN, should_refuse=True).level == "unknown"
     assert [is_answered(each) for each in (None, FORBIDDEN, Probe("x", 201), Probe("x", 403, _DENIED))] == [
         *(False, False, False, True)
     ]
@@ -129,4 +128,4 @@ def test_whom_the_rules_would_refuse(user: UserInfo, namespace: str, action: str
     ruleset = rules.build(settings(labels={"action": action}))
     labels = {"org": {"ns.coreweave.cloud/org": "control-plane"}}
 
-    assert expected(ruleset, namespace, user, labels, _TODAY) is refused
+    assert is_refused(ruleset, namespace, user, labels, _TODAY) is refused

@@ -10,8 +10,8 @@ import pytest
 from support.builders import Json
 
 from webhook.configuration import rules
-from webhook.doctor.diagnosis import Unread
-from webhook.doctor.registration import check
+from webhook.doctor.configurations import check_registration
+from webhook.doctor.observation import Unread
 from webhook.registration.configurations import registered
 
 from .findings import FORBIDDEN, settings, told
@@ -45,7 +45,7 @@ def _observed(change: Callable[[Json], object] = lambda _: None) -> Json:
 
 def _check(observed: Json | Unread | None, wanted: Any = ..., **registration: Any) -> list[tuple[str, str, str, str]]:
     chosen = settings(registration=registration).registration
-    return told(check(_KIND, _wanted() if wanted is ... else wanted, observed, chosen))
+    return told(check_registration(_KIND, _wanted() if wanted is ... else wanted, observed, chosen))
 
 
 def test_what_is_as_it_should_be() -> None:

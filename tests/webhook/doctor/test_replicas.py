@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from webhook.doctor.replicas import check, check_lease, selector
+from webhook.doctor.processes import check_lease, check_replicas, selector
 
 from .findings import FORBIDDEN, settings, told
 
@@ -38,7 +38,7 @@ def _lease(holder: str = "cks-a", ago: float = 3) -> Json:
 def test_how_many_are_ready(ready: int, level: str) -> None:
     """Nobody ready is a problem, some a warning."""
     remedy = "" if level == "ok" else "see kubectl get pods; /readyz and the log of each Pod say why"
-    assert told(check([_deployment(2, ready)], [], _SETTINGS)) == [
+    assert told(check_replicas([_deployment(2, ready)], [], _SETTINGS)) == [
         (level, "Deployment cks", f"{ready} of 2 replicas ready", remedy)
     ]
 
@@ -46,7 +46,7 @@ def test_how_many_are_ready(ready: int, level: str) -> None:
 def test_replicas_of_several_versions() -> None:
     """Two images at once are told; Pods that have ended do not count."""
     pods = [_pod("a"), _pod("b", "cks:2"), _pod("c", "cks:3", "Succeeded")]
-    assert told(check([_deployment(2, 2)], pods, _SETTINGS))[1:] == [
+    assert told(check_replicas([_deployment(2, 2)], pods, _SETTINGS))[1:] == [
         (
             "warning",
             "Pods in cloud",
@@ -60,8 +60,8 @@ def test_no_deployment() -> None:
     """A service in the cluster has one; one that is called by a URL may run anywhere."""
     outside = settings(registration={"url": "https://127.0.0.1:9443"})
 
-    assert told(check([], [], outside)) == []
-    assert told(check([], [], _SETTINGS)) == [
+    assert told(check_replicas([], [], outside)) == []
+    assert told(check_replicas([], [], _SETTINGS)) == [
         (
             "warning",
             "Deployments in cloud",
@@ -69,7 +69,7 @@ def test_no_deployment() -> None:
             "check where the service runs: cluster.namespace is cloud",
         )
     ]
-    assert [level for level, *_ in told(check(FORBIDDEN, FORBIDDEN, _SETTINGS))] == ["unknown", "unknown"]
+    assert [level for level, *_ in told(check_replicas(FORBIDDEN, FORBIDDEN, _SETTINGS))] == ["unknown", "unknown"]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from webhook.doctor.diagnosis import Diagnosis
-from webhook.doctor.rights import asked, check
+from webhook.doctor.observation import Diagnosis
+from webhook.doctor.processes import check_rights, rights_to_check
 from webhook.registration.rights import Right
 
 from .findings import FORBIDDEN, told
@@ -21,7 +21,7 @@ _JOBS = Right("list", "batch", "jobs", reason="deletions are told", vital=False)
 def _check(own: bool = True, **missing: Any) -> list[tuple[str, str, str, str]]:  # noqa: FBT001, FBT002 - a case each
     rights = [*_NODES, _SECRET, _JOBS]
     answers = {right: missing.get(right.resource, True) for right in rights}
-    return told(check(answers, _USER, own=own))
+    return told(check_rights(answers, _USER, own=own))
 
 
 def test_all_rights_are_there() -> None:
@@ -75,7 +75,7 @@ def test_rights_of_somebody_else_are_no_problem() -> None:
 
 def test_who_may_not_ask() -> None:
     """A review that is refused is not known, and nothing else is claimed."""
-    assert list(check({_SECRET: FORBIDDEN}, _USER, own=True)) == [
+    assert list(check_rights({_SECRET: FORBIDDEN}, _USER, own=True)) == [
         Diagnosis(
             "rights",
             "unknown",
@@ -88,5 +88,5 @@ def test_who_may_not_ask() -> None:
 
 def test_what_is_not_served_needs_no_right() -> None:
     """Groups that the API server does not have are left out; all are asked for where these are not known."""
-    assert asked([*_NODES, _JOBS], {"apps"}) == _NODES
-    assert asked([*_NODES, _JOBS], FORBIDDEN) == [*_NODES, _JOBS]
+    assert rights_to_check([*_NODES, _JOBS], {"apps"}) == _NODES
+    assert rights_to_check([*_NODES, _JOBS], FORBIDDEN) == [*_NODES, _JOBS]

@@ -10,8 +10,8 @@ from support.builders import Json
 from webhook.cluster.inspection.components import component
 from webhook.configuration import rules
 from webhook.configuration.safety import safety
+from webhook.doctor.configurations import check_outage, check_scope
 from webhook.doctor.observation import Component
-from webhook.doctor.scope import check, check_outage
 from webhook.registration.configurations import registered
 from webhook.sources import policyfiles
 
@@ -40,7 +40,7 @@ def _entry(**fields: Any) -> Json:
 
 
 def _check(*entries: Json, others: Any = (), namespaces: Any = FORBIDDEN) -> list[tuple[str, str, str, str]]:
-    return told(check({_KIND: {"webhooks": list(entries)}}, others, namespaces, "cloud"))
+    return told(check_scope({_KIND: {"webhooks": list(entries)}}, others, namespaces, "cloud"))
 
 
 def test_what_the_service_registers_is_in_order() -> None:
@@ -48,7 +48,7 @@ def test_what_the_service_registers_is_in_order() -> None:
     chosen = settings()
     own: Any = {str(each["kind"]): each for each in registered(chosen, b"", rules.build(chosen))}
 
-    ((level, _, _, _),) = told(check(own, (), FORBIDDEN, "cks-admission"))
+    ((level, _, _, _),) = told(check_scope(own, (), FORBIDDEN, "cks-admission"))
 
     assert level == "ok"
 

@@ -10,8 +10,8 @@ from policies.engine.facts import Node
 from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
 from webhook.configuration import rules
+from webhook.doctor.cluster import check_scheduling, check_topology
 from webhook.doctor.observation import TopologyObjects
-from webhook.doctor.topology import check, check_scheduling
 
 from .findings import FORBIDDEN, settings, told
 
@@ -29,7 +29,7 @@ def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
 def _check(*machines: Machine, own: Any = None, **topology: Any) -> list[tuple[str, str, str, str]]:
     chosen = settings(topology=topology)
     catalog: Catalog = rules.topologies(chosen)
-    return told(check(chosen, catalog, own or TopologyObjects(), machines))
+    return told(check_topology(chosen, catalog, own or TopologyObjects(), machines))
 
 
 def test_nodes_with_all_labels() -> None:
@@ -98,11 +98,11 @@ def test_what_may_not_be_looked_at_and_what_is_off() -> None:
     chosen = settings()
     catalog = rules.topologies(chosen)
 
-    assert [where for _, where, *_ in told(check(chosen, catalog, FORBIDDEN, FORBIDDEN))] == [
+    assert [where for _, where, *_ in told(check_topology(chosen, catalog, FORBIDDEN, FORBIDDEN))] == [
         "Topology objects",
         "Nodes",
     ]
-    assert told(check(settings(topology={"action": "off"}), catalog, TopologyObjects(), ())) == []
+    assert told(check_topology(settings(topology={"action": "off"}), catalog, TopologyObjects(), ())) == []
 
 
 @pytest.mark.parametrize(

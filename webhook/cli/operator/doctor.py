@@ -18,7 +18,7 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.doctor.diagnosis import Diagnosis, Level, count
+from webhook.doctor.observation import Diagnosis, Level, count
 
 if TYPE_CHECKING:
     from webhook.cluster.inspection.examination import Inquiry
@@ -117,8 +117,9 @@ async def _examine(
     """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
-    from webhook.doctor import apiserver, desired  # noqa: PLC0415 - loads the CEL engine
+    from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
+    from webhook.doctor.cluster import judged_as  # noqa: PLC0415 - as above
     from webhook.registration.rights import needed, needed_by_manager, placer  # noqa: PLC0415 - as above
 
     asked_for = needed_by_manager if of_manage else placer if of_placer else needed
@@ -136,7 +137,7 @@ async def _examine(
         observation.cluster.namespaces,
         observation.workspace.maps,
         observation.cluster.natives,
-        apiserver.judged_as(observation.cluster.version, settings),
+        judged_as(observation.cluster.version, settings),
     )
     return examine(settings, observation, await desired.make(settings, state, now.date()), now)
 

@@ -24,17 +24,20 @@ from webhook.cluster.replicas.registration import GROUP, PLURALS, path
 from webhook.cluster.watches.nativepolicies import DERIVE
 from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
-from webhook.doctor import address, placer, probe, replicas, rights
-from webhook.doctor.diagnosis import Read, Unread
+from webhook.doctor import connection, processes
 from webhook.doctor.observation import (
     ClusterState,
     Endpoint,
+    Gated,
     InstallationState,
     NamespaceState,
+    PlacerState,
     PolicySource,
     Probe,
+    Read,
     ShownChain,
     TopologyObjects,
+    Unread,
 )
 from webhook.registration.rights import Right
 
@@ -67,10 +70,10 @@ async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], a
     """The observed state. needed: the rights to check. Raises ClusterError if the API server cannot be reached."""
     version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
-    targets = address.targets(settings, workspace.service, workspace.slices)
+    targets = connection.targets(settings, workspace.service, workspace.slices)
     served, answers, probed, placed = await asyncio.gather(
         asyncio.gather(*map(_served, targets)),
-        _answers(api, rights.asked(needed, cluster.groups), asked.account),
+        _answers(api, processes.rights_to_check(needed, cluster.groups), asked.account),
         reads.tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
         _placer(api, settings),
     )
@@ -114,11 +117,11 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
     )
 
 
-async def _placer(api: ApiClient, settings: Settings) -> placer.PlacerState | None:
-    if not placer.is_due(settings):
+async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
+    if not processes.opens_gates(settings):
         return None
     namespace, lease = settings.cluster.namespace, settings.place.lease
-    kinds = {placer.POLICY: "validatingadmissionpolicies", placer.BINDING: "validatingadmissionpolicybindings"}
+    kinds = {processes.POLICY: "validatingadmissionpolicies", processes.BINDING: "validatingadmissionpolicybindings"}
     named = (("fieldSelector", f"metadata.name={lease}"),)
     async with asyncio.TaskGroup() as tasks:
         absence = tasks.create_task(
@@ -132,16 +135,16 @@ async def _placer(api: ApiClient, settings: Settings) -> placer.PlacerState | No
             for kind, resource in kinds.items()
         }
     found = {kind: task.result() for kind, task in fence.items()}
-    return placer.PlacerState(absence.result(), waiting.result(), found)
+    return PlacerState(absence.result(), waiting.result(), found)
 
 
 async def _first(reading: Coroutine[Any, Any, list[JsonObject]]) -> JsonObject | None:
     return next(iter(await reading), None)
 
 
-async def _gated(api: ApiClient) -> list[placer.Gated]:
+async def _gated(api: ApiClient) -> list[Gated]:
     """The Pods behind the gate. Raises ClusterError."""
-    return [placer.Gated(pod.namespace, pod.name, _time(pod.created)) for pod in await gated(api)]
+    return [Gated(pod.namespace, pod.name, _time(pod.created)) for pod in await gated(api)]
 
 
 def _time(text: str) -> datetime | None:
@@ -164,7 +167,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     core, coordination = "/api/v1", "/apis/coordination.k8s.io/v1"
     where = reads.one(api, place(core, "services", service))
     the_service = await reads.tried(where, f"get services {service} in namespace {namespace}")
-    own = (("labelSelector", replicas.selector(the_service, settings)),)
+    own = (("labelSelector", processes.selector(the_service, settings)),)
     of_service = (("labelSelector", f"kubernetes.io/service-name={service}"),)
     async with asyncio.TaskGroup() as tasks:
         slices = tried(
@@ -322,7 +325,7 @@ async def _probed(api: ApiClient, namespace: str) -> Probe:
     """The API server's answer to a dry run of an object with a reserved label. Raises ClusterError."""
     where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     try:
-        await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=probe.probe_object(namespace)))
+        await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=connection.probe_object(namespace)))
     except ApiError as error:
         return Probe(namespace, error.status, str(error))
     return Probe(namespace, 201)

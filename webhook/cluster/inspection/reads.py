@@ -13,7 +13,7 @@ from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.pages import pages
 from webhook.cluster.api.wire import UNREADABLE
-from webhook.doctor.diagnosis import Read, Unread
+from webhook.doctor.observation import Read, Unread
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

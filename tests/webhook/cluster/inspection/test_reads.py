@@ -20,7 +20,7 @@ from certs.x509.authority import new_authority
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.inspection import reads
 from webhook.cluster.inspection.handshake import certificates
-from webhook.doctor.diagnosis import Unread
+from webhook.doctor.observation import Unread
 
 _NOW = datetime.now(UTC)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from webhook.doctor.diagnosis import Diagnosis, Unread, count, listed, unseen
+from webhook.doctor.observation import Check, Diagnosis, Unread, count, listed
 
 
 def test_what_may_not_be_read_names_the_right() -> None:
     """A right that is missing is no fault of the installation: it is not known, and the remedy is that right."""
-    assert unseen("nodes", "Nodes", Unread("403", "list nodes")) == Diagnosis(
+    assert Check("nodes").unread("Nodes", Unread("403", "list nodes")) == Diagnosis(
         "nodes",
         "unknown",
         "Nodes",
@@ -18,7 +18,7 @@ def test_what_may_not_be_read_names_the_right() -> None:
 
 def test_what_could_not_be_read_says_why() -> None:
     """For every other reason the reason itself is told."""
-    assert unseen("nodes", "Nodes", Unread("no answer within 10 s")) == Diagnosis(
+    assert Check("nodes").unread("Nodes", Unread("no answer within 10 s")) == Diagnosis(
         "nodes", "unknown", "Nodes", "not checked: no answer within 10 s", "try again"
     )
 

@@ -1,0 +1,215 @@
+"""Checks what the service finds in the cluster: the API server's features, policies, and the labels of Nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from policies.engine.request import JsonObject, mapping
+from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
+from policies.topology.catalog import Catalog
+from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.tree import best_topology, domain, present, suited
+from policies.topology.scheduling.workload import ANNOTATION, Support
+from policies.topology.topology import Level, Topology
+from policies.vocabulary.keys import HOSTNAME
+from webhook.configuration import rules
+from webhook.configuration.settings import Settings
+from webhook.doctor.desired import Desired
+from webhook.doctor.observation import Check, Diagnosis, PolicySource, Read, TopologyObjects, Unread, count, listed
+from webhook.registration.rights import ADMISSION
+
+_API_SERVER: Final = Check("API server")
+_POLICIES: Final = Check("policies")
+_TOPOLOGY: Final = Check("topology")
+
+# The versions of device claims that the service can read, as in webhook/cluster/watches/devices.py.
+DEVICES: Final = "resource.k8s.io"
+DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+# Webhooks' match conditions and ValidatingAdmissionPolicy v1 came with it.
+_CONDITIONS_SINCE: Final = 1, 30
+_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
+
+
+def check_api_server(
+    version: str, groups: Read[Mapping[str, tuple[str, ...]]], settings: Settings
+) -> Iterator[Diagnosis]:
+    """Whether its version and APIs suffice. groups: the served API groups, with their versions."""
+    if match := _VERSION.match(version):
+        yield from _features(version, (int(match[1]), int(match[2])), settings)
+        yield from _release(version, settings)
+    else:
+        yield _API_SERVER.unknown("version", f"{version!r} is not a Kubernetes version")
+    if isinstance(groups, Unread):
+        yield _API_SERVER.unread("served APIs", groups)
+        return
+    if "v1" not in groups.get(ADMISSION, ()):
+        text = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
+        yield _API_SERVER.problem(ADMISSION, text, "upgrade the cluster, or enable the API")
+    served = groups.get(DEVICES, ())
+    if served and not set(served) & set(DEVICE_VERSIONS):
+        none = f"it serves {', '.join(served)}, but none of {', '.join(DEVICE_VERSIONS)}"
+        yield _API_SERVER.warning(DEVICES, f"{none}: device claims do not make a Pod a GPU Pod", "upgrade the cluster")
+
+
+def judged_as(version: str, settings: Settings) -> Release:
+    """The release by whose rules the service judges policies beside an API server of a version."""
+    if settings.policies.release is not None:
+        return settings.policies.release
+    return nearest(version) if _VERSION.match(version) else NEWEST
+
+
+def _features(version: str, number: tuple[int, int], settings: Settings) -> Iterator[Diagnosis]:
+    conditions, native = "webhook match conditions", "ValidatingAdmissionPolicy v1"
+    if number >= _CONDITIONS_SINCE:
+        names = f"{conditions} and {native}" if settings.policies.native else conditions
+        yield _API_SERVER.ok("version", f"{version} has {names}")
+        return
+    lacking = f"{version} has no {{}} (since {'.'.join(map(str, _CONDITIONS_SINCE))}): {{}}"
+    harm = "the API server may call the service for every write, and refuse every write during an outage"
+    yield _API_SERVER.problem("version", lacking.format(conditions, harm), "upgrade the cluster")
+    if settings.policies.native:
+        text = lacking.format(native, "the cluster's own policies cannot be used")
+        yield _API_SERVER.warning("version", text, "upgrade the cluster, or set policies.native to false")
+
+
+def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
+    """The doubts whether policies are judged as the API server would judge them."""
+    release = judged_as(version, settings)
+    if not rules.uses_policies(settings):
+        return
+    if settings.policies.release is not None and nearest(version) != release:
+        text = f"{version}, but policies are judged as by {release.name}"
+        remedy = "leave policies.kubernetes empty, and the service follows the API server"
+        yield _API_SERVER.warning("policies.kubernetes", text, remedy)
+    elif not is_proven(version):
+        text = f"{version} is not proven here: policies are judged as by {release.name}, the nearest release"
+        remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
+        yield _API_SERVER.warning("release", text, remedy)
+
+
+def check_policies(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
+    """Diagnoses of files and ConfigMaps that are refused now, or according to the service's annotation."""
+    namespace = settings.cluster.namespace
+    known: Mapping[str, PolicySource] = {}
+    if isinstance(maps, Unread):
+        yield _POLICIES.unread(f"ConfigMaps with policies in {namespace}", maps)
+    else:
+        known = {f"ConfigMap {namespace}/{name}": source for name, source in maps.items()}
+    if isinstance(desired.ruleset, Unread):
+        remedy = "correct the configuration, or run doctor where its files are"
+        yield _POLICIES.problem("the configuration", desired.ruleset.reason, remedy)
+    for where, reason in desired.refused.items():
+        annotated = known[where].refused if where in known else ""
+        yield _POLICIES.problem(where, f"refused: {annotated or reason}", _remedy(where in known, annotated))
+    refused_there = [where for where, source in known.items() if source.refused]
+    for where in refused_there:
+        if where not in desired.refused:
+            text = f"the service refuses it, but it loads without errors here: {known[where].refused}"
+            remedy = 'the service may be another version, or have other sources; look for "policies refused" in its log'
+            yield _POLICIES.problem(where, text, remedy)
+    for doubt in desired.doubts:
+        yield _POLICIES.warning("policies", doubt, "correct it, or delete it")
+    for policy in desired.unasked:
+        text = f"it is not asked about {policy.about}: {policy.reason}"
+        yield _POLICIES.warning(f"policy {policy.policy} in the shadow", text, policy.remedy)
+    if not (desired.refused or refused_there or isinstance(desired.ruleset, Unread)):
+        text = count(len(desired.policies), "policy", "policies")
+        yield _POLICIES.ok("policies", f"{text} in addition to the built-in rules, none refused")
+    yield from _packs(desired, settings)
+
+
+def _packs(desired: Desired, settings: Settings) -> Iterator[Diagnosis]:
+    for name, pack in settings.packs.by_name.items():
+        modes = (pack.mode, *(f"{policy} {mode}" for policy, mode in pack.policies.items()))
+        yield _POLICIES.ok(f"pack {name}", ", ".join(modes))
+    for name in desired.replaced:
+        yield _POLICIES.ok(f"shipped policy {name}", "not used: another policy has this name")
+
+
+def _remedy(in_cluster: bool, annotated: str) -> str:  # noqa: FBT001 - two answers about one source
+    if not in_cluster:
+        return "correct it; cks-admission lint shows more. Until it restarts, the service keeps the previous policies"
+    if not annotated:
+        return "correct it. The service has not annotated the ConfigMap: check that it runs and may patch ConfigMaps"
+    return "correct it; until then the previous policies stay in force"
+
+
+def check_topology(
+    settings: Settings, catalog: Read[Catalog], own: Read[TopologyObjects], machines: Read[Sequence[Machine]]
+) -> Iterator[Diagnosis]:
+    """Diagnoses of the labels of Nodes. own: the topologies that are objects of the cluster."""
+    if settings.topology.action == "off" or isinstance(catalog, Unread):
+        return
+    if isinstance(own, Unread):
+        yield _TOPOLOGY.unread("Topology objects", own)
+    else:
+        remedy = "correct the object, or grant the right"
+        yield from (_TOPOLOGY.warning("Topology objects", problem, remedy) for problem in own.problems)
+    if isinstance(machines, Unread):
+        yield _TOPOLOGY.unread("Nodes", machines)
+        return
+    if not machines:
+        yield _TOPOLOGY.ok("Nodes", "there are none")
+        return
+    known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
+    for clash in known.clashes:
+        yield _TOPOLOGY.warning("Topology objects", str(clash), "rename or delete one of them")
+    topologies = list(known.by_name.values())
+    default = settings.topology.default.topology
+    used = [topology for topology in topologies if topology.source != "built in" or topology.name == default]
+    best = best_topology(machines, topologies)
+    for topology in [*used, *(topology for topology in [best] if topology not in used)]:
+        yield _labelled(topology, suited(topology, machines))
+
+
+def check_scheduling(settings: Settings, own: Read[JsonObject | None]) -> Iterator[Diagnosis]:
+    """Diagnoses of Kubernetes' own scheduling of workloads, where placements are left to it and `manage` finds out.
+
+    own: the service's MutatingWebhookConfiguration, in which `manage` writes what the API server keeps.
+    """
+    if not (rules.schedules_workloads(settings) and settings.manage.apart):
+        return
+    where = "topology.workloadScheduling"
+    if isinstance(own, Unread):
+        yield _TOPOLOGY.unread(where, own)
+        return
+    text = mapping(mapping(own or {}, "metadata"), "annotations").get(ANNOTATION)
+    try:
+        support = msgspec.json.decode(str(text or "{}"), type=Support)
+    except msgspec.MsgspecError as error:
+        support = Support(reason=f"the annotation {ANNOTATION} cannot be read: {error}")
+    if support.form:
+        yield _TOPOLOGY.ok(where, f"the API server keeps topology constraints of {support.form}s")
+        return
+    reason = support.reason or "manage has not found out yet"
+    remedy = "turn on what is missing, or set it to off: the placer chooses domains"
+    yield _TOPOLOGY.warning(where, f"no placement is left to Kubernetes: {reason}", remedy)
+
+
+def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
+    where = f"topology {topology.name}"
+    remedy = "check what should label them (the cloud's controller, Topograph), or label them yourself"
+    levels = [level for level in present(machines, topology) if level.name != HOSTNAME]
+    gpus = [machine for machine in machines if machine.total]
+    if not levels:
+        keys = listed([level.name for level in topology.levels if level.name != HOSTNAME])
+        text = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
+        needed = gpus or topology.source != "built in"
+        return _TOPOLOGY.warning(where, text, remedy) if needed else _TOPOLOGY.ok(where, text)
+    lacking = {machine.node.name: missing for machine in gpus if (missing := _missing(machine, levels))}
+    if lacking:
+        named = [f"{name} ({topology.called_all(missing)})" for name, missing in lacking.items()]
+        text = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
+        return _TOPOLOGY.warning(where, text, remedy)
+    others = sum(bool(_missing(machine, levels)) for machine in machines)
+    text = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
+    lacking_too = f"; {others} of {count(len(machines) - len(gpus), 'other')} without" if others else ""
+    return _TOPOLOGY.ok(where, f"{text}{lacking_too}")
+
+
+def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:
+    return [level for level in levels if domain(level, machine.node.labels) is None]

@@ -56,7 +56,7 @@ from policies.topology.annotation import ANNOTATIONS, PREFIXES, WORDS
 from policies.topology.gate import GATE
 from policies.topology.schemes import mention
 from policies.topology.schemes.mention import EXCLUSIVE, KUEUE, QUEUE
-from policies.vocabulary.vocabulary import ALONE, CONCERNS
+from policies.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 _SUBRESOURCE = "request.?subResource.orValue('')"

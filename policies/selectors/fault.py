@@ -1,31 +1,126 @@
-"""What is wrong with a requirement by what its key means, and by what Nodes carry."""
+"""What is wrong with a requirement or a topology key, by what the key means and by what Nodes carry."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from policies.selectors.census import Census, listed
-from policies.selectors.selection import Term
+from policies.engine.facts import Node
+from policies.selectors.rule import Grouping, Term
 from policies.topology.gang.gang import Requirement
-from policies.vocabulary import vocabulary
-from policies.vocabulary.key import Key
-from policies.vocabulary.keys import (
+from policies.topology.nodes.selection import meets
+from policies.topology.topology import natural
+from policies.vocabulary import (
+    ALL,
     CLIQUE,
     CONTROL_PLANE,
     FLAVOR,
+    HOSTNAME,
     IB,
     IB_FABRIC,
     INSTANCE_TYPE,
     NO_WORKLOADS,
     OLD_TYPE,
     PRODUCTION,
+    REGION,
     RESERVED,
     STATE,
     TIERS,
+    ZONE,
+    Key,
+    vocabulary,
 )  # fmt: skip
+
+# Every Node is looked at for each key: some milliseconds for 10,000 Nodes and so many keys. So a review has only so
+# many counted, and what was counted is kept for later ones.
+MOST_KEYS, MOST_KEPT = 32, 256
+_EVERYWHERE = frozenset({REGION, ZONE, HOSTNAME})
+
+
+class Census:
+    """The labels of Nodes, and of those that an autoscaler would add. Without Nodes, nothing is known.
+
+    One serves reviews in turn, as long as the Nodes are the same; a review begins with `renewed`.
+    """
+
+    def __init__(self, nodes: Sequence[Node], coming: Sequence[Mapping[str, str]] = ()) -> None:
+        self.nodes = nodes
+        self._coming = coming
+        self._counts: dict[str, Counter[str]] = {}
+        self._allowed: dict[tuple[Term, Sequence[Term]], Census] = {}
+        self._new = 0
+
+    def renewed(self, nodes: Sequence[Node], coming: Sequence[Mapping[str, str]]) -> Census:
+        """The census for another review: this one with all that it has counted, unless the Nodes are others."""
+        if nodes is not self.nodes or len(self._counts) > MOST_KEPT or len(self._allowed) > MOST_KEPT:
+            return Census(nodes, coming)
+        self._coming, self._new = coming, 0
+        return self
+
+    def knows(self, key: str) -> bool:
+        """Whether anything can be said about a key."""
+        return bool(self.nodes) and (key in self._counts or self._new < MOST_KEYS)
+
+    def values(self, key: str) -> Counter[str]:
+        """How many Nodes carry which value of a key."""
+        counts = self._counts.get(key)
+        if counts is None:
+            self._new += 1
+            counts = self._counts[key] = Counter(node.labels[key] for node in self.nodes if key in node.labels)
+        return counts
+
+    def allowed(self, selector: Term, terms: Sequence[Term]) -> Census:
+        """The census of the Nodes that meet a node selector and one of the terms, if there are any."""
+        asked = selector, terms
+        census = self._allowed.get(asked)
+        if census is None:
+            nodes = list(self.nodes)
+            for requirement in selector:
+                nodes = [node for node in nodes if node.labels.get(requirement.key) == requirement.values[0]]
+            nodes = [n for n in nodes if not terms or any(term and meets_all(term, n.labels) for term in terms)]
+            census = self._allowed[asked] = Census(nodes)
+        return census
+
+    def carries(self, key: str) -> bool:
+        """Whether a Node carries a key, or one to come would."""
+        return bool(self.values(key)) or any(key in labels for labels in self._coming)
+
+    def meets(self, requirement: Requirement) -> bool:
+        """Whether a Node meets a requirement by its label, or one to come might: of their labels, not all are known."""
+        key = requirement.key
+        if any(meets(requirement, labels) for labels in self._coming if key in labels):
+            return True
+        return any(meets(requirement, {key: value}) for value in self.values(key)) or (
+            self.values(key).total() < len(self.nodes) and meets(requirement, {})
+        )
+
+    def comes(self, requirement: Requirement) -> bool:
+        """Whether a Node to come may meet a requirement that it is told to meet."""
+        return any(meets(requirement, labels) for labels in self._coming if requirement.key in labels)
+
+    @property
+    def places(self) -> list[str]:
+        """The known keys of places that Nodes carry, but for those that all clouds have."""
+        carried = {key for node in self.nodes for key in node.labels} - _EVERYWHERE
+        return sorted(key for key in carried if (known := vocabulary.key(key)) is not None and known.sort == "place")
+
+
+def listed(texts: Iterable[str], shown: int = 3) -> str:
+    """The first texts in natural order, and how many more there are: `1, 2, 3 and 4 more`."""
+    ordered = sorted(texts, key=natural)
+    if len(ordered) > shown + 1:
+        return f"{', '.join(ordered[:shown])} and {len(ordered) - shown} more"
+    *others, last = ordered
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def meets_all(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+    """Whether labels meet all requirements."""
+    return all(meets(requirement, labels) for requirement in requirements)
+
 
 _POSITIVE = frozenset({"In", "Exists", "Gt", "Lt"})
 _OLDER_TYPE = re.compile(r"[A-Z0-9]+(_[A-Za-z0-9]+)+(\.[A-Za-z0-9]+)*")
@@ -197,3 +292,51 @@ def _in_form(key: Key, value: str, carried: Iterable[str]) -> str:
     if key.form.choices:
         return f"Write {PRODUCTION}." if key.name == STATE else f"Write {' or '.join(key.form.choices)}."
     return f"Nodes have {listed(there)}." if there else "Copy the value of the Nodes' label."
+
+
+SHORT = {key.short: key.name for key in reversed(ALL) if key.sort == "place" and not key.is_pattern}
+"""Keys by their short names, which people write alone."""
+
+_EFFECTS = {"together": "draws no Pods together", "apart": "keeps no Pods apart", "spread": "spreads no Pods"}
+
+
+def by_key(grouping: Grouping, census: Census, allowed: Census | None) -> Fault | None:
+    """The fault of a topology key. allowed: of the Nodes that the Pods may run on; None if that is not known."""
+    key = grouping.key
+    known = vocabulary.key(key)
+    if fault := misspelt(key, census):
+        return fault
+    if known is not None and known.sort == "measure":
+        return Fault(key, f"{vocabulary.no_place(key)}.", place(known, census))
+    if not census.knows(key) or not (known is not None or vocabulary.belongs(key) or key in SHORT):
+        return None
+    if not census.carries(key):
+        waits = grouping.is_required and grouping.effect != "apart"
+        effect = "so the Pods wait for ever" if waits else f"so it {_EFFECTS[grouping.effect]}"
+        return Fault(key, f"is carried by no Node, {effect}.", _named(key, census))
+    return _by_allowed(grouping, allowed) if allowed is not None and allowed.nodes else None
+
+
+def _named(key: str, census: Census) -> str:
+    """What to write in the place of a key that no Node carries, which may be a short name."""
+    right = SHORT.get(key, "")
+    return f"Write {right}." if right and census.carries(right) else instead(key, census)
+
+
+def _by_allowed(grouping: Grouping, allowed: Census) -> Fault | None:
+    """The fault of a key by the Nodes that the Pods may run on, of which there are some."""
+    key = grouping.key
+    domains, count = allowed.values(key), len(allowed.nodes)
+    if not domains:
+        which = f"carried by none of the {count} Nodes" if count > 1 else "not carried by the one Node"
+        return Fault(key, f"is {which} that the Pods may run on.", instead(key, allowed))
+    is_single = count > 1 and max(domains.values()) == 1
+    if grouping.effect != "together" or not (grouping.is_required and grouping.is_own and is_single) or key == HOSTNAME:
+        return None
+    wider = [wide for wide in allowed.places if _is_wider(allowed.values(wide), len(domains))]
+    remedy = f"Write {max(wider, key=lambda wide: len(allowed.values(wide)))}." if wider else "Write a wider one."
+    return Fault(key, "has one Node in each domain here, so all Pods have to fit on one Node.", remedy)
+
+
+def _is_wider(domains: Counter[str], count: int) -> bool:
+    return bool(domains) and len(domains) < count and max(domains.values()) > 1

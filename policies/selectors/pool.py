@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from policies.engine.request import JsonObject, mapping
-from policies.vocabulary.keys import INSTANCE_TYPE
+from policies.vocabulary import INSTANCE_TYPE
 
 COREWEAVE, KARPENTER = "compute.coreweave.com", "karpenter.sh"
 KIND: Final = "NodePool"

@@ -13,8 +13,9 @@ from dataclasses import replace
 from msgspec import Struct, structs
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.nvlink import NVL_DOMAIN
 from policies.topology.topology import Level, Topology, level, shortened
-from policies.vocabulary.keys import (
+from policies.vocabulary import (
     ACCELERATOR,
     BACKEND,
     CLIQUE,
@@ -27,7 +28,6 @@ from policies.vocabulary.keys import (
     ULTRASERVER,
     ZONE,
 )
-from policies.vocabulary.nvlink import NVL_DOMAIN
 
 NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True, independent=True)
 """The NVLink domain: the clique if the Node has one, else the label that Topograph calls accelerator."""

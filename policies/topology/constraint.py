@@ -15,6 +15,7 @@ from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping
 from policies.engine.violation import Violation, quote
 from policies.glob import matches
+from policies.nvlink import NVL_DOMAIN
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
 from policies.topology import refusal
@@ -35,7 +36,6 @@ from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, required_terms
 from policies.topology.topology import Topology
-from policies.vocabulary.nvlink import NVL_DOMAIN
 
 LOWEST: Final = "lowest"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from policies import vocabulary
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import quote
 from policies.kubernetes.name import label_key
 from policies.objects.fieldpath import Location, render
 from policies.topology.topology import Level, Topology, level, no_level
-from policies.vocabulary import vocabulary
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 
 KAI, KUEUE, GROVE = "kai.scheduler", "kueue.x-k8s.io", "grove.io"
 GROUPS = {KAI: "KAI", KUEUE: "Kueue", GROVE: "Grove"}

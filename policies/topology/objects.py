@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies import vocabulary
 from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
 from policies.engine.violation import Verdict, Violation, quote
@@ -21,8 +22,7 @@ from policies.objects.fieldpath import Location, render
 from policies.topology.catalog import Catalog
 from policies.topology.document import KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
-from policies.vocabulary import vocabulary
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 
 RULE = "topology-objects"
 FLAVOR = (KUEUE, "ResourceFlavor")

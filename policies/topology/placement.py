@@ -13,7 +13,7 @@ from msgspec import Struct
 from policies.engine.violation import quote
 from policies.kubernetes.spelling import closest
 from policies.topology.topology import Level, Topology, label_value, no_level, value_problem
-from policies.vocabulary.keys import TOPOGRAPH
+from policies.vocabulary import TOPOGRAPH
 
 FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
 # Far more than anybody needs: 16 levels, each with the long names of many switches.

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from policies.engine.violation import Violation, quote
 from policies.kubernetes.spelling import closest, closest_first
+from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import render
 from policies.topology.annotation import REQUIRED, TOPOLOGY, Annotation, Annotations, Template
 from policies.topology.catalog import Catalog
 from policies.topology.gate import GATE
 from policies.topology.placement import Placement, PlacementError
 from policies.topology.topology import Level, Topology
-from policies.vocabulary.keys import CLIQUE
-from policies.vocabulary.nvlink import NVL_DOMAIN
+from policies.vocabulary import CLIQUE
 
 RULE = "topology"
 _SHOWN = 12

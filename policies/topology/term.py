@@ -16,8 +16,7 @@ from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.topology.placement import Domain, Placement
 from policies.topology.topology import Topology, label_value
-from policies.vocabulary.keys import FLAVOR, IB_FABRIC
-from policies.vocabulary.vocabulary import equivalent
+from policies.vocabulary import FLAVOR, IB_FABRIC, equivalent
 
 Term = tuple[SelectorRequirement, ...]
 HIGHEST_WEIGHT = 100

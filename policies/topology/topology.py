@@ -16,8 +16,7 @@ from msgspec import Struct, structs
 from policies.cached import cached_property
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.kubernetes import name
-from policies.vocabulary.keys import HOSTNAME, TOPOGRAPH
-from policies.vocabulary.vocabulary import equivalent, no_place
+from policies.vocabulary import HOSTNAME, TOPOGRAPH, equivalent, no_place
 
 _DIGITS = re.compile(r"([0-9]+)")
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from policies import vocabulary as keys
 from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
 from policies.engine.violation import Violation, quote, shortened
+from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import locate, render
 from policies.objects.workload import Workload
 from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY, Annotation, strays
@@ -20,8 +22,6 @@ from policies.topology.refusal import as_warning
 from policies.topology.term import Term, alternatives, meets
 from policies.topology.topology import Topology, level
 from policies.topology.way import Keeper
-from policies.vocabulary import keys
-from policies.vocabulary.nvlink import NVL_DOMAIN
 
 UNREAD: Final = frozenset(
     {

@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
+from policies import nvlink
 from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, JsonObject, controller_reference, is_owned, mapping
+from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
 from policies.topology.affinity import with_peers, with_terms
 from policies.topology.annotation import ANNOTATIONS, Template, Values, carried
@@ -24,8 +26,6 @@ from policies.topology.scheduling import workload as scheduling
 from policies.topology.scheduling.workload import SupportKey
 from policies.topology.term import preferred_terms, weights
 from policies.topology.topology import Level, Topology, fnv1a_64
-from policies.vocabulary import nvlink
-from policies.vocabulary.nvlink import NVL_DOMAIN
 
 Edit = tuple[Location, Any]
 """A location and its new value; UNSET removes the value there."""

@@ -12,7 +12,7 @@ from support.mistakes import Row, clusters, correct, mistakes
 from cluster import crds, manifests, workloads
 from cluster.polling import NotYet
 from cluster.service import registered
-from policies.selectors.census import listed
+from policies.selectors.fault import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suited
 from policies.topology.scheduling.workload import ANNOTATION, Support
 from policies.topology.topology import Level, Topology
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.desired import Desired

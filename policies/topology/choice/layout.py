@@ -16,7 +16,7 @@ from policies.topology.nodes.eligibility import ANYWHERE
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.table import Codes, Integers, Mask
 from policies.topology.topology import natural
-from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
+from policies.vocabulary import HOSTNAME, REGION, ZONE
 
 WHOLE = -1
 """The level of which the whole cluster is the one domain."""

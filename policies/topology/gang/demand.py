@@ -21,7 +21,7 @@ from policies.topology.nodes.manifest import PodManifest
 from policies.topology.nodes.requests import requests
 from policies.topology.nodes.selection import meets
 from policies.topology.topology import Level, Topology
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 
 # SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
 _SECOND_NAMES = "sunk.coreweave.com/"

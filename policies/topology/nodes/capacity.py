@@ -14,7 +14,7 @@ from msgspec import Struct
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import COMMON, present, suited
 from policies.topology.topology import Level, Topology, natural
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 
 ROOM: Final = 900_000
 """How many bytes the data may have; the API server takes a ConfigMap of 1 MiB."""

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from policies.engine.facts import Node
-from policies.vocabulary.keys import BACKEND, FLAVOR, IB
+from policies.vocabulary import BACKEND, FLAVOR, IB
 
 Kind = Literal["slow", "miswired", "split", "incomplete", "mixed"]
 Labels = Mapping[str, str]

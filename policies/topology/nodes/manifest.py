@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from policies.engine.facts import Node, Taint
-from policies.vocabulary.nvlink import labelled
+from policies.nvlink import labelled
 
 Quantities = Mapping[str, str | int | float]
 

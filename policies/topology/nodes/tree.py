@@ -13,7 +13,7 @@ from msgspec import Struct
 from policies.topology.nodes.machine import Machine
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import Level, Topology, natural
-from policies.vocabulary.keys import HOSTNAME, REGION, ZONE
+from policies.vocabulary import HOSTNAME, REGION, ZONE
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
 COMMON = frozenset({REGION, ZONE, HOSTNAME})

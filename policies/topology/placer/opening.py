@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
+from policies.nvlink import NVL_DOMAIN
 from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.catalog import Catalog
 from policies.topology.gang.address import Address
@@ -22,8 +23,7 @@ from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.placement import Domain, Placement, PlacementError, parse
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import Topology
-from policies.vocabulary.keys import CLIQUE, HOSTNAME
-from policies.vocabulary.nvlink import NVL_DOMAIN
+from policies.vocabulary import CLIQUE, HOSTNAME
 
 _NEED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WISH = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from policies.engine.request import controller_reference, mapping
+from policies.nvlink import NVL_DOMAIN
 from policies.topology.choice.choice import Placing, Search, Terms, choose, taken
 from policies.topology.gang.gang import Member
 from policies.topology.gate import GATE
@@ -27,8 +28,7 @@ from policies.topology.placer.opening import Goal, Seat, patch
 from policies.topology.placer.readiness import Attempt, Readiness, demand, missing
 from policies.topology.placer.state import Gang, Options, State
 from policies.topology.placer.words import counted, size, spread, words
-from policies.vocabulary.keys import HOSTNAME
-from policies.vocabulary.nvlink import NVL_DOMAIN
+from policies.vocabulary import HOSTNAME
 
 __all__ = [
     "ROOT_KINDS",

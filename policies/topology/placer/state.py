@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, controller_reference, is_being_deleted, mapping
+from policies.nvlink import domain
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
 from policies.topology.catalog import Catalog
@@ -31,8 +32,7 @@ from policies.topology.nodes.table import Integers
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer.opening import Goal, goal, is_fixed, packed, placement_of
 from policies.topology.placer.root import STAGED
-from policies.vocabulary.keys import CLIQUE, HOSTNAME
-from policies.vocabulary.nvlink import domain
+from policies.vocabulary import CLIQUE, HOSTNAME
 
 V = TypeVar("V", bound=Hashable)
 _MOST_SHARED: Final = 10_000

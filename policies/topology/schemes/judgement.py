@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from policies import vocabulary
 from policies.engine.facts import Node
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned
 from policies.engine.violation import WARNING_COUNT, Violation, quote
@@ -14,7 +15,6 @@ from policies.topology.placement import PlacementError, parse
 from policies.topology.refusal import as_warning
 from policies.topology.schemes.mention import GROVE, JOBSET, Mention, mentions
 from policies.topology.topology import Level, Topology
-from policies.vocabulary import vocabulary
 
 # Characters for a list. What is wrong and where must have room beside it in a warning.
 _ROOM = 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.engine.facts import Node
-from policies.selectors.census import MOST_KEPT, MOST_KEYS, Census
+from policies.selectors.fault import MOST_KEPT, MOST_KEYS, Census
 
 _NODES = (Node("a", {"pool": "x"}), Node("b", {"pool": "y"}))
 

@@ -9,7 +9,7 @@ from policies.engine.facts import Node, StaticFacts
 from policies.objects.workload import BUILT_IN, table
 from policies.selectors import pool
 from policies.selectors.rule import NodeSelectors, reads
-from policies.vocabulary.keys import INSTANCE_TYPE, RESERVED
+from policies.vocabulary import INSTANCE_TYPE, RESERVED
 
 _SUPERPOD, _IB = "backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"
 _ROCE = [{"key": "backend.coreweave.cloud/flavor", "operator": "In", "values": ["roce"]}]

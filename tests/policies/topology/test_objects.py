@@ -11,7 +11,7 @@ from policies.engine.facts import Node, References, StaticFacts
 from policies.engine.violation import Violation, describe
 from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.objects import BROKEN, TopologyObjects
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 
 _RULE = TopologyObjects(Catalog(BUILT_IN), "deny")
 

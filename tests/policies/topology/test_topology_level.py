@@ -14,7 +14,7 @@ from policies.topology.topology import (
     shortened,
     value_problem,
 )
-from policies.vocabulary.vocabulary import equivalent
+from policies.vocabulary import equivalent
 
 _LEAF = "network.topology.nvidia.com/leaf"
 

@@ -16,7 +16,7 @@ from policies.topology.constraint import Options, Permission, Way
 from policies.topology.rule import TopologyPlacement
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.workload import Form, JobKey, Support, SupportKey, constraints, scheduling
-from policies.vocabulary.keys import ACCELERATOR, CLIQUE
+from policies.vocabulary import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"

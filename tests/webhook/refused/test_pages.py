@@ -23,9 +23,7 @@ from webhook.sources import packfiles
 
 _ROOT = Path(__file__).parents[3]
 _RULES = ("labels.py", "guard.py", "tolerations.py", "sunk.py", "topology/**/*.py", "selectors/*.py")
-_SOURCES = sorted(
-    path for pattern in (*_RULES, "vocabulary/vocabulary.py") for path in (_ROOT / "policies").glob(pattern)
-)
+_SOURCES = sorted(path for pattern in (*_RULES, "vocabulary.py") for path in (_ROOT / "policies").glob(pattern))
 _HINT = re.compile(
     r"\W*(or change|Add|Ask|Change|Choose|Copy|Create|Delete|Did you|If this is|Its? levels|Known|Label|Leave|Let|"
     r"Levels|List|Name|Nodes (carry|have)|Prefer|Put|Quote|Remove|Require|SUNK removes|The cloud moves|They carry|"

@@ -114,9 +114,9 @@ def with_nodes(facts: StaticFacts, paths: Sequence[str]) -> StaticFacts:
     """The facts with the Nodes in files. Raises InputError."""
     if not paths:
         return facts
-    from webhook.cli.topology import nodefiles  # noqa: PLC0415 - as above
+    from webhook.cli.topology import inventory  # noqa: PLC0415 - as above
 
-    objects = nodefiles.read(paths, options.stdin(paths))
+    objects = inventory.read_files(paths, options.stdin(paths))
     with reading(ValueError):
         nodes = tuple(replace(one.node, allocatable=allocatable(one.status.allocatable)) for one in objects.nodes)
     return replace(facts, cluster_nodes=nodes, coming=objects.coming)

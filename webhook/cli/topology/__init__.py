@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from webhook.cli.topology import catalog, doctor, explain, place, queue, release, tree
+from webhook.cli.topology import catalog, explain, place, queue, tree
 
 
 @click.group("topology")
@@ -15,6 +15,11 @@ def command() -> None:
 for verb in (
     catalog.list_command,
     catalog.show_command,
-    *(one.command for one in (explain, place, queue, release, tree, doctor)),
+    explain.command,
+    place.command,
+    queue.queue_command,
+    queue.release_command,
+    tree.tree_command,
+    tree.doctor_command,
 ):
     command.add_command(verb)

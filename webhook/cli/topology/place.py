@@ -19,13 +19,12 @@ from policies.topology.gate import GATE
 from policies.topology.nodes.manifest import PodManifest
 from policies.topology.rule import Explained
 from policies.topology.shortage import gangs
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 from webhook.cli import exits, options
 from webhook.cli.objects.outcome import ObjectOutcome, decide
 from webhook.cli.output import write
-from webhook.cli.topology import nodefiles
-from webhook.cli.topology.context import Context, read, subject
-from webhook.cli.topology.explanation import meaning
+from webhook.cli.topology import inventory
+from webhook.cli.topology.explain import Context, meaning, read, subject
 from webhook.files.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -75,11 +74,11 @@ def command(output: str, **inputs: Any) -> None:
     placer: Placer | None = None
     if around.known.objects is None:
         click.echo(
-            f"nothing is placed without Nodes: give --kubeconfig, or --nodes with what {nodefiles.HOW} prints", err=True
+            f"nothing is placed without Nodes: give --kubeconfig, or --nodes with what {inventory.HOW} prints", err=True
         )
     else:
         if around.known.objects.pods is None:
-            click.echo(f"without Pods all of the Nodes counts as free; {nodefiles.HOW} gives them", err=True)
+            click.echo(f"without Pods all of the Nodes counts as free; {inventory.HOW} gives them", err=True)
         placer = around.known.placer(around.settings)
     answers = [
         (outcome, list(_placed(outcome, explained, around, placer))) for outcome, explained in _all(objects, around)

@@ -1,7 +1,9 @@
-"""`cks-admission topology queue`: the gangs that wait, in the order in which they are tried."""
+"""`cks-admission topology queue` and `release`: the gangs that wait, and an end to their waiting."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli import options
-from webhook.cli.exits import InputError
-from webhook.cli.output import table, write
+from webhook.cli.exits import InputError, ToolError
+from webhook.cli.output import counted, table, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
 if TYPE_CHECKING:
     from policies.topology.placer.placer import Placed, Subject, Waiting
+
 
 _HEAD = ("GANG", "LEVEL", "PODS", "WAITS", "KEPT FREE")
 _FITS = "If it stays here, no placer works: cks-admission doctor says what is wrong."
@@ -25,7 +28,7 @@ _FITS = "If it stays here, no placer works: cks-admission doctor says what is wr
 @inventory.cluster
 @options.output
 @options.config
-def command(kubeconfig: str, in_cluster: bool, output: str, config: Path | None) -> None:  # noqa: FBT001 - a flag of click
+def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path | None) -> None:  # noqa: FBT001 - a flag of click
     """Show which gangs wait in a cluster: for what, since when, behind whom, and which domain is kept free.
 
     It reads the cluster once, decides as the placer does, and changes nothing. Gangs that fit now come first: the
@@ -102,3 +105,51 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
         "overdue": waiting.overdue,
         "reason": waiting.reason,
     }
+
+
+@click.command("release")
+@inventory.cluster
+@click.option("-n", "--namespace", default="", help="Only Pods of this Namespace.")
+@click.option("--service-account", default="", metavar="DIRECTORY", help="Where token and ca.crt are, if elsewhere.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def release_command(kubeconfig: str, namespace: str, service_account: str, *, in_cluster: bool, yes: bool) -> None:
+    """Open the gates of all Pods that wait for the placer, without placing them.
+
+    The Pods then go to any Node that has room; those of one gang need not be together. It is for a cluster in which no
+    placer is to run any more: uninstalling the chart does it.
+
+    \b
+    Example:
+      cks-admission topology release --kubeconfig ~/.kube/config
+    """
+    if not (kubeconfig or in_cluster):
+        raise InputError("which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod")
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
+
+    try:
+        opened = asyncio.run(
+            _release(kubeconfig, service_account, in_cluster=in_cluster, namespace=namespace, ask=not yes)
+        )
+    except ClusterError as error:
+        raise ToolError(str(error)) from None
+    click.echo(f"{counted(opened, 'gate')} opened")
+
+
+async def _release(kubeconfig: str, account: str, *, in_cluster: bool, namespace: str, ask: bool) -> int:
+    """How many gates were opened. Raises ClusterError."""
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
+    from webhook.cluster.placer.release import gated, release  # noqa: PLC0415 - as above
+
+    api = await connect(kubeconfig or None, in_cluster, account)
+    try:
+        pods = await gated(api, namespace)
+        if ask and pods and sys.stdin.isatty():
+            click.confirm(f"Open the gates of {counted(len(pods), 'Pod')}, wherever these then go?", abort=True)
+        opened = 0
+        for pod in pods:
+            if await release(api, pod):
+                opened += 1
+                click.echo(f"{pod.namespace}/{pod.name}")
+    finally:
+        await api.close()
+    return opened

@@ -1,23 +1,26 @@
-"""`cks-admission topology tree`."""
+"""`cks-admission topology tree` and `doctor`: the Nodes as a tree of domains, and what is wrong with their network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from msgspec import structs
 
+from policies.engine.violation import printable
+from policies.topology.nodes.fabric import MEANINGS, Flaw, Kind, flaws
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.obstacle import reasons
 from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suited
 from policies.topology.nodes.tree import tree as grow
-from policies.topology.topology import Level, Topology
-from webhook.cli import options
+from policies.topology.topology import Level, Topology, natural
+from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.output import counted, write
-from webhook.cli.topology import inventory, nodefiles, svg, treetext
+from webhook.cli.topology import drawing, inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
 
@@ -37,7 +40,7 @@ from webhook.cli.topology.inventory import ClusterOptions
     show_default=True,
     help="Form of the output; svg is a picture.",
 )
-def command(
+def tree_command(
     paths: tuple[str, ...], kubeconfig: str, name: str, level: str, config: Path | None, output: str, *,
     in_cluster: bool,
 ) -> None:  # fmt: skip
@@ -52,7 +55,7 @@ def command(
     where = ClusterOptions(kubeconfig, in_cluster)
     if bool(paths) == any(where):
         raise click.UsageError(
-            f"give the Nodes: -f FILE with what {nodefiles.HOW} prints, or a cluster by --kubeconfig"
+            f"give the Nodes: -f FILE with what {inventory.HOW} prints, or a cluster by --kubeconfig"
         )
     known = inventory.read(options.settings(config, {}), where, paths, "everything")
     machines = known.machines or ()
@@ -65,9 +68,9 @@ def command(
     _notes(machines, topology, lowest)
     root = grow(machines, topology, lowest)
     if output == "svg":
-        click.echo(svg.draw(root, topology), nl=False)
+        click.echo(drawing.svg(root, topology), nl=False)
     elif output == "text":
-        click.echo("\n".join(treetext.draw(root, topology)))
+        click.echo("\n".join(drawing.text(root, topology)))
     else:
         write({"topology": topology.name, **_inside(root, topology)}, output)
 
@@ -83,7 +86,7 @@ def _level(name: str, topology: Topology) -> Level:
 def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
     """Say what the tree does not show."""
     if machines[0].used is None:
-        click.echo(f"which GPUs are free is not known without Pods; {nodefiles.HOW} gives them", err=True)
+        click.echo(f"which GPUs are free is not known without Pods; {inventory.HOW} gives them", err=True)
     if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
         keys = " or ".join(lowest.keys)
         click.echo(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
@@ -132,3 +135,67 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "obstacles": list(reasons(machine.obstacles)),
         **({"flaws": [structs.asdict(flaw) for flaw in machine.flaws]} if machine.flaws else {}),
     }
+
+
+_SHOWN = 8
+
+
+@click.command("doctor", short_help="Say what the labels of Nodes show that is wrong with the network.")
+@options.nodes
+@inventory.cluster
+@options.config
+@options.output
+def doctor_command(
+    nodes: tuple[str, ...], kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool
+) -> None:
+    """Say what is wrong with the network behind Nodes, by their labels.
+
+    Found are links that are slower than expected, ports with another neighbor, leafgroups in two superpods, labels that
+    are half set, and backend and ib labels that do not say the same. Exits with 1 if something is found.
+
+    \b
+    Examples:
+      kubectl get nodes -o json | cks-admission topology doctor --nodes -
+      cks-admission topology doctor --kubeconfig ~/.kube/config -o json
+    """
+    where = ClusterOptions(kubeconfig, in_cluster)
+    if bool(nodes) == any(where):
+        raise click.UsageError(
+            "give the Nodes: --nodes FILE with what kubectl get nodes -o json prints, or a cluster by --kubeconfig"
+        )
+    known = inventory.read(options.settings(config, {}), where, nodes).nodes
+    if not known:
+        raise InputError("the cluster has no Nodes")
+    groups = _grouped(flaws(known))
+    if output == "text":
+        click.echo("\n".join(_flaws_text(groups, len(known))))
+    else:
+        found = [{"kind": flaw.kind, "text": flaw.text, "nodes": names} for flaw, names in groups.items()]
+        data: dict[str, Any] = {"nodes": len(known), "flaws": found}
+        write(data, output)
+    sys.exit(exits.REFUSED if groups else exits.OK)
+
+
+def _grouped(flawed: Mapping[str, Iterable[Flaw]]) -> dict[Flaw, list[str]]:
+    """The Nodes of each flaw, kind by kind."""
+    groups: dict[Flaw, list[str]] = {}
+    for name in sorted(flawed, key=natural):
+        for flaw in flawed[name]:
+            groups.setdefault(flaw, []).append(name)
+    kinds = get_args(Kind)
+    return dict(sorted(groups.items(), key=lambda item: (kinds.index(item[0].kind), item[0].text)))
+
+
+def _flaws_text(groups: Mapping[Flaw, list[str]], nodes: int) -> Iterator[str]:
+    """A paragraph for each kind of flaw, with the Nodes of each."""
+    flawed = len({name for names in groups.values() for name in names})
+    told = f"{flawed:,} with a flaw of the network" if groups else "no flaws of the network"
+    yield f"{counted(nodes, 'Node')}, {told}"
+    last = ""
+    for flaw, names in groups.items():
+        if flaw.kind != last:
+            yield click.style(f"{flaw.kind}: {MEANINGS[flaw.kind]}", bold=True)
+            last = flaw.kind
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        shown = ", ".join(map(printable, names[:_SHOWN]))
+        yield f"  {printable(flaw.text)} ({counted(len(names), 'Node')}: {shown}{more})"

@@ -20,7 +20,7 @@ from policies.topology.document import KUEUE
 from policies.topology.scheduling import workload
 from policies.topology.scheduling.kueue import FlavorsKey
 from policies.topology.scheduling.workload import ANNOTATION, GROUP, JobKey, Support
-from policies.vocabulary.keys import HOSTNAME
+from policies.vocabulary import HOSTNAME
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from policies.engine.rule import Hook, Rule
 from policies.matchconditions import selectors_are_concerned
 from policies.selectors.rule import RULE, NodeSelectors, reads
-from policies.vocabulary.keys import OLD_TYPE, RESERVED
+from policies.vocabulary import OLD_TYPE, RESERVED
 from webhook.configuration.rules.hook import PODS
 from webhook.configuration.rules.workloads import resources, with_templates
 from webhook.configuration.settings import Settings

@@ -13,7 +13,7 @@ from policies.topology.choice.choice import Candidate, Search, Shortfall, Terms,
 from policies.topology.gang.address import called
 from policies.topology.gang.gang import Gang, GangKey, Member, Tier
 from policies.topology.nodes.inventory import inventory_of
-from policies.vocabulary.keys import REGION, ZONE
+from policies.vocabulary import REGION, ZONE
 
 BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
 FABRIC, SUPERPOD, RACK = (BACKEND + "fabric", IB + "fabric"), (BACKEND + "superpod", IB + "superpod"), (

@@ -12,7 +12,7 @@ import pytest
 from support.service.commands import run
 from support.service.nodefiles import HELD, IB, SMALL, Json, node, place, pod, write
 
-from webhook.cli.topology.layout import text_width
+from webhook.cli.topology.drawing import text_width
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _ROUNDING = 0.15  # lengths have one decimal

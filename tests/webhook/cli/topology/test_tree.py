@@ -10,7 +10,7 @@ from support.service.commands import run
 from support.service.nodefiles import HELD, SMALL, Json, listed, node, place, pod, write
 
 from webhook.cli.main import main
-from webhook.cli.topology.treetext import shares
+from webhook.cli.topology.drawing import shares
 
 _LEGEND = ["", "█ used   ░ free   x on Nodes that take no Pods"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from policies.engine.match import SelectorRequirement
-from policies.vocabulary.keys import CLIQUE
-from policies.vocabulary.nvlink import NVL_DOMAIN, cliques, domain, labelled, preference, written
+from policies.nvlink import NVL_DOMAIN, cliques, domain, labelled, preference, written
+from policies.vocabulary import CLIQUE
 
 _A, _B = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2", "1f0c2a44-90ab-4e0e-8a51-6b1d2c3e4f50"
 _NODES = [labelled({CLIQUE: f"{_A}.{number}"}) for number in (2, 1, 1)] + [labelled({CLIQUE: f"{_B}.1"}), {}]

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from policies.engine.match import SelectorRequirement
-from policies.vocabulary.keys import CLIQUE
+from policies.vocabulary import CLIQUE
 
 NVL_DOMAIN = "nvidia.com/nvl-domain"
 """The label that is not there: the ClusterUUID of a clique."""

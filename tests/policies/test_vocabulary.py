@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from policies import vocabulary
 from policies.kubernetes.name import label_key
-from policies.vocabulary import keys, vocabulary
 
 _KNOWN = {
     "backend.coreweave.cloud/superpod": "place",
@@ -66,11 +66,11 @@ def test_keys_of_others() -> None:
 
 def test_every_key_is_whole() -> None:
     """A key of the vocabulary is one that a label can have, once, and says what else to name if no place."""
-    names = [key.name.replace("*", "1") for key in keys.ALL]
+    names = [key.name.replace("*", "1") for key in vocabulary.ALL]
 
     assert [name for name in names if label_key(name)] == []
     assert sorted(set(names)) == sorted(names)
-    assert [key.name for key in keys.ALL if bool(key.instead) == (key.sort == "place")] == []
+    assert [key.name for key in vocabulary.ALL if bool(key.instead) == (key.sort == "place")] == []
 
 
 def test_twins() -> None:
@@ -84,8 +84,8 @@ def test_forms() -> None:
     """A form fits the values that a label has, and no others."""
     clique = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2"
 
-    assert [value for value in ("3", "03", "a3", "", "3\n") if keys.NUMBER.fits(value)] == ["3", "03"]
-    assert [value for value in ("roce", "RoCE") if keys.FABRICS.fits(value)] == ["roce"]
-    assert [value for value in (clique, f"{clique}.1", f"{clique}.x") if keys.UUID_AND_CLIQUE.fits(value)] == [
+    assert [value for value in ("3", "03", "a3", "", "3\n") if vocabulary.NUMBER.fits(value)] == ["3", "03"]
+    assert [value for value in ("roce", "RoCE") if vocabulary.FABRICS.fits(value)] == ["roce"]
+    assert [value for value in (clique, f"{clique}.1", f"{clique}.x") if vocabulary.UUID_AND_CLIQUE.fits(value)] == [
         f"{clique}.1"
     ]

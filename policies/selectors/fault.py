@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
+from policies import vocabulary
 from policies.engine.facts import Node
-from policies.selectors.rule import Grouping, Term
 from policies.topology.gang.gang import Requirement
 from policies.topology.nodes.selection import meets
 from policies.topology.topology import natural
@@ -31,13 +32,30 @@ from policies.vocabulary import (
     TIERS,
     ZONE,
     Key,
-    vocabulary,
 )  # fmt: skip
 
 # Every Node is looked at for each key: some milliseconds for 10,000 Nodes and so many keys. So a review has only so
 # many counted, and what was counted is kept for later ones.
 MOST_KEYS, MOST_KEPT = 32, 256
 _EVERYWHERE = frozenset({REGION, ZONE, HOSTNAME})
+
+
+Term = tuple[Requirement, ...]
+Effect = Literal["together", "apart", "spread"]
+
+
+class Grouping(Struct, frozen=True):
+    """A topology key: Pods on Nodes with the same value of it are grouped. path: within the Pod's spec.
+
+    effect: whether Pods are kept together or apart, or spread. is_required: whether Pods wait where it cannot be met.
+    is_own: whether the Pods that count are those of the same template.
+    """
+
+    path: str
+    key: str
+    effect: Effect
+    is_required: bool
+    is_own: bool = False
 
 
 class Census:

@@ -7,7 +7,7 @@ NodeSelector, PodAffinity and TopologySpreadConstraint in the Kubernetes API ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ from policies.engine.safety import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
-from policies.selectors.fault import Census, Fault, Judge, by_key, by_nodes, called, meets_all
+from policies.selectors.fault import Census, Effect, Fault, Grouping, Judge, Term, by_key, by_nodes, called, meets_all
 from policies.topology.affinity import PREFERRED, REQUIRED, TERMS
 from policies.topology.gang.gang import Requirement
 from policies.topology.gate import GANG
@@ -25,23 +25,6 @@ from policies.vocabulary import RESERVED, concerns
 
 FIELDS = ("nodeSelector", "affinity", "topologySpreadConstraints")
 """The fields of a Pod's spec that are read."""
-
-Term = tuple[Requirement, ...]
-Effect = Literal["together", "apart", "spread"]
-
-
-class Grouping(Struct, frozen=True):
-    """A topology key: Pods on Nodes with the same value of it are grouped. path: within the Pod's spec.
-
-    effect: whether Pods are kept together or apart, or spread. is_required: whether Pods wait where it cannot be met.
-    is_own: whether the Pods that count are those of the same template.
-    """
-
-    path: str
-    key: str
-    effect: Effect
-    is_required: bool
-    is_own: bool = False
 
 
 class Selection(Struct, frozen=True):

@@ -17,7 +17,7 @@ from policies.engine.request import AdmissionRequest, JsonObject, controller_ref
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
 from policies.topology.affinity import with_peers, with_terms
-from policies.topology.annotation import ANNOTATIONS, Template, Values, carried
+from policies.topology.annotation import ANNOTATIONS, Annotation, Template, Values, carried
 from policies.topology.constraint import Constraint, Options, Submission, Way, permitted
 from policies.topology.gang.membership import membership
 from policies.topology.gate import AFFINITY, GANG, GATE, WAY
@@ -217,15 +217,17 @@ def names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:
 
 def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
     """The locations of a template's annotations, with the values that its scheduler understands."""
-    topology, annotations = constraint.topology, constraint.annotations
+    topology = constraint.topology
     if topology is None:
         return
-    if annotations.topology is not None and annotations.topology.key:
-        yield annotations.topology.location, topology.name
-    for annotation, placement in constraint.placements:
-        if annotation.key:
-            level = placement.level
-            yield annotation.location, level.alias if annotation.value == level.alias else level.name
+    named: list[tuple[Annotation | None, str]] = [(constraint.annotations.topology, topology.name)]
+    for placed, placement in constraint.placements:
+        level = placement.level
+        named.append((placed, level.alias if placed.value == level.alias else level.name))
+    for annotation, name in named:
+        for one in (annotation, *constraint.template.own.all):  # a template may repeat what stands around it
+            if annotation and one and one.key and (one.key, one.value) == (annotation.key, annotation.value):
+                yield one.location, name
 
 
 def _of_kueue(constraint: Constraint, kept: Keeper, before: Constraint | None) -> dict[str, Any]:

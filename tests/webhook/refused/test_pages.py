@@ -30,7 +30,9 @@ _HINT = re.compile(
     r"Write|bring them|delete it|set …|to choose|It is an NVL|the id of your)"
 )
 """How a sentence about what to do begins: it needs no page, it is the answer."""
-_UNSEEN = re.compile(r"^[^ ]+$|\(\?P|weave\||neighbors|^an object between|^rollouts-|a ConfigMap has|topology\.default")
+_UNSEEN = re.compile(
+    r"^[^ ]+$|\(\?P|weave\||neighbors|^an object between|^rollouts-|a ConfigMap has|topology\.default|layer-3$"
+)
 """Keys, patterns, and what only the code or an operator's ConfigMap shows."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.process import Server, answers, free_port, listens, program, running, wait_until
-from webhook.configuration.packs import PacksSettings
+from webhook.configuration.rulesettings import PacksSettings
 
 
 class Listening(NamedTuple):

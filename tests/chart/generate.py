@@ -17,7 +17,8 @@ from policies.objects.workload import BUILT_IN, SHIPPED, Workload
 from policies.topology.placer.root import KINDS as ROOT_KINDS
 from webhook.cli import options
 from webhook.cli.output import to_yaml
-from webhook.configuration.settings import Settings, written
+from webhook.configuration.rulesettings import written
+from webhook.configuration.settings import Settings
 from webhook.registration.configurations import registered
 from webhook.version import VERSION
 

@@ -17,7 +17,7 @@ from policies.engine.engine import Answer, Decision
 from policies.engine.violation import one_line, printable, quote
 from policies.objects.masking import MASK, Masking
 from properties.shapes import bounded
-from webhook.configuration.decisions import Content
+from webhook.configuration.settings import Content
 from webhook.decisions import record
 from webhook.decisions.record import Asked
 from webhook.http.review import Decoder

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from webhook.configuration.packs import PacksSettings
+from webhook.configuration.rulesettings import PacksSettings
 
 OFF: Final = dict.fromkeys(PacksSettings.names(), "off")
 """The section `packs` of a configuration without packs."""

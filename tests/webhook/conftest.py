@@ -11,7 +11,7 @@ from aiohttp.web import AppRunner, BaseRunner, ServerRunner
 from pytest_aiohttp import AiohttpClient
 from support.service.servers import Client, Running, Serve
 
-from webhook.configuration.listen import Listen
+from webhook.configuration.settings import Listen
 from webhook.decisions.answered import Follower
 from webhook.http.app import Service
 from webhook.http.state import Served, ServingState

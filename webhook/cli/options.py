@@ -14,7 +14,7 @@ from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
 from webhook.cli.exits import InputError
 from webhook.configuration import rules
-from webhook.configuration.packs import PackSettings
+from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 

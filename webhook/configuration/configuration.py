@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import structlog
 
 from policies.topology.catalog import Catalog
-from webhook.configuration import differences, rules
+from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.walk import LOOK_SECONDS, changes
@@ -24,6 +25,8 @@ from webhook.sources import topologyfiles
 _TIMEOUTS = ("timeout_seconds", "open_timeout_seconds", "essential_timeout_seconds")
 _PLACER = ("settle_seconds", "patience_seconds")  # it may be another process
 _AT_START = ("listen", "health", "tls", "cluster", "manage", "policies", "decisions", "tracing", "events", "log")
+# The keys that identify the entries of a list.
+_NAMES = ("name", "key")
 
 
 class LoadedConfiguration(NamedTuple):
@@ -165,11 +168,11 @@ class Configuration:
         self._refused = ""
         self._metrics.configuration_reloads.labels("loaded").inc()
         self._metrics.configuration_refused.set(0)
-        topologies = differences.of_names(_by_name(before.catalog), _by_name(self.current.catalog))
+        topologies = changed_names(_by_name(before.catalog), _by_name(self.current.catalog))
         self._log.info(
             "configuration loaded",
             changed=_changed(before.settings, self.current.settings),
-            **differences.flattened({"topologies": topologies}),
+            **flattened_changes({"topologies": topologies}),
         )
         waiting, self._waiting = self._waiting, _changed(self.current.settings, newest)
         if self._waiting and self._waiting != waiting:
@@ -203,4 +206,58 @@ def _by_name(catalog: Catalog) -> dict[str, object]:
 
 
 def _changed(before: Settings, after: Settings) -> list[str]:
-    return differences.of_keys(before.model_dump(by_alias=True), after.model_dump(by_alias=True))
+    return changed_keys(before.model_dump(by_alias=True), after.model_dump(by_alias=True))
+
+
+def changed_names(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
+    """The names that were added, removed and changed, each sorted."""
+    return {
+        "added": sorted(after.keys() - before.keys()),
+        "removed": sorted(before.keys() - after.keys()),
+        "changed": sorted(name for name in after.keys() & before.keys() if after[name] != before[name]),
+    }
+
+
+def flattened_changes(changes: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """The differences of several sorts, with keys such as `exceptions_added`, without empty ones."""
+    return {f"{sort}_{how}": names for sort, by_change in changes.items() for how, names in by_change.items() if names}
+
+
+def changed_keys(before: Any, after: Any, at: str = "") -> list[str]:
+    """The keys whose values differ in two trees of maps, such as `labels.action` and `topology.topologies[mine]`.
+
+    Entries of a list of maps are identified by names or, without names, by numbers. Any other list is one value.
+    """
+    if before == after:
+        return []
+    pairs: Iterator[tuple[str, Any, Any]]
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = (*before, *(key for key in after if key not in before))
+        pairs = ((f"{at}.{key}" if at else key, before.get(key), after.get(key)) for key in keys)
+    elif _is_list_of_maps(before) and _is_list_of_maps(after):
+        pairs = ((f"{at}[{name}]", old, new) for name, old, new in _entries(before, after))
+    else:
+        return [at]
+    return [key for where, old, new in pairs for key in changed_keys(old, new, where)] or [
+        at
+    ]  # nothing but their order differs
+
+
+def _is_list_of_maps(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, dict) for item in value)
+
+
+def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The corresponding entries of two lists; None for a missing one."""
+    ours, theirs = _named(before), _named(after)
+    if len(ours) < len(before) or len(theirs) < len(after):
+        for number, (old, new) in enumerate(zip_longest(before, after)):
+            yield str(number), old, new
+    else:
+        for name in {**ours, **theirs}:
+            yield name, ours.get(name), theirs.get(name)
+
+
+def _named(entries: Sequence[Any]) -> dict[str, Any]:
+    """The entries that have names, by name."""
+    return {str(entry[key]): entry for entry in entries for key in _NAMES if key in entry}

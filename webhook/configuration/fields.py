@@ -1,13 +1,14 @@
-"""The types of the configuration's fields, and the base of its sections."""
+"""The types of the configuration's fields, the base of its sections, and label selectors."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.rule import Action
 from policies.kubernetes.release import named
 from policies.objects.fieldpath import parse
@@ -104,3 +105,31 @@ FieldPaths = Many[FieldPath]
 InnerPaths = Many[InnerPath]
 KindsAndNames = Many[KindAndName]
 Resources = Many[Resource]
+
+
+class Requirement(Model):
+    """One requirement of a label selector."""
+
+    key: str = Field(min_length=1, description="Label key.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="In, NotIn, Exists or DoesNotExist.")
+    values: Strings = Field((), description="Values for In and NotIn.")
+
+    @model_validator(mode="after")
+    def _values_fit_the_operator(self) -> Self:
+        if bool(self.values) != (self.operator in ("In", "NotIn")):
+            raise ValueError(f"{self.operator} {'takes no' if self.values else 'needs'} values")
+        return self
+
+
+class Selector(Model):
+    """A label selector; an empty one selects everything."""
+
+    match_labels: dict[str, str] = Field({}, description="Labels that must have these values.")
+    match_expressions: Many[Requirement] = Field((), description="Requirements.")
+
+    @property
+    def label_selector(self) -> LabelSelector:
+        """The same selector, as rules use it."""
+        equal = (SelectorRequirement(key, "In", (value,)) for key, value in self.match_labels.items())
+        others = (SelectorRequirement(r.key, r.operator, r.values) for r in self.match_expressions)
+        return LabelSelector((*equal, *others))

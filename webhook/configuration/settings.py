@@ -5,55 +5,76 @@
 
 from __future__ import annotations
 
-from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from policies.engine.request import JsonObject
-from policies.engine.violation import quote
-from policies.kubernetes.release import Release, named
-from policies.objects.fieldpath import render
-from policies.objects.workload import SHIPPED, TemplateChange, Workload, workload
-from policies.podspec import Accelerators
-from webhook.configuration.decisions import DecisionsSettings
-from webhook.configuration.fields import (
-    TOLD,
-    DaemonSets,
-    DenyWarnOff,
-    FieldPaths,
-    Globs,
-    InnerPaths,
-    KindsAndNames,
-    LogFormat,
-    LogLevel,
-    Many,
-    Port,
-    ReleaseName,
-    Resources,
-    RuleAction,
-    SettingsError,
-    Strings,
+from webhook.configuration.fields import Globs, LogFormat, LogLevel, Many, Model, Port, SettingsError, Strings
+from webhook.configuration.rulesettings import (
+    ExceptionSettings,
+    GuardSettings,
+    LabelsSettings,
+    Organization,
+    PacksSettings,
+    Policies,
+    SafetySettings,
+    SelectorsSettings,
+    SunkSettings,
+    TolerationsSettings,
+    TopologySettings,
+    WorkloadSettings,
 )
-from webhook.configuration.fields import Model as _Model
-from webhook.configuration.listen import Listen
-from webhook.configuration.packs import PacksSettings
-from webhook.configuration.placement import TopologySettings
-from webhook.configuration.selector import Selector
-from webhook.configuration.telemetry import AuditSettings, EventsSettings, TracingSettings
 
-__all__ = ["TOLD", "Settings", "SettingsError"]
+__all__ = ["Settings", "SettingsError"]
+
+Content = Literal["none", "messages", "objects"]
 
 
-class Health(_Model):
+class Listen(Model):
+    """Where the API server reaches the service."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
+    port: Port = Field(9443, description="TLS port; 0 takes a free one.")
+    max_in_flight: int = Field(
+        512,
+        ge=1,
+        description="Reviews that are answered at once; more get 503 with Retry-After, which the API server obeys.",
+    )
+    max_bytes_in_flight: int = Field(
+        64 * 1024 * 1024,
+        ge=16 * 1024 * 1024,
+        description="Bytes of bodies that are held at once; more get 503, too.",
+    )
+    body_seconds: float = Field(
+        3.0, gt=0, le=30, description="How long a body may take to arrive, within the time-out of its caller."
+    )
+    max_connections: int = Field(
+        1024, ge=1, description="Connections at once; beyond, one that stands around is closed for a new one."
+    )
+    max_connections_per_address: int = Field(
+        768,
+        ge=1,
+        description="The same for one address, without effect above maxConnections; all API servers may call from one.",
+    )
+    connection_seconds: float = Field(
+        60.0, ge=0, description="How long a connection stays open, give or take a quarter; 0 for as long as it is used."
+    )
+    drain_seconds: float = Field(
+        5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
+    )
+    grace_seconds: float = Field(
+        20.0, ge=0, le=600, description="After that, how long requests in flight may take to finish."
+    )
+
+
+class Health(Model):
     """Where probes and Prometheus reach the service, over plain HTTP."""
 
     host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - kubelets and Prometheus come from outside
     port: Port = Field(8081, description="Port of /livez, /readyz and /metrics; 0 takes a free one.")
 
 
-class Tls(_Model):
+class Tls(Model):
     """The certificate to serve: a pair of files that somebody else renews, or one of the service's own."""
 
     cert_file: str = Field("", description="Certificate chain, PEM; watched. Empty: the service makes its own.")
@@ -71,7 +92,7 @@ class Tls(_Model):
     check_seconds: float = Field(10.0, gt=0, description="How often the pair is checked for changes and for its age.")
 
 
-class ClusterSettings(_Model):
+class ClusterSettings(Model):
     """The cluster to read Namespaces, Nodes and claims from; without one, rules know only what the request says."""
 
     kubeconfig: str = Field("", description="Path of a kubeconfig.")
@@ -93,7 +114,7 @@ class ClusterSettings(_Model):
         return bool(self.kubeconfig or self.in_cluster)
 
 
-class Manage(_Model):
+class Manage(Model):
     """The process `cks-admission manage`, which writes to the cluster what all replicas share."""
 
     apart: bool = Field(False, description="It runs, so that serve itself writes nothing that replicas share.")
@@ -104,7 +125,7 @@ class Manage(_Model):
     )
 
 
-class Place(_Model):
+class Place(Model):
     """The process `cks-admission place`, which chooses domains for gangs and opens the gates of their Pods."""
 
     apart: bool = Field(False, description="It runs, so that serve itself places nothing.")
@@ -115,14 +136,14 @@ class Place(_Model):
     )
 
 
-class KeptRequirement(_Model):
+class KeptRequirement(Model):
     """A requirement that a cloud adds to the namespaceSelector of every webhook, with NotIn or DoesNotExist."""
 
     key: str = Field(min_length=1, description="Label key.")
     values: Globs = Field((), description="Values allowed with NotIn, as globs.")
 
 
-class Registration(_Model):
+class Registration(Model):
     """The webhook configurations by which the API server knows the service."""
 
     apply: bool = Field(
@@ -158,235 +179,88 @@ class Registration(_Model):
     )
 
 
-class LabelExceptionSettings(_Model):
-    """A reserved label that people may set."""
+class SampleSettings(Model):
+    """Which answers are recorded."""
 
-    key: str = Field(min_length=1, description="Label key.")
-    kinds: Annotated[Strings, Field(min_length=1)] = Field(
-        description="Kinds, as Pod or NodePool.compute.coreweave.com; Pod includes pod templates."
+    verdicts: Annotated[
+        Many[Literal["admit", "patch", "deny", "warn", "audit", "excepted", "error"]], Field(min_length=1)
+    ] = Field(description="Verdicts: admit, patch, deny, warn, audit, excepted or error.")
+    rules: Globs = Field(("*",), description="Names of rules and policies, as globs.")
+    share: float = Field(1.0, ge=0, le=1, description="Share of these answers that is recorded, from 0 to 1.")
+
+
+class DecisionsSettings(Model):
+    """The log of decisions: a JSON line for each answer that is sampled, apart from the logs on stderr."""
+
+    log: str = Field("", description="File, or - for stdout. Empty: no log.")
+    content: Content = Field(
+        "none",
+        description="none: identities, verdicts and field paths; messages: also what people were told; objects: all "
+        "that replay needs. Secrets and values of environment variables are always masked.",
     )
-    values: Strings = Field((), description="Values allowed; empty allows any.")
-
-
-class Requesters(_Model):
-    """Requesters to leave alone, beside those of labels.exempt. Exact names, or globs with * and ?."""
-
-    users: Globs = Field((), description="User names.")
-    groups: Globs = Field((), description="Groups.")
-    service_accounts: Globs = Field((), description="Service accounts, as namespace/name.")
-
-
-class Exempt(Requesters):
-    """Requesters to leave alone, beside the cluster's own components. Exact names, or globs with * and ?."""
-
-    control_plane_namespaces: Strings = Field(
-        (),
-        description="Namespaces known to be the control plane's: their accounts pass even while the service is down.",
+    samples: Many[SampleSettings] = Field(
+        (SampleSettings(verdicts=("deny", "error")),),
+        description="For each rule and verdict the first entry that has both counts; no entry: not recorded. A list "
+        "given here replaces this one.",
     )
-
-
-class LabelsSettings(_Model):
-    """The guard of the reserved label namespaces."""
-
-    action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
-    exceptions: Many[LabelExceptionSettings] = Field(
-        (
-            LabelExceptionSettings(key="qos.coreweave.cloud/interruptable", kinds=("Pod",)),
-            LabelExceptionSettings(key="qos.coreweave.com/graceful-interruptible", kinds=("Pod",)),
-        ),
-        description="Reserved labels that people may set. A list given here replaces this one.",
+    max_record_bytes: int = Field(
+        128 * 1024,
+        ge=4096,
+        le=1024 * 1024,
+        description="Messages and objects of a review or record with more bytes are left out, which the record says.",
     )
-    exempt: Exempt = Field(Exempt(), description="More requesters to leave alone.")
-    trusted: KindsAndNames = Field(
-        (),
-        description="Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
-        "MutatingAdmissionPolicy/cks-*, CustomResourceDefinition/*.example.org.",
+    max_file_bytes: int = Field(
+        64 * 1024 * 1024, ge=1024 * 1024, description="A file with more bytes is renamed, with a number at its end."
     )
+    max_files: int = Field(5, ge=1, le=100, description="How many of these are kept besides the one written to.")
 
 
-class GuardSettings(_Model):
-    """What only the cloud may take away. It fails open, whatever happens on a violation."""
+class TracingSettings(Model):
+    """Traces of reviews, sent by OpenTelemetry's protocol. They hold identities and verdicts, no content of objects."""
 
-    namespaces: DenyWarnOff = Field(
-        "warn", description="Edits and deletions of Namespaces of the control plane: deny, warn or off."
-    )
-    taints: DenyWarnOff = Field(
-        "warn",
-        description="Removals of Nodes' taints node.coreweave.cloud/reserved, is_gpu, is_cpu_compute and "
-        "sunk.coreweave.com/lock: deny, warn or off.",
-    )
-    exempt: Requesters = Field(Requesters(), description="More requesters to leave alone, such as SUNK's accounts.")
-
-
-class AcceleratorSettings(_Model):
-    """What counts as an accelerator."""
-
-    resources: Globs = Field(Accelerators().resources, description="Extended resources, as globs.")
-    device_classes: Strings = Field(
-        Accelerators().device_classes, description="Device classes of dynamic resource claims."
-    )
-
-
-class TolerationsSettings(_Model):
-    """The CPU toleration."""
-
-    action: RuleAction = Field(
-        "warn", description="What happens when /validate finds the toleration missing; off disables the rule."
-    )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose Pods and DaemonSets are changed.")
-    daemon_sets: DaemonSets = Field("inject", description="DaemonSet templates: inject, warn or off.")
-    accelerators: AcceleratorSettings = Field(AcceleratorSettings(), description="What makes a Pod a GPU Pod.")
-
-
-class SunkSettings(_Model):
-    """DaemonSets on SUNK Nodes."""
-
-    action: RuleAction = Field(
-        "warn", description="What happens when the toleration is missing and not injected; off disables the rule."
-    )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose DaemonSets are checked.")
-    daemon_sets: DaemonSets = Field("warn", description="inject, warn or off.")
-    node_selector: dict[str, str] = Field(
-        {}, description="Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
-    )
-
-
-class SelectorsSettings(_Model):
-    """Node selectors, node affinity and topology keys that people write by hand."""
-
-    action: Literal["warn", "audit", "off"] = Field(
-        "warn", description="What happens on one that selects nothing, or not what it says: warn, audit or off."
-    )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are looked at.")
-
-
-class Organization(_Model):
-    """The organization whose cluster this is."""
-
-    id: str = Field("", description="Value that users may give the label ns.coreweave.cloud/org on their Namespaces.")
-    reserved_hash: str = Field(
-        "", description="Value of the Nodes' taint node.coreweave.cloud/reserved; empty: read off Nodes."
-    )
-
-
-class Policies(_Model):
-    """Admission policies in Kubernetes' own form, which apply besides the built-in rules."""
-
-    directories: Strings = Field(
-        (), description="Files and directories with policies, bindings and parameters; watched for changes."
-    )
-    config_maps: bool = Field(
-        True, description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace."
-    )
-    native: bool = Field(
-        True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
-    )
-    kubernetes: ReleaseName = Field(
+    endpoint: str = Field(
         "",
-        description="Release of Kubernetes by whose rules policies are judged, such as 1.36; empty: that of the "
-        "cluster's API server, without a cluster the newest one known.",
+        pattern=r"^(https?://\S{1,500})?$",
+        description="Receiver that speaks OTLP over HTTP, such as http://collector.monitoring:4318; empty: no traces.",
     )
-    slow: Literal["keep", "skip"] = Field(
-        "keep",
-        description="A policy that was over its time 3 times in a minute: keep, or skip it as failed for 5 minutes or "
-        "until policies change (not just the objects that paramRefs name).",
+    share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of reviews that are traced, from 0 to 1; where the API server traces, it decides instead.",
     )
-    shadow: Strings = Field(
-        (),
-        description="Files and directories with validating policies that decide nothing: what they would change is "
-        "counted, and recorded in the log of decisions; watched for changes.",
-    )
-
-    @property
-    def release(self) -> Release | None:
-        """The release that is named; None if none is."""
-        return named(self.kubernetes) if self.kubernetes else None
-
-
-def written(row: Workload) -> JsonObject:
-    """A kind that is shipped, as people would write it."""
-    places = {
-        "templates": row.templates,
-        "jobs": row.jobs,
-        "claims": row.claims,
-        "nodeLabels": row.node_labels,
-        "podLabels": row.pod_labels,
-    }
-    paths = {name: [render(pattern) for pattern in patterns] for name, patterns in places.items() if patterns}
-    return {"group": row.group, "kind": row.kind, **paths, "changes": row.changes}
-
-
-class WorkloadSettings(_Model):
-    """A kind of workload beside the built-in ones: DynamoGraphDeployment or NIMService by its name, others by paths."""
-
-    group: str = Field(description="API group; empty for the core group.")
-    kind: str = Field(min_length=1, description="Kind.")
-    templates: FieldPaths = Field((), description="Paths of pod templates.")
-    jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
-    claims: InnerPaths = Field((), description="Paths of claim templates.")
-    node_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Nodes.")
-    pod_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Pods.")
-    changes: TemplateChange = Field(
-        "create", description="When annotations of templates may be written: always, suspended, create or never."
-    )
-
-    @property
-    def row(self) -> Workload:
-        """The row of the table."""
-        return workload(
-            self.group, self.kind, self.templates, jobs=self.jobs, claims=self.claims, node_labels=self.node_labels,
-            pod_labels=self.pod_labels, changes=self.changes,
-        )  # fmt: skip
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        if row := next((row for row in SHIPPED if row.kind == value), None):
-            return written(row)
-        names = " and ".join(row.kind for row in SHIPPED)
-        raise PydanticCustomError(
-            TOLD, f"{quote(value)} is no kind that is shipped: {names} are; write others as a map"
-        )
-
-
-class ExceptionSettings(_Model):
-    """Lets requests pass rules until a date. Every list but rules matches everything when empty; globs are allowed."""
-
-    rules: Annotated[Strings, Field(min_length=1)] = Field(
-        description="Names of rules: labels, guard, tolerations, sunk, topology, topology-objects, selectors, or of "
-        "policies."
-    )
-    reason: str = Field(min_length=1, description="Why; shown in the audit log.")
-    until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
-    namespaces: Globs = Field((), description="Namespaces.")
-    kinds: Globs = Field((), description="Kinds, as Pod or Deployment.apps.")
-    names: Globs = Field((), description="Names.")
-    users: Globs = Field((), description="User names.")
-    groups: Globs = Field((), description="Groups; the user is in at least one.")
-    object_selector: Selector = Field(
-        Selector(), description="Labels of the object or the old object: matchLabels and matchExpressions."
+    rule_seconds: float = Field(
+        0.001, ge=0, description="A rule that takes less has no span of its own; 0: each has one."
     )
 
 
-class SafetySettings(_Model):
-    """Writes that no outage may stop, beside those that every cluster needs. Policies judge them all the same."""
+class EventsSettings(Model):
+    """Events in a cluster, by which people see on their workloads what is said of them."""
 
-    namespaces: Strings = Field(
-        (),
-        description="Namespaces of components, such as calico-system; not kube-system, which always counts.",
+    refusals: bool = Field(
+        True,
+        description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
+        "for each rule.",
     )
-    resources: Resources = Field(
-        (),
-        description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io; without a "
-        "group it means the core group; never pods.",
+    findings: bool = Field(
+        True,
+        description="Tell a workload when an audit with reports finds that it, or what controllers make for it, would "
+        "be refused; again when its report changes.",
     )
-    users: Globs = Field((), description="Users who write what controllers write, as globs.")
 
 
-class HelpSettings(_Model):
+class AuditSettings(Model):
+    """What audits with reports leave behind, beside these."""
+
+    record: str = Field(
+        "",
+        max_length=253,
+        description="Name of a ConfigMap in cluster.namespace, which must be there. An audit of all Namespaces writes "
+        "into it what it did, and manage makes metrics of it. Empty: neither happens.",
+    )
+
+
+class HelpSettings(Model):
     """Where people whom a rule refuses or warns can read on."""
 
     url: str = Field(
@@ -398,14 +272,14 @@ class HelpSettings(_Model):
     )
 
 
-class Log(_Model):
+class Log(Model):
     """Logs, on stderr."""
 
     level: LogLevel = Field("info", description="debug, info, warning or error; admitted requests are logged at debug.")
     format: LogFormat = Field("auto", description="json, text, or auto: text on a terminal.")
 
 
-class Settings(_Model):
+class Settings(Model):
     """The whole configuration."""
 
     listen: Listen = Field(Listen(), description=Listen.__doc__)

@@ -13,7 +13,7 @@ import structlog
 
 from policies.engine.comparison import Change, Judgement, Outcome
 from policies.engine.interruption import FactUnavailable, Missing
-from webhook.configuration.decisions import DecisionsSettings
+from webhook.configuration.settings import DecisionsSettings
 from webhook.decisions import record
 from webhook.decisions.answered import Answered
 from webhook.decisions.files import Descriptor, Output, RotatingFile

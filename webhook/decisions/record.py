@@ -21,7 +21,7 @@ from policies.engine.engine import Answer, Decision
 from policies.engine.request import AdmissionRequest, JsonObject, mapping
 from policies.engine.violation import FIELD_LENGTH, shortened
 from policies.objects.masking import MASK, Masking
-from webhook.configuration.decisions import Content
+from webhook.configuration.settings import Content
 from webhook.version import VERSION
 
 EVENT = "decision"

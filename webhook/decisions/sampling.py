@@ -7,7 +7,7 @@ from zlib import crc32
 
 from policies.engine.engine import Answer, Unanimity
 from policies.glob import matches
-from webhook.configuration.decisions import SampleSettings
+from webhook.configuration.settings import SampleSettings
 
 # How many pairs of a rule and a verdict are remembered: as many as rules and their verdicts in a large cluster.
 _MEMORY = 4096

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from policies.engine.request import JsonObject
-from webhook.configuration.safety import safety
+from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
 from webhook.doctor import cluster, configurations, connection, processes
 from webhook.doctor.desired import Desired

@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 
 from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook import logs
-from webhook.configuration.listen import Listen
+from webhook.configuration.settings import Listen
 from webhook.decisions.answered import Answered, Follower
 from webhook.heavy.slow import SlowPolicies
 from webhook.http import probes

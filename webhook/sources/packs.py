@@ -26,7 +26,7 @@ from policies.cel.syntax.unparse import unparse
 from policies.engine.request import JsonObject
 from policies.engine.rule import HookCondition, Rule
 from webhook.configuration.fields import PackMode
-from webhook.configuration.packs import PackSettings
+from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings
 from webhook.files import yamlfile, yamltext
 from webhook.sources import packfiles, policyfiles

@@ -19,10 +19,10 @@ from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.catalog import Catalog
-from webhook.configuration import differences, rules
-from webhook.configuration.configuration import LoadedConfiguration
-from webhook.configuration.packs import PackSettings
+from webhook.configuration import rules
+from webhook.configuration.configuration import LoadedConfiguration, changed_names, flattened_changes
 from webhook.configuration.rules import PolicyRules
+from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.measures.shadow import ShadowMetrics
@@ -276,9 +276,9 @@ class PolicyKeeper:
         self._count(made)
         if made.rules is not None:
             after = made.named
-            changes = {kind: differences.of_names(before, after[kind]) for kind, before in last.named.items()}
+            changes = {kind: changed_names(before, after[kind]) for kind, before in last.named.items()}
             policies = changes.pop("policies")
-            others = differences.flattened(changes)
+            others = flattened_changes(changes)
             release = {} if made.release == last.release else {"kubernetes": made.release.name}
             self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others, **release)
         self._doubt(made)

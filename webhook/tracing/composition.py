@@ -7,8 +7,7 @@ from importlib.util import find_spec
 
 from yarl import URL
 
-from webhook.configuration.settings import SettingsError
-from webhook.configuration.telemetry import TracingSettings
+from webhook.configuration.settings import SettingsError, TracingSettings
 from webhook.http.app import Service
 from webhook.tracing.export import Export, Reasons
 

@@ -11,7 +11,7 @@ import yaml
 from support.builders import pod
 from support.service.commands import run
 
-from webhook.configuration.packs import PacksSettings
+from webhook.configuration.rulesettings import PacksSettings
 
 pytestmark = pytest.mark.usefixtures("_files")
 

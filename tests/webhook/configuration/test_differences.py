@@ -4,22 +4,22 @@ from typing import Any
 
 import pytest
 
-from webhook.configuration import differences
+from webhook.configuration.configuration import changed_keys, changed_names, flattened_changes
 
 
 def test_names() -> None:
     """Names come, go, and stay with another value; equal values are no difference."""
     before, after = {"b": 1, "gone": 1, "a": 1, "same": [1]}, {"a": 2, "b": 2, "same": [1], "new": 1, "n": 1}
 
-    assert differences.of_names(before, after) == {"added": ["n", "new"], "removed": ["gone"], "changed": ["a", "b"]}
-    assert differences.of_names({}, {}) == {"added": [], "removed": [], "changed": []}
+    assert changed_names(before, after) == {"added": ["n", "new"], "removed": ["gone"], "changed": ["a", "b"]}
+    assert changed_names({}, {}) == {"added": [], "removed": [], "changed": []}
 
 
 def test_names_of_several_sorts() -> None:
     """What is empty is left out."""
-    found = {"exceptions": differences.of_names({"a": 1}, {"a": 2}), "objects": differences.of_names({}, {})}
+    found = {"exceptions": changed_names({"a": 1}, {"a": 2}), "objects": changed_names({}, {})}
 
-    assert differences.flattened(found) == {"exceptions_changed": ["a"]}
+    assert flattened_changes(found) == {"exceptions_changed": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_names_of_several_sorts() -> None:
 )
 def test_keys(before: Any, after: Any, keys: list[str]) -> None:
     """Keys are dotted, entries of lists go by their names if each has one, and nothing that differs is left out."""
-    assert differences.of_keys(before, after) == keys
+    assert changed_keys(before, after) == keys

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.configuration.packs import PackSettings, PacksSettings
+from webhook.configuration.rulesettings import PackSettings, PacksSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import read
 from webhook.sources import packfiles, packs

@@ -8,9 +8,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from webhook.configuration.reference import WIDTH, configuration
 from webhook.configuration.settings import Settings
-from webhook.configuration.settingsfile import read
+from webhook.configuration.settingsfile import WIDTH, read, reference
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
@@ -18,7 +17,7 @@ _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 def test_the_reference_reads_back_to_the_defaults(tmp_path: Path) -> None:
     """What is printed as the reference is a configuration file that changes nothing."""
     file = tmp_path / "cks.yaml"
-    file.write_text(configuration(), encoding="utf-8")
+    file.write_text(reference(), encoding="utf-8")
 
     assert read(file) == Settings()
 
@@ -27,7 +26,7 @@ def test_the_page_shows_the_reference() -> None:
     """docs/reference/configuration.md holds the reference, word for word, in its one block of YAML that is so long."""
     blocks = re.findall(r"^```yaml\n(.*?)^```$", _PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
-    assert blocks.count(configuration()) == 1
+    assert blocks.count(reference()) == 1
 
 
 def _keys(model: type[BaseModel], at: str = "") -> Iterator[tuple[str, str]]:
@@ -47,8 +46,8 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def test_every_key_is_explained() -> None:
     """Each key stands in the reference behind its own description, those of list entries too."""
-    words = " ".join(line.strip().lstrip("# ") for line in configuration().splitlines())
-    lines = [line.strip().lstrip("# ") for line in configuration().splitlines()]
+    words = " ".join(line.strip().lstrip("# ") for line in reference().splitlines())
+    lines = [line.strip().lstrip("# ") for line in reference().splitlines()]
 
     for key, description in _keys(Settings):
         name = key.rpartition(".")[2]
@@ -59,7 +58,7 @@ def test_every_key_is_explained() -> None:
 
 def test_lists_in_lists_are_explained() -> None:
     """The keys of an entry stand below their list, indented, and below one of them that is a list those of its own."""
-    lines = configuration().splitlines()
+    lines = reference().splitlines()
     first = lines.index("  topologies: []")
 
     assert lines[first + 1 : lines.index("  files: []") - 1] == [
@@ -78,7 +77,7 @@ def test_every_key_outside_lists_stands_with_its_default() -> None:
     """The keys are in the order of the settings, sections and all, each with the value that it has without a file."""
     values = Settings().model_dump(mode="json", by_alias=True, exclude_defaults=False)
 
-    found = yaml.safe_load(configuration())
+    found = yaml.safe_load(reference())
     assert list(found) == list(values)
     assert {name: list(section) for name, section in found.items() if isinstance(section, dict)} == {
         name: list(section) for name, section in values.items() if isinstance(section, dict)
@@ -87,6 +86,6 @@ def test_every_key_outside_lists_stands_with_its_default() -> None:
 
 def test_lines_are_short() -> None:
     """The reference can be read without scrolling sideways."""
-    too_long = [line for line in configuration().splitlines() if len(line) > WIDTH]
+    too_long = [line for line in reference().splitlines() if len(line) > WIDTH]
 
     assert [line for line in too_long if line.lstrip().startswith("#")] == []

@@ -9,7 +9,7 @@ from support.builders import Json, pod
 from support.service.reviews import body, violation
 
 from policies.engine.engine import Answer, Decision
-from webhook.configuration.decisions import Content
+from webhook.configuration.settings import Content
 from webhook.decisions import record
 from webhook.decisions.record import Asked
 from webhook.http.review import Decoder

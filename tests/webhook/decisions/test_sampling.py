@@ -3,7 +3,7 @@
 from support.service.reviews import violation
 
 from policies.engine.engine import Answer, Decision, RuleFailure, Unanimity
-from webhook.configuration.decisions import DecisionsSettings, SampleSettings
+from webhook.configuration.settings import DecisionsSettings, SampleSettings
 from webhook.decisions.sampling import Sampling
 
 _ADMITTED = Answer(Unanimity((Decision("labels", "admit"), Decision("team", "admit"))))

@@ -9,7 +9,7 @@ from support.builders import Json
 
 from webhook.cluster.inspection.components import component
 from webhook.configuration import rules
-from webhook.configuration.safety import safety
+from webhook.configuration.rules import safety
 from webhook.doctor.configurations import check_outage, check_scope
 from webhook.doctor.observation import Component
 from webhook.registration.configurations import registered

@@ -17,7 +17,7 @@ from webhook import refused
 from webhook.cli.findings.finding import UNREADABLE
 from webhook.cli.objects import flaws
 from webhook.configuration import rules
-from webhook.configuration.packs import PacksSettings
+from webhook.configuration.rulesettings import PacksSettings
 from webhook.files import yamlfile
 from webhook.sources import packfiles
 

@@ -5,9 +5,7 @@ from contextlib import AsyncExitStack
 import pytest
 from support.service.reviews import served
 
-from webhook.configuration.listen import Listen
-from webhook.configuration.settings import SettingsError
-from webhook.configuration.telemetry import TracingSettings
+from webhook.configuration.settings import Listen, SettingsError, TracingSettings
 from webhook.http.app import Service
 from webhook.http.state import ServingState
 from webhook.metrics import Metrics

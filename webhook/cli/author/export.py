@@ -13,8 +13,8 @@ from policies.kubernetes.release import NEWEST
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import to_yaml
-from webhook.configuration.reference import configuration as reference
 from webhook.configuration.settings import SettingsError
+from webhook.configuration.settingsfile import reference
 from webhook.files.yamlfile import FileError
 from webhook.registration.configurations import registered
 

@@ -9,10 +9,9 @@ import pytest
 import yaml
 from support.service.commands import last_line, run
 
-from webhook.configuration.reference import configuration
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
-from webhook.configuration.settingsfile import read
+from webhook.configuration.settingsfile import read, reference
 from webhook.registration.configurations import registered
 
 pytestmark = pytest.mark.usefixtures("no_packs")
@@ -32,7 +31,7 @@ def test_the_configuration_is_printed() -> None:
     result = run("export", "configuration")
     Path("cks.yaml").write_text(result.stdout, encoding="utf-8")
 
-    assert result.stdout == configuration()
+    assert result.stdout == reference()
     assert read(Path("cks.yaml")) == Settings()
     assert (result.stderr, result.exit_code) == ("", 0)
 

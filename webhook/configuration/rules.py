@@ -1,15 +1,36 @@
-"""Makes the rules of policies and packs, with the exceptions beside them."""
+"""The rules in force, made from the settings: the built-in ones, and those of policies and packs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import guard, labels, tolerations
 from policies.engine.rule import PolicyException, Rule
-from policies.selectors import rule as selectors_rule
-from policies.topology import objects
-from policies.topology import rule as topology_rule
+from policies.engine.ruleset import RuleSet
+from policies.engine.safety import SYSTEM_NAMESPACES, Safety
+from policies.engine.violation import NO_HELP, Help
+from policies.selectors import rule as selectors
+from policies.topology import objects, rule
+from policies.topology.catalog import Catalog
+from webhook import refused
+from webhook.configuration.builtinrules import (
+    follows_nodes,
+    follows_topologies,
+    guard_rule,
+    label_exceptions,
+    labels_rule,
+    schedules_workloads,
+    selectors_rule,
+    sunk_rule,
+    tolerations_rule,
+    topologies,
+    topology_objects_rule,
+    topology_options,
+    topology_rule,
+    workload_table,
+)
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.sources import packfiles
 
@@ -20,17 +41,33 @@ if TYPE_CHECKING:
     from webhook.sources.policyfiles import PolicyFiles
     from webhook.sources.policyset import Native
 
-
-from webhook.configuration.rules.workloads import workload_table
+__all__ = [
+    "BUILT_IN_RULES",
+    "NO_POLICIES",
+    "PolicyRules",
+    "build",
+    "follows_nodes",
+    "follows_topologies",
+    "label_exceptions",
+    "of_policies",
+    "reserved",
+    "safety",
+    "schedules_workloads",
+    "topologies",
+    "topology_options",
+    "unknown_names",
+    "uses_policies",
+    "workload_table",
+]
 
 BUILT_IN_RULES = (
     labels.RULE,
     guard.RULE,
-    topology_rule.RULE,
+    rule.RULE,
     objects.RULE,
     tolerations.RULE,
     tolerations.SUNK_RULE,
-    selectors_rule.RULE,
+    selectors.RULE,
 )
 
 
@@ -127,3 +164,48 @@ def exceptions(settings: Settings) -> list[PolicyException]:
         )
         for index, exception in enumerate(settings.exceptions)
     ]
+
+
+def build(
+    settings: Settings,
+    control_plane_namespaces: Iterable[str] = (),
+    policies: PolicyRules = NO_POLICIES,
+    catalog: Catalog | None = None,
+    *,
+    clustered: bool = True,
+) -> RuleSet:
+    """The rules for the settings, and those of policies.
+
+    control_plane_namespaces: those of the cluster, for the match conditions; the rules themselves look them up.
+    catalog: the topologies; None: read them from their files. clustered: whether there is a cluster, and so a placer.
+    Raises SettingsError for contradictory settings.
+    """
+    catalog = topologies(settings) if catalog is None else catalog
+    rules = [
+        labels_rule(settings, control_plane_namespaces),
+        guard_rule(settings, control_plane_namespaces),
+        # Before rules that change nearly every Pod: after a change, rules see a copy of the object.
+        topology_rule(settings, catalog, clustered=clustered),
+        topology_objects_rule(settings, catalog),
+        tolerations_rule(settings),
+        sunk_rule(settings),
+    ]
+    rules += [selectors_rule(settings, rules, policies.shipped), *policies.rules]
+    written = (*exceptions(settings), *(exception.value for exception in policies.exceptions))
+    return RuleSet(rules, written, safety(settings, control_plane_namespaces), help_of(settings))
+
+
+def help_of(settings: Settings) -> Help:
+    """Where refusals are explained; the pages are read only if there is an address for them."""
+    return Help(settings.help.url, refused.sections()) if settings.help.url else NO_HELP
+
+
+def safety(settings: Settings, control_plane_namespaces: Iterable[str] = ()) -> Safety:
+    """The essential writes.
+
+    control_plane_namespaces: those with the label of the control plane. It is reserved, so no tenant can set it.
+    """
+    chosen, own = settings.safety, settings.cluster.namespace
+    names = dict.fromkeys((*SYSTEM_NAMESPACES, *chosen.namespaces, *sorted(control_plane_namespaces)))
+    resources = ((group, name) for name, _, group in (resource.partition(".") for resource in chosen.resources))
+    return Safety(own, tuple(name for name in names if name != own), tuple(resources), chosen.users)

@@ -1,0 +1,355 @@
+"""Makes the built-in rules from the settings, with their hooks for the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from policies import guard, labels, matchconditions, tolerations
+from policies.engine.match import ResourceRule
+from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule
+from policies.engine.safety import Exemptions
+from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
+from policies.podspec import Accelerators
+from policies.selectors import rule as selectors
+from policies.topology import document, objects, rule, warning
+from policies.topology.annotation import Schedulers
+from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
+from policies.topology.catalog import Catalog
+from policies.topology.constraint import Default, Options, Permission
+from policies.topology.scheduling.workload import GROUP
+from policies.topology.schemes import mention
+from policies.topology.topology import shortened
+from policies.vocabulary import OLD_TYPE, RESERVED
+from webhook.configuration.fields import Selector
+from webhook.configuration.rulesettings import Requesters, check_default
+from webhook.configuration.settings import Settings, SettingsError
+from webhook.sources import topologyfiles
+
+if TYPE_CHECKING:
+    from policies.admissionpolicy.model import Policy
+
+_WRITES = ("CREATE", "UPDATE")
+_EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
+_PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
+_POD_GROUPS = (ResourceRule(("CREATE",), (GROUP,), ("podgroups",), ("*",)),)
+_DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
+_NAMESPACES = ResourceRule(("UPDATE", "DELETE"), ("",), ("namespaces", "namespaces/finalize"), ("v1",))
+_NODES = ResourceRule(("UPDATE",), ("",), ("nodes",), ("v1",))
+# The keys of which the policy node-selector tells whose values cannot work.
+_TOLD_BY_PACK = ("node-selector", frozenset({OLD_TYPE, RESERVED}))
+
+
+def _mutation(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[HookCondition, ...] = ()) -> Hook:
+    """A mutating hook. It fails open, so that it never refuses objects."""
+    return Hook("mutate", group, resources, "Ignore", conditions, everywhere=True)
+
+
+def _validation(
+    group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[HookCondition, ...] = ()
+) -> Hook:
+    """A validating hook. If it refuses objects, it excludes those that a cluster cannot do without."""
+    return Hook("validate", group, resources, _failure_policy(action), conditions, everywhere=action != "deny")
+
+
+def _failure_policy(action: Action) -> FailurePolicy:
+    """The failure policy for an action: a rule that refuses fails closed, a rule that only reports fails open."""
+    return "Fail" if action == "deny" else "Ignore"
+
+
+def workload_table(settings: Settings) -> Mapping[tuple[str, str], Workload]:
+    """The table of workloads, with those of the settings. Raises SettingsError."""
+    try:
+        return table((*BUILT_IN, *(row.row for row in settings.workloads)))
+    except ValueError as error:
+        raise SettingsError(f"workloads: {error}") from None
+
+
+def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
+    """The kinds that have pod templates or patches of them, without those that keep earlier ones."""
+    rows = workload_table(settings).values()
+    return {row.group_kind: row for row in rows if row.makes_pods or row.group_kind in PATCHES}
+
+
+def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
+    """The resources of kinds, as one rule for each group."""
+    by_group: dict[str, list[str]] = {}
+    for row in rows:
+        by_group.setdefault(row.group, []).append(row.resource)
+    return tuple(ResourceRule(_WRITES, (group,), tuple(names)) for group, names in by_group.items())
+
+
+def _accelerators(settings: Settings) -> Accelerators:
+    """What counts as an accelerator."""
+    chosen = settings.tolerations.accelerators
+    return Accelerators(chosen.resources, chosen.device_classes)
+
+
+def _exempt(
+    settings: Settings, more: Requesters, control_plane_namespaces: Iterable[str]
+) -> tuple[Exemptions, HookCondition]:
+    """The requesters of labels.exempt and more, and the condition that is false for them."""
+    built_in, common = Exemptions(), settings.labels.exempt
+    exempt_ones = Exemptions(
+        users=(*built_in.users, *common.users, *more.users),
+        groups=(*built_in.groups, *common.groups, *more.groups),
+        service_accounts=(*built_in.service_accounts, *common.service_accounts, *more.service_accounts),
+    )
+    configured = tuple(f"{namespace}/*" for namespace in common.control_plane_namespaces)
+    namespaces = sorted({*control_plane_namespaces, *common.control_plane_namespaces})
+    condition = matchconditions.requester_is_not_exempt(exempt_ones, namespaces)
+    return replace(exempt_ones, service_accounts=(*exempt_ones.service_accounts, *configured)), condition
+
+
+def label_exceptions(settings: Settings) -> list[labels.LabelException]:
+    """The reserved labels that people may set."""
+    exceptions = []
+    for exception in settings.labels.exceptions:
+        kinds = ((group, kind) for kind, _, group in (name.partition(".") for name in exception.kinds))
+        exceptions.append(labels.LabelException(exception.key, frozenset(kinds), frozenset(exception.values)))
+    if settings.organization.id:
+        exceptions.append(labels.organization(settings.organization.id))
+    return exceptions
+
+
+def labels_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> Rule:
+    """The rule for reserved labels."""
+    workloads = workload_table(settings)
+    exceptions = label_exceptions(settings)
+    exempt_ones, not_exempt = _exempt(settings, Requesters(), control_plane_namespaces)
+    label_guard = labels.LabelGuard(workloads, exceptions, exempt_ones)
+    # It applies everywhere, because a label is like a right. Its conditions keep it from blocking a starting cluster.
+    hook = Hook("validate", "labels", _EVERYTHING, _failure_policy(settings.labels.action), everywhere=True)
+    changes = partial(matchconditions.reserved_label_changes, workloads.values(), exceptions)
+    return Rule(
+        labels.RULE,
+        (
+            replace(hook, scope="Namespaced", conditions=(changes(cluster_scope=False), not_exempt)),
+            replace(hook, scope="Cluster", conditions=(changes(cluster_scope=True), not_exempt)),
+        ),
+        settings.labels.action,
+        label_guard.reads,
+        settings.labels.namespace_selector.label_selector,
+        validate=label_guard.validate,
+    )
+
+
+def guard_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> Rule:
+    """The rule. It fails open even where it refuses: without the service people must be able to repair Nodes."""
+    chosen = settings.guard
+    exempt_ones, condition = _exempt(settings, chosen.exempt, control_plane_namespaces)
+    made = guard.Guard(chosen.namespaces, chosen.taints, exempt_ones)
+    modes = ((chosen.namespaces, _NAMESPACES), (chosen.taints, _NODES))
+    resources = tuple(resource for mode, resource in modes if mode != "off")
+    concerned = matchconditions.takes_away(namespaces=chosen.namespaces != "off", taints=chosen.taints != "off")
+    hook = Hook("validate", "guard", resources, "Ignore", (concerned, condition), "Cluster", everywhere=True)
+    action: Action = max(chosen.namespaces, chosen.taints, key=("off", "warn", "deny").index)
+    return Rule(guard.RULE, (hook,), action, guard.READS, validate=made.validate)
+
+
+def tolerations_rule(settings: Settings) -> Rule:
+    """The rule for CPU Pods and DaemonSets."""
+    chosen = settings.tolerations
+    rule = tolerations.CpuToleration(_accelerators(settings), chosen.daemon_sets)
+    concerned = (
+        matchconditions.pod_lacks_cpu_toleration(),
+        matchconditions.pod_is_no_mirror(),
+        matchconditions.pod_requests_no_accelerator(rule.accelerators),
+    )
+    # Few Pods are written with the toleration, so a condition would cost the API server more than the calls it spares.
+    hooks = [_mutation("pods", _PODS), _validation("pods", _PODS, chosen.action, concerned)]
+    if chosen.daemon_sets == "inject":
+        hooks.append(_mutation("daemonsets", _DAEMON_SETS))
+    if chosen.daemon_sets != "off":
+        hooks.append(_validation("daemonsets", _DAEMON_SETS, chosen.action))
+    return Rule(
+        tolerations.RULE,
+        tuple(hooks),
+        chosen.action,
+        tolerations.READS,
+        chosen.namespace_selector.label_selector,
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def sunk_rule(settings: Settings) -> Rule:
+    """The rule for DaemonSets on SUNK Nodes."""
+    chosen = settings.sunk
+    rule = tolerations.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
+    hooks = [_validation("daemonsets", _DAEMON_SETS, chosen.action)]
+    if chosen.daemon_sets == "inject":
+        hooks.append(_mutation("daemonsets", _DAEMON_SETS))
+    return Rule(
+        tolerations.SUNK_RULE,
+        tuple(hooks),
+        "off" if chosen.daemon_sets == "off" else chosen.action,
+        tolerations.SUNK_READS,
+        chosen.namespace_selector.label_selector,
+        validate=rule.validate,
+        mutate=rule.mutate,
+    )
+
+
+def selectors_rule(settings: Settings, others: Sequence[Rule], shipped: Iterable[Policy]) -> Rule:
+    """The rule for selectors of Nodes that people write by hand.
+
+    others: the rules whose entries it shares, which spares the API server the conversion of each object. Where one
+    fails closed, it has an entry of its own: a warning is no reason to refuse anything. shipped: the policies of packs.
+    """
+    rows = _with_templates(settings)
+    templated = [row for row in rows.values() if row.group_kind != ("", "Pod")]
+    policy, keys = _TOLD_BY_PACK
+    told = keys if any(one.name == policy for one in shipped) else frozenset[str]()
+    hooks = [hook for other in others if other.action != "off" for hook in other.hooks if hook.phase == "validate"]
+    closed = {hook.group for hook in hooks if hook.failure_policy == "Fail"}
+    own = {group: selectors.RULE if group in closed else group for group in ("pods", "topology")}
+    about_pods, about_templates = map(matchconditions.selectors_are_concerned, ((), templated))
+    return Rule(
+        selectors.RULE,
+        (
+            Hook("validate", own["pods"], _PODS, "Ignore", (about_pods,), everywhere=True),
+            Hook(
+                "validate", own["topology"], _resources(templated), "Ignore", (about_templates,), "*", everywhere=True
+            ),
+        ),
+        settings.selectors.action,
+        selectors.reads(rows.values()),
+        settings.selectors.namespace_selector.label_selector,
+        validate=selectors.NodeSelectors(rows, settings.organization.id, told).validate,
+    )
+
+
+def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = True) -> Rule:
+    """The rule for annotations. clustered: see `topology_options`. Raises SettingsError."""
+    chosen = settings.topology
+    options = topology_options(settings, clustered=clustered)
+    check_default(chosen.default, catalog)
+    placement = rule.TopologyPlacement(catalog, options)
+    rows = list(options.workloads.values())
+    has_default = bool(chosen.default.topology and chosen.default.preferred)
+    conditions = () if has_default else (matchconditions.topology_is_mentioned(rows),)
+    written = [row for row in rows if row.changes != "never"]
+    # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
+    is_strict = chosen.action == chosen.unapplied == "deny"
+    judged = list(_with_templates(settings).values())
+    wider = () if has_default else (matchconditions.topology_is_mentioned(judged, schemes=True),)
+    unread = [kind for kind in sorted(warning.UNREAD) if kind not in options.workloads]
+    reach = (
+        *_resources(judged),
+        *(ResourceRule(_WRITES, (group,), (plural(kind),)) for group, kind in (mention.POD_GROUP, *unread)),
+    )
+    verdict = replace(
+        _validation("topology", reach, chosen.action, wider), failure_policy="Fail" if is_strict else "Ignore"
+    )
+    hooks = [_mutation("topology", _resources(written), conditions), verdict]
+    if verdict.failure_policy == _failure_policy(settings.tolerations.action) and settings.tolerations.action != "off":
+        hooks = [part for hook in hooks for part in _with_pods_apart(hook)]
+    if schedules_workloads(settings):
+        hooks.append(_mutation("gangs", _POD_GROUPS))
+    return Rule(
+        rule.RULE,
+        tuple(replace(hook, scope="*") if hook.group == "topology" else hook for hook in hooks),
+        chosen.action,
+        rule.reads(rows),
+        chosen.namespace_selector.label_selector,
+        validate=placement.validate,
+        mutate=placement.mutate,
+    )
+
+
+def _with_pods_apart(hook: Hook) -> Iterator[Hook]:
+    """The hook without new Pods, and one for these in the entry that asks about them anyway.
+
+    The API server converts an object anew for each entry, which costs it more than any condition.
+    """
+    about = matchconditions.topology_is_mentioned((), schemes=hook.phase == "validate")
+    conditions = (about,) if hook.conditions else ()
+    yield replace(hook, group="pods", resources=_PODS, conditions=conditions)
+    without = (replace(rule, resources=tuple(r for r in rule.resources if r != "pods")) for rule in hook.resources)
+    updates = replace(_PODS[0], operations=("UPDATE",))
+    yield replace(hook, resources=(*(rule for rule in without if rule.resources), updates))
+
+
+def topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
+    """The rule for Topology objects."""
+    chosen = settings.topology
+    made = objects.TopologyObjects(catalog, chosen.deletion)
+    operations = (*_WRITES, *(("DELETE",) if chosen.deletion != "off" else ()))
+    resources = [
+        ResourceRule(operations, (group,), tuple(map(plural, kinds))) for group, kinds in document.KINDS.items()
+    ]
+    if chosen.deletion != "off":
+        resources.append(ResourceRule(("UPDATE", "DELETE"), (document.KUEUE,), ("resourceflavors",)))
+    # What cannot work is refused, but nothing that runs depends on it: only a wish to keep what is named fails closed.
+    strict = chosen.action == chosen.deletion == "deny"
+    hook = replace(_validation("topologies", tuple(resources), "deny" if strict else "warn"), scope="Cluster")
+    return Rule(objects.RULE, (hook,), chosen.action, objects.READS, validate=made.validate)
+
+
+def topologies(settings: Settings) -> Catalog:
+    """The topologies from settings and files, without the cluster's. Raises SettingsError."""
+    own = (
+        document.make(
+            own_topology.name,
+            [level.written for level in own_topology.levels],
+            f"topology.topologies[{index}] of the configuration",
+            requirement=own_topology.node_requirement.label_selector,
+            pool=own_topology.pool.label_selector if own_topology.pool != Selector() else None,
+        )
+        for index, own_topology in enumerate(settings.topology.topologies)
+    )
+    try:
+        given = (*own, *topologyfiles.read(settings.topology.files))
+        prefixes = settings.topology.topograph_prefixes
+        catalog = Catalog((*(shortened(one, prefixes) for one in given), *BUILT_IN_TOPOLOGIES))
+    except topologyfiles.TopologyFilesError as error:
+        raise SettingsError(str(error)) from None
+    if catalog.clashes:
+        raise SettingsError("\n".join(map(str, catalog.clashes)))
+    return catalog
+
+
+def follows_topologies(settings: Settings) -> bool:
+    """Whether a rule needs the topologies of the cluster, and the workloads that name them."""
+    return settings.topology.action != "off"
+
+
+def follows_nodes(settings: Settings) -> bool:
+    """Whether a rule needs the Nodes."""
+    follows_sunk = "off" not in (settings.sunk.daemon_sets, settings.sunk.action)
+    return follows_topologies(settings) or follows_sunk or settings.selectors.action != "off"
+
+
+def schedules_workloads(settings: Settings) -> bool:
+    """Whether placements may be left to Kubernetes' own scheduling of workloads."""
+    return follows_topologies(settings) and settings.topology.workload_scheduling == "on"
+
+
+def topology_options(settings: Settings, *, clustered: bool = True) -> Options:
+    """The options for topology annotations from the settings. Raises SettingsError.
+
+    clustered: whether there is a cluster, in which a placer opens the gates of Pods.
+    """
+    chosen = settings.topology
+    default = chosen.default
+    return Options(
+        workloads={kind: row for kind, row in _with_templates(settings).items() if row.makes_pods},
+        schedulers=Schedulers(chosen.schedulers.reading, chosen.schedulers.labels, chosen.schedulers.ignoring),
+        accelerators=_accelerators(settings),
+        default=Default(default.topology, default.preferred, default.namespace_selector.label_selector),
+        not_more_specific=chosen.preferred_not_more_specific,
+        unapplied=chosen.unapplied,
+        pool_keys=chosen.pool_keys,
+        placement=tuple(
+            Permission(entry.topologies, entry.namespace_selector.label_selector, entry.ways)
+            for entry in chosen.placement
+        ),
+        autoscaling=chosen.autoscaling,
+        schedules=schedules_workloads(settings),
+        topograph=chosen.topograph_prefixes,
+        clustered=clustered,
+    )

@@ -45,14 +45,11 @@ class Guard:
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """What the request takes away that its requester must leave. Raises Missing or FactUnavailable."""
-        match request.kind.group_kind:
-            case kind if kind == NAMESPACE and self.namespaces != "off":
-                violations = _of_namespace(request, self.namespaces)
-            case kind if kind == NODE and self.taints != "off" and request.operation == "UPDATE":
-                violations = _of_node(request, self.taints)
-            case _:
-                return ()
-        made = list(violations)
+        kind, made = request.kind.group_kind, []
+        if kind == NAMESPACE and self.namespaces != "off":
+            made = list(_of_namespace(request, self.namespaces))
+        elif kind == NODE and self.taints != "off" and request.operation == "UPDATE":
+            made = list(_of_node(request, self.taints))
         return made if made and not self.exempt.cover(request, facts) else ()
 
 
@@ -63,19 +60,14 @@ def _of_namespace(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
         return
     name = request.name
     if request.operation == "DELETE":
-        yield _told(mode, "", f"Namespace {quote(name)} belongs to the control plane, and must not be deleted.", _ASK)
+        problem = f"Namespace {quote(name)} belongs to the control plane, and must not be deleted."
+        yield _violation(mode, "", problem, _ASK)
     elif new is not None:
-        for path in _edits(old, new):
-            problem = f"must not change: Namespace {quote(name)} belongs to the control plane."
-            yield _told(mode, path, problem, _ASK)
-
-
-def _edits(old: JsonObject, new: JsonObject) -> Iterator[str]:
-    """The fields that somebody has edited."""
-    before, after = mapping(old, "metadata"), mapping(new, "metadata")
-    yield from (f"metadata.{field}" for field in _EDITED if (before.get(field) or None) != (after.get(field) or None))
-    if (old.get("spec") or {}) != (new.get("spec") or {}):
-        yield "spec"
+        before, after = mapping(old, "metadata"), mapping(new, "metadata")
+        edits = [f"metadata.{field}" for field in _EDITED if (before.get(field) or None) != (after.get(field) or None)]
+        edits += ["spec"] if (old.get("spec") or {}) != (new.get("spec") or {}) else []
+        problem = f"must not change: Namespace {quote(name)} belongs to the control plane."
+        yield from (_violation(mode, path, problem, _ASK) for path in edits)
 
 
 def _of_node(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
@@ -86,7 +78,7 @@ def _of_node(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
         if key in TAINTS and (key, value, effect) not in left:
             shown = f"{key}{f'={value}' if value else ''}:{effect}"
             problem = f"must stay on Node {quote(request.name)}."
-            yield _told(mode, "spec.taints", problem, _KEEP.get(key, _TOLERATE), shown)
+            yield _violation(mode, "spec.taints", problem, _KEEP.get(key, _TOLERATE), shown)
 
 
 def _taints(node: JsonObject | None) -> Iterable[JsonObject]:
@@ -98,7 +90,7 @@ def _identity(taint: JsonObject) -> tuple[str, str, str]:
     return str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect"))
 
 
-def _told(mode: Mode, path: str, problem: str, remedy: str, value: str = "") -> Violation:
+def _violation(mode: Mode, path: str, problem: str, remedy: str, value: str = "") -> Violation:
     """The violation, for which a warning needs one sentence with its remedy."""
     if mode == "warn":
         sentence = " ".join(part for part in (value, problem, remedy) if part)

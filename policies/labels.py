@@ -136,7 +136,7 @@ class LabelGuard:
         """
         if request.object is None or request.operation not in ("CREATE", "UPDATE"):
             return ()
-        offences, more = first(self._offences(request, request.object), key=_place)
+        offences, more = first(self._offences(request, request.object), key=lambda offence: (offence.path, offence.key))
         if not offences or self.exempt.cover(request, facts):
             return ()
         if request.scope_namespace and is_control_plane(request.scope_namespace, facts):
@@ -156,12 +156,16 @@ class LabelGuard:
                     # The substring test is an optimization: it is false for nearly every label.
                     reserved = [key for key in labels if "coreweave." in key and is_reserved(key)]
                     if reserved:
-                        added = {key: labels[key] for key in reserved if not _has(before, key, labels[key])}
+                        old = before if isinstance(before, dict) else {}
+                        added = {key: labels[key] for key in reserved if key not in old or old[key] != labels[key]}
                         yield from self._added(kind, _Labels(render(location), place.role, before), added, templates)
                 elif before != labels:
                     yield _Offence(render(location), "", labels, "", WRITE_MAP)
         if kind in KEPT_KINDS:
-            yield from _removed(request, obj)
+            before, after = lookup(request.old_object, _METADATA_LABELS), lookup(obj, _METADATA_LABELS)
+            for key, value in before.items() if isinstance(before, dict) else ():
+                if is_reserved(key) and not (isinstance(after, dict) and key in after):
+                    yield _Offence("metadata.labels", key, value, "must not be removed", KEEP)
 
     def _added(
         self, kind: tuple[str, str], at: _Labels, added: Mapping[str, Any], templates: _Templates
@@ -201,7 +205,8 @@ class LabelGuard:
         key, value = label
         is_for_pods = any(POD in exception.kinds for exception in exceptions)
         row = self.workloads.get(kind)
-        if not is_for_pods or at.role not in (Role.OWN, Role.JOB) or not _has_pods(row):
+        has_pods = row is not None and (row.templates or row.pod_labels)
+        if not is_for_pods or at.role not in (Role.OWN, Role.JOB) or not has_pods:
             return _Offence(at.path, key, value, "", USE_OWN_PREFIX)
         if templates.have(key, value):
             return None
@@ -232,10 +237,6 @@ class _Offence(Struct):
             return Violation(RULE, self.path, quote(self.value), "", MALFORMED, WRITE_MAP)
         shown = f"{printable(shortened(self.key, FIELD_LENGTH))}={quote(self.value)}"
         return Violation(RULE, self.path, shown, self.problem, SUMMARY, self.remedy)
-
-
-def _place(offence: _Offence) -> tuple[str, str]:
-    return offence.path, offence.key
 
 
 class _Templates:
@@ -271,20 +272,3 @@ def _covers(exception: LabelException, kind: tuple[str, str], at: _Labels, key: 
         keeps = kind in KEPT_KINDS and isinstance(at.before, dict) and key in at.before
         return not keeps or exception.allows(key, at.before[key])
     return at.role is Role.POD and POD in exception.kinds
-
-
-def _has_pods(row: Workload | None) -> bool:
-    return row is not None and bool(row.templates or row.pod_labels)
-
-
-def _has(before: Any, key: str, value: Any) -> bool:
-    """Whether the old labels at a place have the label with this value."""
-    return isinstance(before, dict) and key in before and bool(before[key] == value)
-
-
-def _removed(request: AdmissionRequest, obj: JsonObject) -> Iterator[_Offence]:
-    before = lookup(request.old_object, _METADATA_LABELS)
-    after = lookup(obj, _METADATA_LABELS)
-    for key, value in before.items() if isinstance(before, dict) else ():
-        if is_reserved(key) and not (isinstance(after, dict) and key in after):
-            yield _Offence("metadata.labels", key, value, "must not be removed", KEEP)

@@ -148,15 +148,11 @@ def size(pod_spec: JsonObject) -> int:
         term.get(field) for term in (terms if isinstance(terms, list) else ()) if isinstance(term, dict)
         for field in ("matchExpressions", "matchFields")
     )  # fmt: skip
-    requirements = (
-        requirement for requirements in lists if isinstance(requirements, list) for requirement in requirements
-    )
-    return len(mapping(pod_spec, "nodeSelector")) + sum(map(_length, requirements))
-
-
-def _length(requirement: object) -> int:
-    values = requirement.get("values") if isinstance(requirement, dict) else None
-    return 1 + (len(values) if isinstance(values, list) else 0)
+    count = len(mapping(pod_spec, "nodeSelector"))
+    for requirement in (requirement for listed in lists if isinstance(listed, list) for requirement in listed):
+        values = requirement.get("values") if isinstance(requirement, dict) else None
+        count += 1 + (len(values) if isinstance(values, list) else 0)
+    return count
 
 
 def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:

@@ -53,9 +53,8 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
     def _has_resource(self, check: Check) -> bool:
         """Whether a resource of the rule matches. `*` and `*/scale` stand for all resources; `pods/*` is no pattern."""
-        patterns = {"*", check.resource}
-        if check.subresource:
-            patterns = {"*", f"{check.resource}/{check.subresource}", f"*/{check.subresource}"}
+        sub = check.subresource
+        patterns = {"*", f"{check.resource}/{sub}", f"*/{sub}"} if sub else {"*", check.resource}
         return not patterns.isdisjoint(self.resources)
 
 
@@ -157,7 +156,8 @@ class Rights:
             return CheckAnswer(allowed=True)
         missing: list[str] = []
         for binding, subject in self._applying(check):
-            rules = self._granted(binding)
+            kind, name = binding.role_ref.kind, binding.role_ref.name
+            rules = self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
             if rules is None:
                 role = binding.role_ref
                 missing.append(f"{role.kind.lower()}.rbac.authorization.k8s.io {quote(role.name)} not found")
@@ -172,10 +172,6 @@ class Rights:
                 subjects = (subject for subject in binding.subjects if subject.is_user(check.user, namespace))
                 if binding.namespace == namespace and (subject := next(subjects, None)) is not None:
                     yield binding, subject
-
-    def _granted(self, binding: _Binding) -> tuple[RoleRule, ...] | None:
-        kind, name = binding.role_ref.kind, binding.role_ref.name
-        return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
 
 
 def read(documents: Iterable[Document], release: Release = NEWEST) -> Rights | None:

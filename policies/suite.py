@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from policies.kubernetes.spelling import closest
 
@@ -62,24 +63,21 @@ class SuiteError(Exception):
         super().__init__("\n".join(self.problems))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseUser:
+class CaseUser(Struct, frozen=True, kw_only=True):
     """The user who makes the request. A user without groups is in system:authenticated only, like everybody."""
 
     name: str = "alice"
     groups: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseNamespace:
+class CaseNamespace(Struct, frozen=True, kw_only=True):
     """The Namespace of the object. The name is empty for a cluster-scoped object."""
 
     name: str = "team-a"
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectation:
+class Expectation(Struct, frozen=True, kw_only=True):
     """The expected result. Each list holds complete texts without the policy's name, in the order of the policies.
 
     messages: of validations that refuse, or of mutations that failed. warnings: of validations whose binding warns.
@@ -94,8 +92,7 @@ class Expectation:
     patched: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Struct, frozen=True, kw_only=True):
     """One request and what is expected.
 
     params: the data of ConfigMaps by name, merged into that of the policies' own ConfigMaps. derived: whether the case
@@ -108,13 +105,12 @@ class Case:
     old_object: Json | None = None
     user: CaseUser = CaseUser()
     namespace: CaseNamespace = CaseNamespace()
-    params: Mapping[str, Json] = field(default_factory=dict)
+    params: Mapping[str, Json] = {}
     derived: bool = False
     expect: Expectation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(Struct, frozen=True, kw_only=True):
     """Cases for policies. policies: their files, relative to the suite's folder."""
 
     name: str
@@ -193,7 +189,7 @@ class _Reader:
             if patch in fields:
                 self._problem(f"{path}.{patch}", f"there is no {name} to patch")
             return None
-        obj = self._found(fields[name], f"{path}.{name}")
+        obj = self._given(fields[name], f"{path}.{name}")
         if obj is None:
             return None
         patched: Json = merge_patch(obj, self._map(fields.get(patch, {}), f"{path}.{patch}"))
@@ -204,12 +200,12 @@ class _Reader:
             self._problem(f"{path}.{name}", "an object needs metadata")
         return patched
 
-    def _found(self, value: Any, path: str) -> Json | None:
+    def _given(self, value: Any, path: str) -> Json | None:
         if isinstance(value, str):
             if value not in self._objects:
                 self._problem(path, f"there is no object {value!r}{_did_you_mean(value, self._objects)}")
                 return None
-            return self._found(self._objects[value], f"objects.{value}")
+            return self._given(self._objects[value], f"objects.{value}")
         fields = self._map(value, path)
         if set(fields) != {"file"}:
             return fields
@@ -223,26 +219,32 @@ class _Reader:
         usual: Operation = "UPDATE" if "oldObject" in fields else "CREATE"
         if "object" not in fields:
             usual = "DELETE"
-        given = fields.get("operation", usual)
+        given: Operation = fields.get("operation", usual)
         if given not in get_args(Operation):
             self._problem(f"{path}.operation", f"{given!r} is not one of {', '.join(get_args(Operation))}")
-            return usual
-        operation: Operation = given
-        return operation
+        return given
 
     def _expectation(self, fields: Json, obj: Json | None, path: str) -> Expectation:
         verdict: Verdict = "denied" if fields.get("expect") == "denied" else "allowed"
-        if fields.get("expect") not in get_args(Verdict):
-            self._problem(f"{path}.expect", f"{fields.get('expect')!r} is neither allowed nor denied")
         texts = {name: self._texts(fields.get(name, ()), f"{path}.{name}") for name in _TEXTS}
-        if verdict == "denied" and not texts["messages"]:
-            self._problem(f"{path}.messages", "a case that is denied says with which messages")
-        if verdict == "allowed" and texts["messages"]:
-            self._problem(f"{path}.messages", "a case that is allowed has no messages; it may have warnings")
-        if verdict == "denied" and "patched" in fields:
-            self._problem(f"{path}.patched", "a case that is denied changes nothing")
-        if obj is None and "patched" in fields:
-            self._problem(f"{path}.patched", "there is no object to change")
+        is_denied, has_messages, has_patched = verdict == "denied", bool(texts["messages"]), "patched" in fields
+        for field, is_wrong, text in (
+            (
+                "expect",
+                fields.get("expect") not in get_args(Verdict),
+                f"{fields.get('expect')!r} is neither allowed nor denied",
+            ),
+            ("messages", is_denied and not has_messages, "a case that is denied says with which messages"),
+            (
+                "messages",
+                not is_denied and has_messages,
+                "a case that is allowed has no messages; it may have warnings",
+            ),
+            ("patched", is_denied and has_patched, "a case that is denied changes nothing"),
+            ("patched", obj is None and has_patched, "there is no object to change"),
+        ):
+            if is_wrong:
+                self._problem(f"{path}.{field}", text)
         patched = merge_patch(obj, self._map(fields.get("patched", {}), f"{path}.patched"))
         return Expectation(verdict=verdict, patched=None if patched == (obj or {}) else patched, **texts)
 
@@ -280,20 +282,20 @@ class _Reader:
             return {}
         for key in value if allowed else ():
             if key not in allowed:
-                self._problem(f"{path}.{key}".lstrip("."), f"there is no such field{_did_you_mean(str(key), allowed)}")
+                self._problem(f"{path}.{key}", f"there is no such field{_did_you_mean(str(key), allowed)}")
         return value
 
     def _filled(self, fields: Json, name: str, path: str) -> list[Any]:
         value = fields.get(name)
         if not isinstance(value, list) or not value:
-            self._problem(f"{path}.{name}".lstrip("."), "a list is expected here, with at least one item")
+            self._problem(f"{path}.{name}", "a list is expected here, with at least one item")
             return []
         return value
 
     def _flag(self, fields: Json, name: str, path: str, *, default: bool) -> bool:
         value = fields.get(name, default)
         if not isinstance(value, bool):
-            self._problem(f"{path}.{name}".lstrip("."), "true or false is expected here")
+            self._problem(f"{path}.{name}", "true or false is expected here")
         return value is True
 
     def _texts(self, value: Any, path: str) -> tuple[str, ...]:
@@ -305,12 +307,12 @@ class _Reader:
     def _text(self, fields: Json, name: str, path: str) -> str:
         value = fields.get(name)
         if not isinstance(value, str) or not value:
-            self._problem(f"{path}.{name}".lstrip("."), "a string is expected here")
+            self._problem(f"{path}.{name}", "a string is expected here")
             return ""
         return value
 
     def _problem(self, path: str, text: str) -> None:
-        self._problems.append(f"{path or 'the suite'}: {text}")
+        self._problems.append(f"{path.lstrip('.') or 'the suite'}: {text}")
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:

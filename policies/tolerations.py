@@ -189,7 +189,11 @@ class SunkDaemonSets:
         """The SUNK Nodes of the cluster."""
         if self.node_selector:
             return [node for node in facts.nodes() if self.node_selector.items() <= node.labels.items()]
-        return [node for node in facts.nodes() if _is_sunk(node)]
+        return [
+            node
+            for node in facts.nodes()
+            if any(key.startswith(SUNK_PREFIX) for key in (*(taint.key for taint in node.taints), *node.labels))
+        ]
 
     def _can_land(self, pod_spec: JsonObject, nodes: Sequence[Node]) -> bool:
         """Whether the DaemonSet can run on a SUNK Node; without such Nodes, on one with the labels of node_selector.
@@ -208,11 +212,6 @@ class SunkDaemonSets:
         if self.reserved_hash:
             hashes = {self.reserved_hash}
         return [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
-
-
-def _is_sunk(node: Node) -> bool:
-    keys = (*(taint.key for taint in node.taints), *node.labels)
-    return any(key.startswith(SUNK_PREFIX) for key in keys)
 
 
 def _remedy(requirement: SunkTaint) -> str:

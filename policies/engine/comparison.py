@@ -103,36 +103,26 @@ def placed(new: RuleSet, policies: Collection[str], groups: Mapping[str, Collect
     return RuleSet(rules, new.exceptions, new.safety)
 
 
-def unsent(rule: Rule, registered: Iterable[Hook]) -> tuple[str, ...]:
+def unsent(policy: Rule, registered: Iterable[Hook]) -> tuple[str, ...]:
     """Which requests that a rule is for the API server does not send, or not all of them, such as `CREATE pods`.
 
     registered: the hooks of the rules in force, by which the API server is asked to send requests.
     """
     known = tuple(registered)
     lacking: dict[str, list[str]] = {}
-    for hook in rule.hooks:
+    for hook in policy.hooks:
         beside = [other for other in known if (other.phase, other.group) == (hook.phase, hook.group)]
         sent = [resources for other in beside for resources in other.resources]
-        for part in (part for resources in hook.resources for part in _parts(resources)):
-            if not any(part.intersection(other) == part for other in sent):
-                lacking.setdefault(_shown(part), []).append(*part.operations)
+        for rule in hook.resources:
+            operations = _OPERATIONS if "*" in rule.operations else rule.operations
+            versions = "" if "*" in rule.versions else f" ({', '.join(rule.versions)})"
+            for group, resource, operation in product(rule.groups, rule.resources, operations):
+                part = ResourceRule((operation,), (group,), (resource,), rule.versions)
+                if not any(part.intersection(other) == part for other in sent):
+                    lacking.setdefault(f"{resource}{group and f'.{group}'}{versions}", []).append(operation)
         selected = common(other.namespaces for other in beside).requirements if beside else ()
         for requirement in selected:
             if requirement not in hook.namespaces.requirements:
                 values = f" ({', '.join(requirement.values)})" if requirement.values else ""
                 lacking[f"of Namespaces without {requirement.key} {requirement.operator}{values}"] = ["requests"]
     return tuple(f"{', '.join(dict.fromkeys(operations))} {what}" for what, operations in lacking.items())
-
-
-def _parts(resources: ResourceRule) -> Iterator[ResourceRule]:
-    """The single operations, groups and resources of a resource rule."""
-    operations = _OPERATIONS if "*" in resources.operations else resources.operations
-    for group, resource, operation in product(resources.groups, resources.resources, operations):
-        yield ResourceRule((operation,), (group,), (resource,), resources.versions)
-
-
-def _shown(part: ResourceRule) -> str:
-    """A resource with its group, as people name it."""
-    group = "" if not part.groups[0] else f".{part.groups[0]}"
-    versions = "" if "*" in part.versions else f" ({', '.join(part.versions)})"
-    return f"{part.resources[0]}{group}{versions}"

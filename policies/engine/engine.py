@@ -37,7 +37,6 @@ from policies.engine.violation import (
     CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
-    Help,
     More,
     Violation,
     bounded,
@@ -148,10 +147,11 @@ def validate(
     """
     turn = ruleset.turn("validate", request, group)
     decided: dict[str, list[Decision]] = {}
-    for rule in _asked(turn, request, facts) if together and turn.screens else turn.rules:
-        if outcome := _observe(rule, request, ruleset, facts):
+    for rule in _screened(turn, request, facts) if together and turn.screens else turn.rules:
+        if outcome := _outcome(rule, request, ruleset, facts):
             decided[rule.name] = _decide(rule, outcome, request, ruleset, facts)
-        _lap(facts, rule)
+        if facts.lap is not None:
+            facts.lap(rule.name)
     admitted = _unanimous(turn.names)
     if not decided:
         return admitted
@@ -162,66 +162,7 @@ def validate(
     ]
     lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision)]
     more = sum(decision.more for decision in decisions if decision.verdict == "warn")
-    return _told(Answer(tuple(decisions), (), limited(lines, more)), ruleset)
-
-
-def _told(answer: Answer, ruleset: RuleSet) -> Answer:
-    """The answer, with where to read on: at the end of a refusal, else as the last warnings, if there are any."""
-    if not ruleset.help.url or answer.unanimity is not None:
-        return answer
-    if answer.allowed:
-        return replace(answer, warnings=with_help(answer.warnings, _help_of_warnings(answer, ruleset.help)))
-    denials = [decision for decision in answer.decisions if decision.denies]
-    return replace(answer, help=_help(denials, ruleset.help, "not-evaluated"))
-
-
-def without_skips(answer: Answer, ruleset: RuleSet) -> Answer:
-    """The answer without the rules that failed and let the request pass, as if they had not been asked."""
-    skips = [decision for decision in answer.decisions if decision.failure is not None and not decision.denies]
-    if not skips:
-        return answer
-    gone = {line for skip in skips for line in _warnings(skip)}
-    if answer.allowed:
-        gone.update(_help_of_warnings(answer, ruleset.help))
-    decisions = tuple(decision for decision in answer.decisions if decision not in skips)
-    warnings = tuple(line for line in answer.warnings if line not in gone)
-    return _told(replace(answer, decisions=decisions, warnings=warnings), ruleset)
-
-
-def _help_of_warnings(answer: Answer, help_: Help) -> tuple[str, ...]:
-    """Where to read on about the warnings of an answer."""
-    warned = [decision for decision in answer.decisions if decision.verdict == "warn" or decision.failure]
-    return _help(warned, help_, "skipped")
-
-
-def _help(decisions: Sequence[Decision], help_: Help, failure: str) -> tuple[str, ...]:
-    """Where to read on about decisions. failure: what a rule that failed brought about."""
-    violations = [violation for decision in decisions for violation in decision.violations]
-    return help_.lines(violations, failure if any(decision.failure for decision in decisions) else "")
-
-
-@lru_cache(maxsize=256)  # one for each kind of request
-def _unanimous(names: Names) -> Answer:
-    """The answer if no rule has anything to say."""
-    return Answer(Unanimity(Decision(name, "admit") for name in names)) if names else ADMITTED
-
-
-def _asked(turn: Turn, request: AdmissionRequest, facts: Facts) -> Sequence[Rule]:
-    """The rules that have to be asked one by one. Raises PostponedError."""
-    asked: set[str] = set()
-    for screen in turn.screens:
-        try:
-            asked.update(screen.asked(request, facts))
-        except PostponedError as error:
-            error.rule = error.policy
-            raise
-        except (TimeLimitError, Exception):  # noqa: BLE001 - each rule finds out for itself, and follows its failure policy
-            return turn.rules
-        if facts.lap is not None:
-            facts.lap(screen.names)
-    if not asked:
-        return turn.alone
-    return [rule for rule in turn.rules if rule.screener is None or rule.name in asked]
+    return _explained(Answer(tuple(decisions), (), limited(lines, more)), ruleset)
 
 
 def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
@@ -240,39 +181,105 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     for position, rule in enumerate(rules, 1):
         try:
             decision, mutation = _mutation(rule, current, ruleset, facts)
-            if mutation.operations:
-                current = _applied(current, mutation, last=position == len(rules))
-        except Missing as missing:
-            failure, mutation = _disregard(missing, _policy(rule, "mutate", request, ruleset), facts), NO_MUTATION
-            decision = Decision(rule.name, "error", failure=failure)
-        except TimeLimitError as error:
-            failure, mutation = _overtime(error, rule, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
-            decision = Decision(rule.name, "error", failure=failure)
+            # After the last rule it is enough that the patch applies.
+            is_last, obj = position == len(rules), current.object or {}
+            if mutation.operations and not (is_last and patch.adds_in_place(obj, mutation.operations)):
+                current = replace(current, object=patch.apply(obj, mutation.operations))
         except MutationRefusedError as refusal:
             (violation,), _ = bounded((refusal.violation,))
             mutation = NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
-        except Exception as error:  # noqa: BLE001 - one guard for all rules: a failure becomes a decision, never a 500
-            failure, mutation = RuleFailure(error, _policy(rule, "mutate", request, ruleset)), NO_MUTATION
-            decision = Decision(rule.name, "error", failure=failure)
-        lines += _warnings(decision)
-        decisions.append(decision)
-        if mutation.excepted:
-            decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
-        if mutation.skipped:
-            skips = _skips(mutation.skipped)
-            decisions += skips
-            lines += [line for skip in skips for line in _warnings(skip)]
-        _lap(facts, rule)
+        except (TimeLimitError, Exception) as error:  # noqa: BLE001 - a failure becomes a decision, never a 500
+            mutation = NO_MUTATION
+            decision = Decision(rule.name, "error", failure=_failure(error, rule, "mutate", request, ruleset, facts))
+        skips = _skips(mutation.skipped)
+        excepted = [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+        decisions += [decision, *excepted, *skips]
+        lines += [line for made in (decision, *skips) for line in _warnings(made)]
+        if facts.lap is not None:
+            facts.lap(rule.name)
         operations += mutation.operations
         lines += (one_line(line, CHANGE_LENGTH) for line in mutation.warnings)
-    return _told(Answer(tuple(decisions), tuple(operations), limited(lines)), ruleset) if decisions else ADMITTED
+    return _explained(Answer(tuple(decisions), tuple(operations), limited(lines)), ruleset) if decisions else ADMITTED
 
 
-def _lap(facts: Facts, rule: Rule) -> None:
-    """Tell that a rule was evaluated."""
-    if facts.lap is not None:
-        facts.lap(rule.name)
+def overtime(
+    request: AdmissionRequest, ruleset: RuleSet, phase: Phase, group: str | None, error: OvertimeError
+) -> Answer:
+    """The answer for a request that nobody could judge in time: every rule for it has failed."""
+    decisions = tuple(
+        Decision(rule.name, "error", failure=RuleFailure(error, _failure_policy(rule, phase, request, ruleset)))
+        for rule in ruleset.applicable(phase, request, group)
+    )
+    lines = [line for decision in decisions for line in _warnings(decision)]
+    return _explained(Answer(decisions, (), limited(lines)), ruleset)
+
+
+def without_skips(answer: Answer, ruleset: RuleSet) -> Answer:
+    """The answer without the rules that failed and let the request pass, as if they had not been asked."""
+    skips = [decision for decision in answer.decisions if decision.failure is not None and not decision.denies]
+    if not skips:
+        return answer
+    gone = {line for skip in skips for line in _warnings(skip)}
+    if answer.allowed:
+        gone.update(_help(answer, ruleset))
+    decisions = tuple(decision for decision in answer.decisions if decision not in skips)
+    warnings = tuple(line for line in answer.warnings if line not in gone)
+    return _explained(replace(answer, decisions=decisions, warnings=warnings), ruleset)
+
+
+def _explained(answer: Answer, ruleset: RuleSet) -> Answer:
+    """The answer, with where to read on: at the end of a refusal, else as the last warnings, if there are any."""
+    if not ruleset.help.url or answer.unanimity is not None:
+        return answer
+    lines = _help(answer, ruleset)
+    if answer.allowed:
+        return replace(answer, warnings=with_help(answer.warnings, lines))
+    return replace(answer, help=lines)
+
+
+def _help(answer: Answer, ruleset: RuleSet) -> tuple[str, ...]:
+    """Where to read on about the warnings of an answer, or about its refusal."""
+    allowed = answer.allowed
+    about = [d for d in answer.decisions if (d.verdict == "warn" or d.failure if allowed else d.denies)]
+    failure = "skipped" if allowed else "not-evaluated"
+    violations = [violation for decision in about for violation in decision.violations]
+    return ruleset.help.lines(violations, failure if any(decision.failure for decision in about) else "")
+
+
+@lru_cache(maxsize=256)  # one for each kind of request
+def _unanimous(names: Names) -> Answer:
+    """The answer if no rule has anything to say."""
+    return Answer(Unanimity(Decision(name, "admit") for name in names)) if names else ADMITTED
+
+
+def _screened(turn: Turn, request: AdmissionRequest, facts: Facts) -> Sequence[Rule]:
+    """The rules that have to be asked one by one. Raises PostponedError."""
+    asked: set[str] = set()
+    for screen in turn.screens:
+        try:
+            asked.update(screen.asked(request, facts))
+        except PostponedError as error:
+            error.rule = error.policy
+            raise
+        except (TimeLimitError, Exception):  # noqa: BLE001 - each rule finds out for itself, and follows its failure policy
+            return turn.rules
+        if facts.lap is not None:
+            facts.lap(screen.names)
+    if not asked:
+        return turn.alone
+    return [rule for rule in turn.rules if rule.screener is None or rule.name in asked]
+
+
+def _outcome(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
+    """The outcome of one rule, with every exception turned into a failure. Raises Missing and PostponedError."""
+    try:
+        look(facts.expired)
+        if rule.validate is None or not _in_scope(rule, request, facts):
+            return ()
+        return tuple(rule.validate(request, facts))
+    except (TimeLimitError, Exception) as error:  # noqa: BLE001 - as in mutate
+        return _failure(error, rule, "validate", request, ruleset, facts)
 
 
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
@@ -289,69 +296,39 @@ def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Fa
     return Decision(rule.name, "patch", notes=mutation.notes, ways=mutation.ways), mutation
 
 
-def _applied(request: AdmissionRequest, mutation: Mutation, *, last: bool) -> AdmissionRequest:
-    """The request with the object for the next rule. After the last rule it is enough that the patch applies."""
-    obj = request.object or {}
-    if last and patch.adds_in_place(obj, mutation.operations):
-        return request
-    return replace(request, object=patch.apply(obj, mutation.operations))
+def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
+    """Whether the rule applies to the object's Namespace. Looks up the Namespace's labels only if they matter."""
+    if not rule.namespaces.requirements or not request.scope_namespace:
+        return True
+    return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
 
 
-def _observe(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
-    """The outcome of one rule, with every exception turned into a failure."""
-    try:
-        look(facts.expired)
-        if rule.validate is None or not _in_scope(rule, request, facts):
-            return ()
-        return tuple(rule.validate(request, facts))
-    except Missing as missing:
-        return _disregard(missing, _policy(rule, "validate", request, ruleset), facts)
-    except TimeLimitError as error:
-        return _overtime(error, rule, _policy(rule, "validate", request, ruleset))
-    except Exception as error:  # noqa: BLE001 - as in mutate
-        return RuleFailure(error, _policy(rule, "validate", request, ruleset))
+def _failure(
+    error: BaseException, rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
+) -> RuleFailure:
+    """The failure of a rule by an error. Raises Missing for what is not looked up yet, and PostponedError."""
+    cause = error if isinstance(error, Exception) else OvertimeError(str(error))
+    if isinstance(error, Missing):
+        if error.key not in facts.entries:
+            raise error
+        cause = RuntimeError("it looks something up without regard to what was found")
+    elif isinstance(error, TimeLimitError):
+        error.blame(rule.name)
+        error.rule = rule.name
+        if isinstance(error, PostponedError):
+            raise error
+    return RuleFailure(cause, _failure_policy(rule, phase, request, ruleset))
 
 
-def _disregard(missing: Missing, policy: FailurePolicy, facts: Facts) -> RuleFailure:
-    """The failure of a rule that looks up by hand what was entered already. Raises Missing for anything else."""
-    if missing.key not in facts.entries:
-        raise missing
-    return RuleFailure(RuntimeError("it looks something up without regard to what was found"), policy)
+def _failure_policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet) -> FailurePolicy:
+    """The rule's failure policy in a phase: Fail if any of its hooks says so.
 
-
-def _overtime(error: TimeLimitError, rule: Rule, policy: FailurePolicy) -> RuleFailure:
-    """The failure of a rule for which no time was left. Raises PostponedError."""
-    error.blame(rule.name)
-    error.rule = rule.name
-    if isinstance(error, PostponedError):
-        raise error
-    return RuleFailure(OvertimeError(str(error)), policy)
-
-
-def overtime(
-    request: AdmissionRequest, ruleset: RuleSet, phase: Phase, group: str | None, error: OvertimeError
-) -> Answer:
-    """The answer for a request that nobody could judge in time: every rule for it has failed."""
-    rules = ruleset.applicable(phase, request, group)
-    decisions = tuple(
-        Decision(rule.name, "error", failure=RuleFailure(error, _policy(rule, phase, request, ruleset)))
-        for rule in rules
-    )
-    lines = [line for decision in decisions for line in _warnings(decision)]
-    return _told(Answer(decisions, (), limited(lines)), ruleset)
-
-
-def _warnings(decision: Decision) -> Iterator[str]:
-    """The warnings for a decision that lets the request pass."""
-    if decision.verdict == "warn":
-        yield from dict.fromkeys(map(_warning, in_order(decision.violations)))
-    elif decision.failure is not None and not decision.denies:
-        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"))
-
-
-def _warning(violation: Violation) -> str:
-    """A violation as one line, which keeps its end: what to do."""
-    return squeezed(violation.warning)
+    Essential writes fail open, as in the API server, but not where a rule applies everywhere.
+    """
+    hooks = [hook for hook in rule.hooks if hook.phase == phase and hook.failure_policy == "Fail"]
+    if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
+        return "Ignore"
+    return "Fail"
 
 
 def _decide(
@@ -390,22 +367,12 @@ def _skips(skips: Iterable[Skip]) -> list[Decision]:
     ]
 
 
-def _in_scope(rule: Rule, request: AdmissionRequest, facts: Facts) -> bool:
-    """Whether the rule applies to the object's Namespace. Looks up the Namespace's labels only if they matter."""
-    if not rule.namespaces.requirements or not request.scope_namespace:
-        return True
-    return rule.namespaces.matches(facts.namespace_labels(request.scope_namespace))
-
-
-def _policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet) -> FailurePolicy:
-    """The rule's failure policy in a phase: Fail if any of its hooks says so.
-
-    Essential writes fail open, as in the API server, but not where a rule applies everywhere.
-    """
-    hooks = [hook for hook in rule.hooks if hook.phase == phase and hook.failure_policy == "Fail"]
-    if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
-        return "Ignore"
-    return "Fail"
+def _warnings(decision: Decision) -> Iterator[str]:
+    """The warnings for a decision that lets the request pass. Each keeps its end: what to do."""
+    if decision.verdict == "warn":
+        yield from dict.fromkeys(squeezed(violation.warning) for violation in in_order(decision.violations))
+    elif decision.failure is not None and not decision.denies:
+        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"))
 
 
 def failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:

@@ -84,13 +84,11 @@ def _shared_resources(first: Sequence[str], second: Sequence[str]) -> tuple[str,
         for resource in _shared((a,), (b,))
         for subresource in _shared((sub_a,), (sub_b,))
     )
-    return tuple(pattern for pattern in shared if not any(_contains(other, pattern) for other in shared))
-
-
-def _contains(pattern: str, other: str) -> bool:
-    """Whether a pattern of resources matches all that another one matches."""
-    resource, _, subresource = other.partition("/")
-    return pattern != other and _resource_matches(pattern, resource, subresource)
+    return tuple(
+        pattern
+        for pattern in shared
+        if not any(other != pattern and _resource_matches(other, *pattern.partition("/")[::2]) for other in shared)
+    )
 
 
 class SelectorRequirement(Struct, frozen=True):

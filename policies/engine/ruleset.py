@@ -98,9 +98,14 @@ class RuleSet:
         key = (phase, group or "", request.operation, target.group, target.version, target.resource, sub)
         match = self._cache.get(key)
         if match is None:
-            matching = [(rule, _matching(rule, phase, request, group)) for rule in self.rules]
-            selection = _selection(rule for rule, hooks in matching if hooks)
-            everywhere = (rule for rule, hooks in matching if any(hook.everywhere for hook in hooks))
+            matching = [
+                (rule, hook)
+                for rule in self.rules
+                for hook in rule.hooks
+                if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
+            ]
+            selection = _selection(dict.fromkeys(rule for rule, _ in matching))
+            everywhere = dict.fromkeys(rule for rule, hook in matching if hook.everywhere)
             match = _Match(selection, _turn(selection.rules), _turn(tuple(everywhere)))
             if len(self._cache) < MEMORY:
                 self._cache[key] = match
@@ -124,11 +129,3 @@ def _turn(rules: tuple[Rule, ...]) -> Turn:
 
 def _is_of(hook: Hook, phase: Phase, group: str | None) -> bool:
     return hook.phase == phase and (group is None or hook.group == group)
-
-
-def _matching(rule: Rule, phase: Phase, request: Target, group: str | None) -> list[Hook]:
-    return [
-        hook
-        for hook in rule.hooks
-        if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
-    ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
-from itertools import count
+from itertools import count, islice
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, structs
@@ -94,10 +94,22 @@ class Violation(Struct, frozen=True):
     @property
     def warning(self) -> str:
         """The violation as a warning: a policy's message with the place, or another rule's place, value and remedy."""
-        if not self.verdict:
-            return _with_remedy(self)
-        where = f"({self.path})" if self.path else ""
-        return " ".join(part for part in (self.summary, where, self.problem) if part)
+        if self.verdict:
+            where = f"({self.path})" if self.path else ""
+            return " ".join(part for part in (self.summary, where, self.problem) if part)
+        remedy = self.remedy
+        if len(remedy) > _REMEDY_LENGTH:  # then what to do is in the last line
+            remedy = shortened(remedy.strip().rpartition("\n")[2], _REMEDY_LENGTH)
+        remedy = " ".join(remedy.split())
+        problem = self.problem or f": {self.summary}"
+        # What was found is shortened first, then the place, the remedy never.
+        around = len(self.path) + len(problem) + len(remedy) + len(":  .  ")
+        limit = WARNING_LENGTH if around + _VALUE_LENGTH <= WARNING_LENGTH else CHANGE_LENGTH
+        value = shortened(self.value, max(limit - around, _VALUE_LENGTH))
+        what = f"{value} {problem}".replace(" : ", ": ", 1).removeprefix(": ").strip()
+        text = ": ".join(part for part in (self.path, what) if part)
+        text = squeezed(text if text.endswith(".") else f"{text}.", CHANGE_LENGTH - len(remedy) - 1)
+        return f"{text} {remedy}".strip()
 
 
 def in_order(violations: Iterable[Violation]) -> list[Violation]:
@@ -116,22 +128,6 @@ def first(items: Iterable[T], key: Callable[[T], Any]) -> tuple[list[T], int]:
     counter = count()
     shown = nsmallest(SHOWN, (item for item, _ in zip(items, counter, strict=False)), key)
     return shown, next(counter) - len(shown)
-
-
-def _with_remedy(violation: Violation) -> str:
-    """The violation and its remedy on one line: what was found is shortened first, then where, the remedy never."""
-    remedy = violation.remedy
-    if len(remedy) > _REMEDY_LENGTH:  # then what to do is in the last line
-        remedy = shortened(remedy.strip().rpartition("\n")[2], _REMEDY_LENGTH)
-    remedy = " ".join(remedy.split())
-    problem = violation.problem or f": {violation.summary}"
-    around = len(violation.path) + len(problem) + len(remedy) + len(":  .  ")
-    limit = WARNING_LENGTH if around + _VALUE_LENGTH <= WARNING_LENGTH else CHANGE_LENGTH
-    value = shortened(violation.value, max(limit - around, _VALUE_LENGTH))
-    what = f"{value} {problem}".replace(" : ", ": ", 1).removeprefix(": ").strip()
-    told = ": ".join(part for part in (violation.path, what) if part)
-    told = squeezed(told if told.endswith(".") else f"{told}.", CHANGE_LENGTH - len(remedy) - 1)
-    return f"{told} {remedy}".strip()
 
 
 def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int]:
@@ -194,11 +190,10 @@ def limited(lines: Sequence[str], more: int = 0) -> tuple[str, ...]:
 
 def with_help(warnings: tuple[str, ...], lines: Sequence[str]) -> tuple[str, ...]:
     """The warnings of an answer, and as many lines that say where to read on as there is room for."""
-    told = warnings
     for line in lines:
-        if sum(map(len, told)) + len(line) <= WARNINGS_LENGTH:
-            told = (*told, line)
-    return told
+        if sum(map(len, warnings)) + len(line) <= WARNINGS_LENGTH:
+            warnings = (*warnings, line)
+    return warnings
 
 
 def shortened(text: str, length: int) -> str:
@@ -252,8 +247,7 @@ class Section(Struct, frozen=True):
 
     def likeness(self, text: str) -> int:
         """How many characters of a message the text has, all its fixed parts in their order; 0 if one is missing."""
-        squeezed = _squeezed(text)
-        return max((_likeness(message, squeezed) for message in self.messages), default=0)
+        return max((_likeness(message, " ".join(text.split())) for message in self.messages), default=0)
 
 
 class Help(Struct, frozen=True):
@@ -267,7 +261,8 @@ class Help(Struct, frozen=True):
         if not self.url:
             return ()
         places = [*map(self._place, in_order(violations)), *([(_SERVICE, failure)] if failure else [])]
-        return tuple(f"Read on: {self._address(*place)}" for place in list(dict.fromkeys(places))[:_SECTIONS_SHOWN])
+        urls = (self.url.replace("{page}", page).replace("{code}", code) for page, code in dict.fromkeys(places))
+        return tuple(f"Read on: {url.rstrip('#')}" for url in islice(urls, _SECTIONS_SHOWN))
 
     def _place(self, violation: Violation) -> tuple[str, str]:
         """The page and code for a violation. A rule has the page of its name; a policy that is shipped, a section."""
@@ -277,9 +272,6 @@ class Help(Struct, frozen=True):
             return violation.rule, section.code if section else ""
         shipped = (_PACKS, violation.rule)
         return shipped if any((section.page, section.code) == shipped for section in self.sections) else _POLICY
-
-    def _address(self, page: str, code: str) -> str:
-        return self.url.replace("{page}", page).replace("{code}", code).rstrip("#")
 
 
 NO_HELP = Help()
@@ -293,14 +285,10 @@ def likest(sections: Iterable[Section], text: str) -> Section | None:
 
 def _likeness(message: str, text: str) -> int:
     position = 0
-    parts = [part for part in map(_squeezed, message.split("…")) if part.strip(" .,:;()\"'")]
+    parts = [" ".join(part.split()) for part in message.split("…") if part.strip(" .,:;()\"'\n")]
     for part in parts:
         at = text.find(part, position)
         if at < 0:
             return 0
         position = at + len(part)
     return sum(map(len, parts))
-
-
-def _squeezed(text: str) -> str:
-    return " ".join(text.split())

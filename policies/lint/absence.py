@@ -175,7 +175,11 @@ class AbsenceReader:
                     known = self._guards.implied(condition, scope, truth=branch is then)
                     self._walk(branch, facts | known, scope)
             case Call(function="_[_]"):
-                self._index(node, facts, scope)
+                before = len(self.absences)
+                operand, index = node.args
+                self._walk_all((operand, index), facts, scope)
+                if len(self.absences) == before and isinstance(index, Literal) and isinstance(index.value, str):
+                    self._check(node, operand, index.value, facts, scope)
             case Comprehension():
                 self._fold(node, facts, scope)
             case _:
@@ -196,13 +200,6 @@ class AbsenceReader:
         self._walk(node.operand, facts, scope)
         if len(self.absences) == before:  # otherwise the remedy for that read also helps here
             self._check(node, node.operand, node.field, facts, scope)
-
-    def _index(self, node: Call, facts: Facts, scope: Scope) -> None:
-        before = len(self.absences)
-        operand, index = node.args
-        self._walk_all((operand, index), facts, scope)
-        if len(self.absences) == before and isinstance(index, Literal) and isinstance(index.value, str):
-            self._check(node, operand, index.value, facts, scope)
 
     def _fold(self, node: Comprehension, facts: Facts, scope: Scope) -> None:
         self._walk(node.range, facts, scope)

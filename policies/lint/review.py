@@ -31,11 +31,6 @@ _CONNECTED = frozenset({"pods/exec", "pods/attach", "pods/portforward", "pods/pr
 _UPDATED_ONLY = ("status", "scale", "finalize", "resize", "ephemeralcontainers")
 
 
-def _of_constraints(policy: Policy, subject: LintSubject, catalog: ResourceCatalog) -> Iterator[LintFinding]:
-    """Findings about a policy's matchConstraints."""
-    yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), catalog)
-
-
 def _of_binding(
     binding: Binding, policy: Policy | None, subject: LintSubject, catalog: ResourceCatalog
 ) -> Iterator[LintFinding]:
@@ -260,7 +255,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     yield from expressions.compared_quantities(policy, subject, known, typed)
     yield from unguarded(policy, subject, known, typed or [untyped])
     yield from expressions.unreachable(policy, subject, known.release)
-    yield from _of_constraints(policy, subject, known)
+    yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), known)
     yield from expressions.without_remedy(policy, subject)
     yield from expressions.panics(policy, subject, untyped, known.release)
     yield from expressions.unused(policy, subject)

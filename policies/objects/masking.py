@@ -28,7 +28,7 @@ class Masking:
     def masked(self, value: Any, *, is_secret: bool = False) -> Any:
         """The same value with its secret parts replaced. is_secret: whether it is a Secret, whatever it says itself."""
         if isinstance(value, dict):
-            secret = is_secret or _is_secret(value)
+            secret = is_secret or (value.get("kind") == "Secret" and value.get("apiVersion") == "v1")
             return {
                 key: self._secret(item) if secret and key in SECRET_FIELDS else self._member(key, item)
                 for key, item in value.items()
@@ -41,7 +41,12 @@ class Masking:
         if key == _ENVIRONMENT:
             return self._environment(item)
         if key == _APPLIED and isinstance(item, str):
-            return self._applied(item)
+            count = len(self.hidden)
+            try:
+                masked = self.masked(json.loads(item))
+            except ValueError:
+                return str(self._mask(item))
+            return json.dumps(masked) if len(self.hidden) > count else item
         return self.masked(item)
 
     def _environment(self, item: Any) -> Any:
@@ -57,15 +62,6 @@ class Masking:
             else self.masked(entry)
             for entry in item
         ]
-
-    def _applied(self, text: str) -> str:
-        """The annotation, masked like the object that it holds."""
-        count = len(self.hidden)
-        try:
-            masked = self.masked(json.loads(text))
-        except ValueError:
-            return str(self._mask(text))
-        return json.dumps(masked) if len(self.hidden) > count else text
 
     def _secret(self, value: Any) -> Any:
         return self._below(value) if self._keys else self._hide(value)
@@ -87,7 +83,3 @@ class Masking:
             return value
         self.hidden.append(value if isinstance(value, str) else json.dumps(value, default=str))
         return MASK
-
-
-def _is_secret(value: dict[Any, Any]) -> bool:
-    return value.get("kind") == "Secret" and value.get("apiVersion") == "v1"

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import json
 
@@ -28,7 +28,6 @@ from policies.admissionpolicy.builtin.table import MICRO_TIME, OBJECT_META, QUAN
 from policies.cel.errors import CelError
 from policies.cel.library.kubernetes.regex import compile_pattern
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
-from policies.golang.time import parse_timestamp
 from policies.kubernetes.release import NEWEST, Release
 from policies.kubernetes.spelling import closest
 from policies.objects.fieldpath import render
@@ -47,6 +46,7 @@ from policies.schema.shape import (
     StructOr,
     Text,
     Time,
+    is_time,
 )
 
 _CLASSES: Mapping[str, tuple[type, ...]] = {
@@ -62,27 +62,15 @@ _ANYTHING: OpenApi = {"x-kubernetes-preserve-unknown-fields": True}
 _INT32 = 2**31
 
 
-class _CustomKind(NamedTuple):
-    """A kind of a CRD's version. schema: its openAPIV3Schema, None if it has none."""
-
-    kind: GroupVersionKind
-    schema: OpenApi | None
-
-
-def _custom_kinds(definitions: Iterable[Mapping[str, Any]]) -> Iterator[_CustomKind]:
-    """The kinds that CustomResourceDefinitions define, one for each version that is served."""
+def _custom_kinds(definitions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[GroupVersionKind, OpenApi | None]]:
+    """The kinds of CustomResourceDefinitions, one for each version that is served, with its schema if it has one."""
     for definition in definitions:
         spec = mapping(definition, "spec")
         name = str(mapping(spec, "names").get("kind", ""))
         for version in spec.get("versions") or ():
             if isinstance(version, dict) and version.get("served", True):
                 kind = GroupVersionKind(str(spec.get("group")), str(version.get("name")), name)
-                yield _CustomKind(kind, mapping(version, "schema").get("openAPIV3Schema"))
-
-
-def _judge_custom(value: Mapping[str, Any], schema: OpenApi, metadata: Struct, flaws: Flaws) -> None:
-    """Note what is wrong with a custom resource. metadata: the form of its metadata, which the schema does not have."""
-    _Judgement(metadata, flaws).whole(value, schema)
+                yield kind, mapping(version, "schema").get("openAPIV3Schema")
 
 
 class _Judgement:
@@ -130,7 +118,7 @@ class _Judgement:
             self._type(value, type_, place)
             return
         if schema.get("enum") and value not in schema["enum"]:
-            self._flaws.unsupported(place, value, map(_text, schema["enum"]))
+            self._flaws.unsupported(place, value, (v if isinstance(v, str) else quoted(v) for v in schema["enum"]))
         if isinstance(value, str):
             self._string(value, schema, place)
         elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -152,7 +140,7 @@ class _Judgement:
             self._flaws.too_long(place, most)
         if (pattern := schema.get("pattern")) and not _matches(pattern, value):
             self._flaws.invalid(place, value, f"{_body(place)} should match '{pattern}'")
-        if schema.get("format") == "date-time" and not _is_time(value):
+        if schema.get("format") == "date-time" and not is_time(value):
             self._flaws.invalid(place, value, f"{_body(place)} must be of type date-time: {quoted(value)}")
 
     def _number(self, value: float, schema: OpenApi, place: Place) -> None:
@@ -260,10 +248,6 @@ def _body(place: Place) -> str:
     return f"{render(location(place))} in body"
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else quoted(value)
-
-
 def _matches(pattern: str, value: str) -> bool:
     """Whether a text matches; a pattern that is none matches all."""
     try:
@@ -272,17 +256,9 @@ def _matches(pattern: str, value: str) -> bool:
         return True
 
 
-def _is_time(text: str) -> bool:
-    try:
-        return parse_timestamp(text) is not None
-    except OverflowError:
-        return True
-
-
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 _SCHEMA_OR = frozenset({f"{_SCHEMA}OrArray", f"{_SCHEMA}OrBool"})
-_API = "io.k8s.api."
 _NO_RULE: Mapping[str, Any] = {}
 FieldRules = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -329,7 +305,7 @@ class Shapes:
                 if "required" not in (rule := own.get(field, _NO_RULE))
                 and (rule.get("absent") or (isinstance(made.fields[field], Struct) and "omit" not in below))
             )
-            made.rules = rules.OF_TYPES.get(name.removeprefix(_API), ())
+            made.rule = rules.OF_TYPES.get(name.removeprefix("io.k8s.api."))
         return self._made[name]
 
     def refers(self, name: str, field: str) -> str:
@@ -387,8 +363,12 @@ class Schemas:
     def __init__(self, release: Release = NEWEST, definitions: Iterable[Mapping[str, Any]] = ()) -> None:
         self._shapes = shapes(release)
         readable = filter(self._is_readable, definitions)
-        self._custom = {custom.kind: custom.schema for custom in _custom_kinds(readable)}
-        self._built_in = {_key(kind): name for kind, name in self._shapes.kinds.items() if self._is_object(name)}
+        self._custom = dict(_custom_kinds(readable))
+        self._built_in = {  # the types of objects that may be written, and not of answers only
+            GroupVersionKind(*kind.split("/", 2)): name
+            for kind, name in self._shapes.kinds.items()
+            if self._shapes.refers(name, "metadata") == OBJECT_META
+        }
 
     def flaws(self, obj: JsonObject) -> tuple[Flaw, ...]:
         """What is wrong with an object that is created; nothing if the API server would take it, as far as is known."""
@@ -402,7 +382,7 @@ class Schemas:
             self._shapes.struct(name).judge(obj, None, flaws)
             flaws.forgive("status")  # which a create does not set
         elif (schema := self._custom.get(kind)) is not None:
-            _judge_custom(obj, schema, self._shapes.metadata, flaws)
+            _Judgement(self._shapes.metadata, flaws).whole(obj, schema)
         elif kind not in self._custom:
             flaws.decoding.append(self._unknown(kind))
         if not flaws.decoding and not kind.kind.endswith(_NAMELESS):
@@ -414,10 +394,6 @@ class Schemas:
         flaws = Flaws()
         self._shapes.struct(_DEFINITION).judge(definition, None, flaws)
         return not flaws.decoding
-
-    def _is_object(self, name: str) -> bool:
-        """Whether a type is that of objects that may be written, and not of answers only."""
-        return self._shapes.refers(name, "metadata") == OBJECT_META
 
     def _unknown(self, kind: GroupVersionKind) -> Flaw:
         """What is said of a kind that is not known: an error, unless a CRD that is not given may define it."""
@@ -457,7 +433,3 @@ class Schemas:
 
 def _api_version(kind: GroupVersionKind) -> str:
     return f"{kind.group}/{kind.version}".lstrip("/")
-
-
-def _key(kind: str) -> GroupVersionKind:
-    return GroupVersionKind(*kind.split("/", 2))

@@ -86,19 +86,15 @@ class Number(Shape):
         if not isinstance(value, int | float) or isinstance(value, bool):
             remedy = f"write {value} without quotes" if isinstance(value, str) and value.isdecimal() else ""
             flaws.mismatch(place, "numeric (int or float)", value, remedy)
-        elif self._bits is not None and not self._fits(value, 2**self._bits):
-            flaws.undecodable(place, f"cannot unmarshal number {value} into a field of type {self.form}", _whole(value))
+        elif self._bits is not None and not (-(2**self._bits) <= value < 2**self._bits and value == int(value)):
+            problem = f"cannot unmarshal number {value} into a field of type {self.form}"
+            flaws.undecodable(place, problem, "write a whole number" if value % 1 else "")
         else:
             self.bound(value, place, flaws)
 
     def absent(self, place: Place, flaws: Flaws) -> None:
         """Note that 0 is not in the range."""
         self.bound(0, place, flaws)
-
-    @staticmethod
-    def _fits(value: float, limit: int) -> bool:
-        """Whether a number is whole and of the size. What is not finite is of none."""
-        return -limit <= value < limit and value == int(value)
 
     def bound(self, value: float, place: Place, flaws: Flaws) -> None:
         """Note that a number is out of the range."""
@@ -160,7 +156,7 @@ class Time(Shape):
         """Note what is no time."""
         if not isinstance(value, str):
             flaws.mismatch(place, "string", value, _in_quotes(value))
-        elif value and not _is_time(value):
+        elif value and not is_time(value):
             flaws.undecodable(
                 place,
                 f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse',
@@ -229,7 +225,7 @@ class Struct(Shape):
         self.fields: Mapping[str, Shape] = {}
         self.required: tuple[tuple[str, str], ...] = ()
         self.defaulted: tuple[str, ...] = ()
-        self.rules: tuple[Rule, ...] = ()
+        self.rule: Rule | None = None
 
     def judge(self, value: Any, place: Place, flaws: Flaws) -> None:
         """Note another type, unknown and missing fields, and what is wrong with the fields together."""
@@ -257,8 +253,8 @@ class Struct(Shape):
         for name in self.defaulted:
             if value.get(name) in _NOTHING:
                 self.fields[name].absent((place, name), flaws)
-        for rule in self.rules:
-            rule(value, place, flaws)
+        if self.rule is not None:
+            self.rule(value, place, flaws)
 
 
 class StructOr(Shape):
@@ -282,10 +278,6 @@ def _in_quotes(value: object) -> str:
     return f'write it in quotes: "{value}"' if isinstance(value, int | float) else ""
 
 
-def _whole(value: float) -> str:
-    return "write a whole number" if value % 1 else ""
-
-
 def _amount(value: object) -> str:
     """How a quantity is written whose unit has a B too much."""
     text = str(value)
@@ -294,7 +286,8 @@ def _amount(value: object) -> str:
     return "write it like 500m, 2, 1.5Gi or 10G"
 
 
-def _is_time(text: str) -> bool:
+def is_time(text: str) -> bool:
+    """Whether a text is a time as in RFC 3339, of whatever year."""
     try:
         return parse_timestamp(text) is not None
     except OverflowError:

@@ -6,7 +6,6 @@ import http.client
 import json
 import re
 import secrets
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from click.testing import CliRunner
+from msgspec.structs import replace
 from support.policies import packs
 
 from cluster.apicalls import Answer, Caller

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from support.policies import packs
 from support.templates import written
 

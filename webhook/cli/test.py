@@ -6,12 +6,12 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from msgspec.structs import replace
 
 from policies import suite as suites
 from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_config_map

@@ -1,20 +1,24 @@
 """Reads YAML and JSON files as kubectl does, and keeps the line of each value.
 
-As in kubectl, keys and dates are strings, and `12:30` is not a number of base 60.
+As in kubectl, keys and dates are strings, and `12:30` is not a number of base 60. kubectl reads a file as JSON as long
+as objects of JSON follow each other, and the rest as YAML (decoder.go in k8s.io/apimachinery's pkg/util/yaml). JSON
+differs from YAML in escaped surrogate pairs, tabs and Unicode's line breaks. Unlike kubectl, this also reads objects
+after a line of `---` or a comment, and another value that is alone in its file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 
 from policies.objects.fieldpath import render
-from webhook.files import jsonstream
 
 # libyaml is ten times faster. Every wheel of PyYAML contains it, but not every build.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -32,35 +36,16 @@ _TAG = "tag:yaml.org,2002:"
 _STRING, _MAP, _SEQUENCE = f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"
 _MARKER = re.compile(r"^(?:%.*\n)*---(?=\s|$)", re.MULTILINE)
 
+_BETWEEN = re.compile(r"(?:\s+|#[^\n]*|---[^\S\n]*(?=[#\n]|\Z))*")
+_WHITE = re.compile(r"[ \t\r\n]*")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s,:{}\[\]"]+')
+# An escape with its backslash; the group is a half of a surrogate pair without the other half.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
+_JSON_TAGS = {'"': "str", "t": "bool", "f": "bool", "n": "null"}
+
 
 class FileError(Exception):
     """A file is not YAML. The text has the file, line, column and the problem."""
-
-
-class _Loader(_Base):  # type: ignore[misc]
-    """Kubernetes' reading of YAML."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own form
-        first: [
-            (tag, regexp) for tag, regexp in resolvers if tag.removeprefix(_TAG) not in ("int", "float", "timestamp")
-        ]
-        for first, resolvers in _Base.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
-        """Make a map whose keys are strings."""
-        self.flatten_mapping(node)
-        return {self._key(key): self.construct_object(value, deep) for key, value in node.value}
-
-    def _key(self, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(None, None, "found unhashable key", node.start_mark)
-        key = self.construct_object(node)
-        return key if isinstance(key, str) else json.dumps(key)
-
-
-_Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
-_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
 class Part(NamedTuple):
@@ -109,14 +94,31 @@ class YamlDocument:
 
     def place(self, path: Sequence[str | int] = ()) -> tuple[int, int]:
         """Line and column, from 1, of the key or item at a path, or of its nearest existing parent."""
-        node = self.node
-        mark = node.start_mark
-        for step in path:
-            key, below = child(node, step)
-            if below is None:
-                break
-            mark, node = (key or below).start_mark, below
+        key, node = nearest(self.node, path)
+        mark = (key or node).start_mark
         return int(mark.line) + 1 + self.before, int(mark.column) + 1
+
+
+def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
+    """The key node (in a map) and the value node one step below a node; None if they do not exist."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == str(step):
+                return key, value
+    elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return None, node.value[step]
+    return None, None
+
+
+def nearest(root: yaml.Node, path: Sequence[str | int]) -> tuple[yaml.Node | None, yaml.Node]:
+    """The key node (in a map) and the value node at a path, or those of its nearest existing parent."""
+    key, node = None, root
+    for step in path:
+        below = child(node, step)
+        if below[1] is None:
+            break
+        key, node = below[0], below[1]
+    return key, node
 
 
 def decoded(name: str, content: str | bytes) -> str:
@@ -129,20 +131,7 @@ def decoded(name: str, content: str | bytes) -> str:
 
 def load(name: str, content: str | bytes) -> list[YamlDocument]:
     """The documents of a file, without empty ones. Raises FileError."""
-    return _stream(Part(name, decoded(name, content)))
-
-
-def _stream(part: Part) -> list[YamlDocument]:
-    """The documents of a part that may begin with JSON."""
-    name, text, before, _ = part
-    values, end = jsonstream.values(name, text, DEPTH)
-    for read in values:
-        if read.duplicates:
-            _refuse_duplicates(part, read.node())
-    documents = [YamlDocument(name, read.value, read.line + before + 1, before, read.node) for read in values]
-    if documents and end == len(text):
-        return documents
-    return [*documents, *_documents(part._replace(text=_blanked(text, end)))]
+    return load_part(Part(name, decoded(name, content), json=True))
 
 
 def parts(name: str, content: str | bytes) -> Iterator[Part]:
@@ -152,9 +141,15 @@ def parts(name: str, content: str | bytes) -> Iterator[Part]:
     `---` is, a document ends (YAML 1.1, section 9.1.1), so a mistake in one stays there. Raises FileError.
     """
     text = decoded(name, content)
-    if jsonstream.begins(text):
-        items = jsonstream.items(text)
-        yield from [Part(name, text, json=True)] if items is None else _items(name, text, items)
+    if _begins_as_json(text):
+        places = _json_items(text)
+        if places is None:
+            yield Part(name, text, json=True)
+        before = line = 0
+        for begin, end in places or ():  # with blanks for what is before an item on its line, so that columns stay
+            before += text.count("\n", line, begin)
+            line = text.rfind("\n", 0, begin) + 1
+            yield Part(name, " " * (begin - line) + text[begin:end], before, json=True)
         return
     start = before = 0
     for marker in _MARKER.finditer(text):
@@ -168,24 +163,42 @@ def parts(name: str, content: str | bytes) -> Iterator[Part]:
 
 def load_part(part: Part) -> list[YamlDocument]:
     """The documents of a part, without empty ones. Raises FileError."""
-    return _stream(part) if part.json else _documents(part)
+    if not part.json or not _begins_as_json(part.text):
+        return _yaml_documents(part)
+    documents, end = _json_documents(part)
+    if documents and end == len(part.text):
+        return documents
+    # Blanks for all that is before the rest, so that it keeps its places.
+    return [*documents, *_yaml_documents(part._replace(text=_VISIBLE.sub(" ", part.text[:end]) + part.text[end:]))]
 
 
-def _items(name: str, text: str, places: Iterable[tuple[int, int]]) -> Iterator[Part]:
-    """The items at some places, each with blanks for what is before it on its line, so that columns stay."""
-    before = line = 0
-    for start, end in places:
-        before += text.count("\n", line, start)
-        line = text.rfind("\n", 0, start) + 1
-        yield Part(name, " " * (start - line) + text[start:end], before, json=True)
+class _Loader(_Base):  # type: ignore[misc]
+    """Kubernetes' reading of YAML."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own form
+        first: [
+            (tag, regexp) for tag, regexp in resolvers if tag.removeprefix(_TAG) not in ("int", "float", "timestamp")
+        ]
+        for first, resolvers in _Base.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
+        """Make a map whose keys are strings."""
+        self.flatten_mapping(node)
+        return {self._key(key): self.construct_object(value, deep) for key, value in node.value}
+
+    def _key(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "found unhashable key", node.start_mark)
+        key = self.construct_object(node)
+        return key if isinstance(key, str) else json.dumps(key)
 
 
-def _blanked(text: str, end: int) -> str:
-    """The text with blanks for all that is before an offset, so that the rest keeps its places."""
-    return _VISIBLE.sub(" ", text[:end]) + text[end:]
+_Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
+_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
 
 
-def _documents(part: Part) -> list[YamlDocument]:
+def _yaml_documents(part: Part) -> list[YamlDocument]:
     documents = []
     loader: Any = None
     try:
@@ -196,7 +209,7 @@ def _documents(part: Part) -> list[YamlDocument]:
             value = _value(part, loader, node)
             if value is not None:
                 first = int(node.start_mark.line) + 1 + part.before
-                documents.append(YamlDocument(part.name, value, first, part.before, partial(_itself, node)))
+                documents.append(YamlDocument(part.name, value, first, part.before, partial(_same, node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = part.where(mark.line, mark.column) if mark else part.name
@@ -211,7 +224,7 @@ def _documents(part: Part) -> list[YamlDocument]:
     return documents
 
 
-def _itself(node: yaml.Node) -> yaml.Node:
+def _same(node: yaml.Node) -> yaml.Node:
     return node
 
 
@@ -260,7 +273,9 @@ def _plain_key(node: yaml.Node) -> str:
 def _refuse_bombs(part: Part) -> None:
     """Refuse text that nests too deeply or expands to too many values, before recursive code processes it."""
     name, text = part.name, part.text
-    if "&" not in text and _deepest(text) <= DEPTH:
+    # No value is deeper than this. An inner block is indented further than the one around it, but for lists below keys.
+    deepest = 2 * (max(map(len, _INDENTATION.findall(text)), default=0) + 1) + text.count("[") + text.count("{")
+    if "&" not in text and deepest <= DEPTH:
         return
     open_counts: list[tuple[str | None, int]] = []
     sizes: dict[str, int] = {}
@@ -285,65 +300,158 @@ def _refuse_bombs(part: Part) -> None:
             raise FileError(f"{name}: its aliases unfold to more than {VALUES} values")
 
 
-def _deepest(text: str) -> int:
-    """A depth that no value in the text exceeds, from its indentation and brackets.
-
-    An inner block is indented further than the one around it, but for a list below its key.
-    """
-    indented = max(map(len, _INDENTATION.findall(text)), default=0)
-    return 2 * (indented + 1) + text.count("[") + text.count("{")
-
-
-def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
-    """The key node (in a map) and the value node one step below a node; None if they do not exist."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == str(step):
-                return key, value
-    elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-        return None, node.value[step]
-    return None, None
-
-
 def _refuse_duplicates(part: Part, root: yaml.Node) -> None:
     """Refuse duplicate keys, which are mistakes. YAML forbids them, but PyYAML keeps the last one."""
-    for node in _collections(root, set()):
+    pending: list[tuple[tuple[str | int, ...], yaml.Node]] = [((), root)]
+    visited: set[int] = set()  # a collection counts once, however many aliases it has
+    while pending:
+        path, node = pending.pop()
+        if id(node) in visited or not isinstance(node, yaml.CollectionNode):
+            continue
+        visited.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            pending += [((*path, index), item) for index, item in reversed(list(enumerate(node.value)))]
+            continue
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 line, column = key.start_mark.line, key.start_mark.column
                 if key.value in lines:
-                    field = render((*_path(root, node), key.value))  # the words of the API server's strict decoder
+                    field = render((*path, key.value))  # in the words of the API server's strict decoder
                     first = part.before + lines[key.value] + 1
                     raise FileError(f'{part.where(line, column)}: duplicate field "{field}", first on line {first}')
                 lines[key.value] = line
+        pending += [((*path, str(key.value)), below) for key, value in reversed(node.value) for below in (value, key)]
 
 
-def _path(node: yaml.Node, wanted: yaml.Node) -> tuple[str | int, ...]:
-    """The path to a node that is below another one."""
-    for step, below in _entries(node):
-        if below is wanted:
-            return (step,)
-        if path := _path(below, wanted):
-            return (step, *path)
-    return ()
+def _json_documents(part: Part) -> tuple[list[YamlDocument], int]:
+    """The values at the beginning of a part, and the offset of the rest, which is not JSON or nested deeper."""
+    name, text, before, _ = part
+    # Half a surrogate pair is the replacement character, as Go reads it, which is as long.
+    readable = _ESCAPE.sub(lambda escape: str(escape[0]) if escape[1] is None else "\\ufffd", text)
+    documents: list[YamlDocument] = []
+    at = _next(text, 0)
+    while at < len(text):
+        maps = _Maps()
+        try:
+            value, end = json.JSONDecoder(parse_constant=_refused, object_pairs_hook=maps.read).raw_decode(readable, at)
+        except (ValueError, RecursionError):
+            break
+        after = _next(text, end)
+        if _is_deeper(value, DEPTH) or not (isinstance(value, dict) or (after == len(text) and not documents)):
+            break
+        make = partial(_json_node, name, text, at, end)
+        if maps.duplicates:
+            _refuse_duplicates(part, make())
+        documents.append(YamlDocument(name, value, len(text[: at + 1].splitlines()) + before, before, make))
+        at = after
+    return documents, at if documents else 0
 
 
-def _entries(node: yaml.Node) -> Iterator[tuple[str | int, yaml.Node]]:
-    """The nodes one step below a node, with these steps."""
-    if isinstance(node, yaml.MappingNode):
-        yield from ((str(key.value), value) for key, value in node.value)
-    elif isinstance(node, yaml.SequenceNode):
-        yield from enumerate(node.value)
+class _Maps:
+    """Makes maps of pairs, and notices if a key is there twice: the nodes, which say where, take ten times as long."""
+
+    def __init__(self) -> None:
+        self.duplicates = False
+
+    def read(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The map."""
+        value = dict(pairs)
+        self.duplicates = self.duplicates or len(value) < len(pairs)
+        return value
 
 
-def _collections(node: yaml.Node, visited: set[int]) -> Iterator[yaml.MappingNode]:
-    """All maps below a node, each once, however many aliases it has."""
-    if id(node) in visited or not isinstance(node, yaml.CollectionNode):
-        return
-    visited.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        yield node
-    for entry in node.value:
-        for part in entry if isinstance(entry, tuple) else (entry,):
-            yield from _collections(part, visited)
+def _is_deeper(value: Any, depth: int) -> bool:
+    """Whether a value has more levels of maps and lists."""
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return children is not None and (depth <= 0 or any(_is_deeper(child, depth - 1) for child in children))
+
+
+def _json_items(text: str) -> list[tuple[int, int]] | None:
+    """Where each item of a List begins and ends, if the text is one and nothing else; else None.
+
+    Each item is JSON of its own, so it can be read without the others.
+    """
+    places: list[tuple[int, int]] = []
+    kind: Any = ""
+    try:
+        at, done = _within(text, _next(text, 0), "{"), False
+        while not done:
+            key, at = _DECODER.raw_decode(text, at)
+            at = _within(text, _blank(text, at), ":")
+            if key == "items" and text[at] == "[" and not places:
+                at = _blank(text, at + 1)
+                while text[at] != "]":
+                    _, end = _DECODER.raw_decode(text, at)
+                    places.append((at, end))
+                    at = _blank(text, end)
+                    at = at if text[at] == "]" else _within(text, at, ",")
+                at += 1
+            else:
+                value, at = _DECODER.raw_decode(text, at)
+                kind = value if key == "kind" else kind
+                if key == "items":
+                    return None
+            at = _blank(text, at)
+            done = text[at] == "}"
+            at = at + 1 if done else _within(text, at, ",")
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return places if isinstance(kind, str) and kind.endswith("List") and _next(text, at) == len(text) else None
+
+
+def _within(text: str, at: int, sign: str) -> int:
+    """The offset of what follows a sign. Raises ValueError if another one is there."""
+    if text[at] != sign:
+        raise ValueError(f"{sign} is missing")
+    return _blank(text, at + 1)
+
+
+def _blank(text: str, at: int) -> int:
+    """The offset of the first character that is not white space."""
+    blank = _WHITE.match(text, at)
+    return at if blank is None else blank.end()
+
+
+def _begins_as_json(text: str) -> bool:
+    return text.startswith(("{", "[", '"'), _next(text, 0))
+
+
+def _next(text: str, offset: int) -> int:
+    """The offset of the next value of JSON."""
+    between = _BETWEEN.match(text, offset)
+    return offset if between is None else between.end()
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused)
+
+
+def _json_node(name: str, text: str, start: int, end: int) -> yaml.Node:
+    """The node of the value between two offsets."""
+    lines = list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
+
+    def mark(offset: int) -> yaml.Mark:
+        line = bisect_right(lines, offset) - 1
+        return yaml.Mark(name, offset, line, offset - lines[line], None, 0)
+
+    nodes: list[list[Any]] = [[]]
+    begun: list[yaml.Mark] = []
+    for token in _TOKEN.finditer(text, start, end):
+        first, marks = token[0][0], (mark(token.start()), mark(token.end()))
+        if first in "{[":
+            nodes.append([])
+            begun.append(marks[0])
+        elif first in "}]":
+            items, marks = nodes.pop(), (begun.pop(), marks[1])
+            pairs = list(zip(items[::2], items[1::2], strict=True)) if first == "}" else items
+            kind, tag = (yaml.MappingNode, _MAP) if first == "}" else (yaml.SequenceNode, _SEQUENCE)
+            nodes[-1].append(kind(tag, pairs, *marks, flow_style=True))
+        else:
+            tag, value = _JSON_TAGS.get(first, "float"), json.loads(token[0]) if first == '"' else token[0]
+            nodes[-1].append(yaml.ScalarNode(f"{_TAG}{tag}", value, *marks, style='"' if first == '"' else None))
+    root: yaml.Node = nodes[0][0]
+    return root

@@ -90,7 +90,7 @@ class _Cursor:
     def reach(self, character: str) -> None:
         """Move to a character. Only a blank or a line break can correspond to a line break in the file."""
         while self.number < len(self.lines) - 1 and (
-            (self._ended() and character not in (" ", "\n")) or self._continued()
+            (self._ended() and character not in (" ", "\n")) or (self.style == '"' and self._text[self.at :] == "\\")
         ):
             self._break()
 
@@ -101,10 +101,6 @@ class _Cursor:
 
     def _ended(self) -> bool:
         return self.at >= len(self._text)
-
-    def _continued(self) -> bool:
-        """Whether a backslash in double quotes joins the line with the next one."""
-        return self.style == '"' and self._text[self.at :] == "\\"
 
     def _break(self) -> None:
         self.number += 1

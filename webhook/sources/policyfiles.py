@@ -193,34 +193,23 @@ def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document
     root = document.node
 
     def places(path: FieldPath) -> Place:
-        node = _node(root, path)[1]
+        node = yamlfile.nearest(root, path)[1]
         place = node.start_mark.line + 1, node.start_mark.column + 1
         return yamltext.scalar_place(lines, *place) if isinstance(node, yaml.ScalarNode) else place
 
     def keys(path: FieldPath) -> Place:
-        key, node = _node(root, path)
+        key, node = yamlfile.nearest(root, path)
         mark = (key or node).start_mark
         return mark.line + 1, mark.column + 1
 
     def inside(path: FieldPath, offset: int) -> Place:
-        node = _node(root, path)[1]
+        node = yamlfile.nearest(root, path)[1]
         mark = node.start_mark
         return yamltext.place_inside(lines, mark.line + 1, mark.column + 1, node.value, offset)
 
     return Document(
         value=document.value, name=document.name, line=document.line(), places=places, keys=keys, inside=inside
     )
-
-
-def _node(root: yaml.Node, path: FieldPath) -> tuple[yaml.Node | None, yaml.Node]:
-    """The key and the node at a path, or those of its nearest existing parent."""
-    key, node = None, root
-    for step in path:
-        below = yamlfile.child(node, step)
-        if below[1] is None:
-            break
-        key, node = below[0], below[1]
-    return key, node
 
 
 def _is_object(value: Any) -> bool:

@@ -183,8 +183,7 @@ class PolicyKeeper:
             except BaseException:
                 self._settings, self._catalog = before
                 raise
-            self._count(made)
-            self._doubt(made)
+            self._report(made)
             self._made = made
             if made.rules is not None:
                 self.rules, self.ruleset = made.rules, made.ruleset
@@ -197,7 +196,7 @@ class PolicyKeeper:
             return False
         versions, made = read
         await self._follow(made, *([] if before is None else [before]))
-        self._tell(made)
+        self._report_changes(made)
         self._seen, self._made = versions, made  # no await from here on, so that all change together
         if made.rules is None:
             return False
@@ -241,22 +240,18 @@ class PolicyKeeper:
 
     def _make(self, release: Release, newest: Mapping[str, Content], native: Native) -> _Made:
         """What is made from the current contents, without rules if these have not changed. Runs in a thread."""
+        last = self._made
+        before = last.release, last.set.versions, last.native.version
         try:
-            return self._judged(release, newest, native)
+            policies = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved(), release)
+            if self._seen is not None and before == (release, policies.versions, native.version):
+                return last._replace(refused=policies.refused, rules=None)
+            return self._ruled(release, policies, native, policies.refused)
         except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
             self._log.exception("policies could not be read")
-            last = self._made.set.versions
-            changed = [name for name, content in newest.items() if content.version != last.get(name)]
+            changed = [name for name, content in newest.items() if content.version != last.set.versions.get(name)]
             reason = f"it cannot be read: {type(error).__name__}: {error}"
-            return self._made._replace(refused=dict.fromkeys(changed, reason), rules=None)
-
-    def _judged(self, release: Release, newest: Mapping[str, Content], native: Native) -> _Made:
-        last = self._made
-        policy_set = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved(), release)
-        before = last.release, last.set.versions, last.native.version
-        if self._seen is not None and before == (release, policy_set.versions, native.version):
-            return last._replace(refused=policy_set.refused, rules=None)
-        return self._ruled(release, policy_set, native, policy_set.refused)
+            return last._replace(refused=dict.fromkeys(changed, reason), rules=None)
 
     def _ruled(self, release: Release, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin(release)
@@ -268,12 +263,12 @@ class PolicyKeeper:
             release, policy_set, native, refused, doubts, policies, ruleset, policies.shipped, policies.replaced
         )
 
-    def _tell(self, made: _Made) -> None:
+    def _report_changes(self, made: _Made) -> None:
+        """Log what is refused and what has changed."""
         last = self._made
         for source, reason in made.refused.items():
             if last.refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
-        self._count(made)
         if made.rules is not None:
             after = made.named
             changes = {kind: changed_names(before, after[kind]) for kind, before in last.named.items()}
@@ -281,12 +276,11 @@ class PolicyKeeper:
             others = flattened_changes(changes)
             release = {} if made.release == last.release else {"kubernetes": made.release.name}
             self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others, **release)
-        self._doubt(made)
+        self._report(made)
 
-    def _count(self, made: _Made) -> None:
+    def _report(self, made: _Made) -> None:
+        """Count what is loaded, and log what is replaced or doubtful."""
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
-
-    def _doubt(self, made: _Made) -> None:
         if made.replaced and made.replaced != self._made.replaced:
             self._log.info("shipped policies replaced by others of their names", policies=list(made.replaced))
         for doubt in made.doubts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
@@ -57,6 +57,7 @@ class PolicySet(Struct, frozen=True):
 
 
 EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
+_NOTHING = Content("")
 
 
 def updated(
@@ -71,76 +72,46 @@ def updated(
     today: to warn of exceptions that have ended or soon will. reserved: names that no policy may have. release: the one
     by whose rules the policies are judged.
     """
+    kept = {source: current.contents.get(source, _NOTHING) for source in {**current.contents, **newest}}
     refused = {source: content.problem for source, content in newest.items() if content.problem}
-    chosen = dict(newest)
+    chosen: dict[str, Content] = {}
     for source, content in newest.items():
-        kept = _kept(current, source)
-        if source in refused or content.version == kept.version:
-            chosen[source] = kept
-    for source, content in chosen.items():
-        if taken := _taken(content, reserved):
-            refused[source] = taken
-            chosen[source] = _kept(current, source)
+        stays = source in refused or content.version == kept[source].version
+        chosen[source] = kept[source] if stays else content
+        taken = "\n".join(
+            f"{part.entry.place}: metadata.name: {part.entry.name!r} is the name of a built-in rule\n"
+            "hint: give the policy another name"
+            for part in chosen[source].parts
+            if part.entry is not None and isinstance(part.entry.value, Policy) and part.entry.name in reserved
+        )
+        if taken:
+            refused[source], chosen[source] = taken, kept[source]
     while True:
-        loaded, problems = _combined(chosen, current, today)
-        if not problems:
+        # Of two objects with the same name the second one is reported, so unchanged sources come first.
+        order = sorted(chosen, key=lambda source: chosen[source] is not kept[source])
+        errors = together([part for source in order for part in chosen[source].parts], complete=True).errors
+        if not errors:
+            loaded = together([part for content in chosen.values() for part in content.parts], today, complete=True)
             return PolicySet(chosen, policyfiles.of(loaded, release), refused)
-        new = [source for source in problems if chosen[source] is not _kept(current, source)]
+        sources = {part.report.document.name: source for source in order for part in chosen[source].parts}
+        problems: dict[str, list[str]] = {}
+        for error in errors:
+            problems.setdefault(sources[error.file], []).append(str(error))
+        new = [source for source in problems if chosen[source] is not kept[source]]
         gone = [source for source in current.contents if source not in chosen]
+        for source in new:
+            refused[source], chosen[source] = "\n".join(problems[source]), kept[source]
         if not new:
             # Unchanged sources need something that was removed, such as the policy of a binding.
-            reason = "others need what is no longer there:\n" + "\n".join(problems.values())
-            if gone:
-                refused |= dict.fromkeys(gone, reason)
-                chosen |= {source: current.contents[source] for source in gone}
-                continue
-            # Another source removed it, and it is unknown which one.
-            changed = [
-                source for source in {**current.contents, **chosen} if chosen.get(source) is not _kept(current, source)
-            ]
-            files = current.files._replace(release=release)
-            return replace(current, files=files, refused={**dict.fromkeys(changed, reason), **refused})
-        for source in new:
-            refused[source] = problems[source]
-            chosen[source] = _kept(current, source)
-
-
-_NOTHING = Content("")
-
-
-def _kept(current: PolicySet, source: str) -> Content:
-    return current.contents.get(source, _NOTHING)
-
-
-def _taken(content: Content, reserved: Collection[str]) -> str:
-    """The problems of policies with reserved names; empty if there are none."""
-    return "\n".join(
-        f"{part.entry.place}: metadata.name: {part.entry.name!r} is the name of a built-in rule\n"
-        "hint: give the policy another name"
-        for part in content.parts
-        if part.entry is not None and isinstance(part.entry.value, Policy) and part.entry.name in reserved
-    )
-
-
-def _combined(chosen: Mapping[str, Content], current: PolicySet, today: date) -> tuple[Loaded, dict[str, str]]:
-    """The combined contents of the sources, and the problems by source.
-
-    Of two objects with the same name the second one is reported, so unchanged sources come first.
-    """
-    kept = [source for source, content in chosen.items() if content is _kept(current, source)]
-    order = [*kept, *(source for source in chosen if source not in kept)]
-    first = together(_parts(chosen, order), complete=True)
-    if not first.errors:
-        return together(_parts(chosen, chosen), today, complete=True), {}
-    names = {part.report.document.name: source for source in order for part in chosen[source].parts}
-    problems: dict[str, list[str]] = {}
-    for problem in first.errors:
-        problems.setdefault(names[problem.file], []).append(str(problem))
-    return first, {source: "\n".join(lines) for source, lines in problems.items()}
-
-
-def _parts(chosen: Mapping[str, Content], order: Iterable[str]) -> Sequence[Part]:
-    return [part for source in order for part in chosen[source].parts]
+            reason = "\n".join(
+                ["others need what is no longer there:", *(line for lines in problems.values() for line in lines)]
+            )
+            if not gone:  # another source removed it, and it is unknown which one
+                changed = [source for source in kept if chosen.get(source) is not kept[source]]
+                files = current.files._replace(release=release)
+                return replace(current, files=files, refused={**dict.fromkeys(changed, reason), **refused})
+            refused |= dict.fromkeys(gone, reason)
+            chosen |= {source: current.contents[source] for source in gone}
 
 
 class Source(Protocol):
@@ -336,15 +307,13 @@ def load_natives(
             revision = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations"), release.name
             key = f"{value['kind']} {metadata['name']}", repr(revision)
             version.update(repr(key).encode())
-            parsed[key] = known.get(key) or _parts_of_native(value, key[0], release)
+            if (made := known.get(key)) is None:  # it has no lines; it is stored, so it may use what a new one may not
+                document = Document(value=value, name=key[0], places=lambda _: (1, 1))
+                made = parts(document, Dialect(release, stored=True))
+            parsed[key] = made
             group += parsed[key]
         if errors := together(group).errors:
             problems.append(f"no rules for {name}: {'; '.join(error.text for error in errors)}")
         else:
             usable += group
     return Native(version.hexdigest(), together(usable), tuple(problems), tuple(policies)), parsed
-
-
-def _parts_of_native(value: JsonObject, name: str, release: Release) -> tuple[Part, ...]:
-    """The parts of an object, which has no lines. It is stored already, so that it may use what a new one may not."""
-    return parts(Document(value=value, name=name, places=lambda _: (1, 1)), Dialect(release, stored=True))

@@ -5,7 +5,6 @@ Objects are read as the API server reads them: quantities are texts, and default
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from itertools import chain
@@ -108,8 +107,8 @@ class SuiteRun:
         """A case with its objects, and the object that it expects, as the API server reads them."""
         obj, old = self._received(case.object), self._received(case.old_object)
         patched = self._received(case.expect.patched)
-        expect = dataclasses.replace(case.expect, patched=None if patched == obj else patched)
-        return dataclasses.replace(case, object=obj, old_object=old, expect=expect)
+        expect = replace(case.expect, patched=None if patched == obj else patched)
+        return replace(case, object=obj, old_object=old, expect=expect)
 
     def _received(self, obj: Mapping[str, Any] | None) -> JsonObject | None:
         if obj is None:

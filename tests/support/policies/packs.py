@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from policies.admissionpolicy.derivation import derive
 from policies.admissionpolicy.documents.document import Document

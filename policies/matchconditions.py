@@ -52,10 +52,8 @@ from policies.objects.fieldpath import Pattern, parse
 from policies.objects.workload import PATCHES, STANDARD, Shape, Workload
 from policies.podspec import Accelerators
 from policies.tolerations import CPU_TAINT
-from policies.topology.annotation import ANNOTATIONS, PREFIXES, WORDS
-from policies.topology.gate import GATE
-from policies.topology.schemes import mention
-from policies.topology.schemes.mention import EXCLUSIVE, KUEUE, QUEUE
+from policies.topology.annotation import ANNOTATIONS, GATE, PREFIXES, WORDS
+from policies.topology.schemes import EXCLUSIVE, KUEUE, PLACES, POD_GROUP, QUEUE
 from policies.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
@@ -250,7 +248,7 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
     belong, or whose templates are of another shape, few objects are written: they are always asked about.
     """
     rows = list(workloads)
-    of_its_own = PATCHES | (mention.PLACES.keys() if schemes else frozenset())
+    of_its_own = PATCHES | (PLACES.keys() if schemes else frozenset())
     always = [f"{row.group}/{row.kind}" for row in rows if row.shape != STANDARD or row.group_kind in of_its_own]
     places = [
         (row, [place for place in (*row.jobs, *row.templates) if place])
@@ -260,7 +258,7 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
     mentions = _of_workloads(schemes=schemes) if places else _of_pods(schemes=schemes)
     body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
     if schemes and rows:
-        group = text("/".join(mention.POD_GROUP))
+        group = text("/".join(POD_GROUP))
         body = f"(kind == {group} && !has(object.metadata.ownerReferences)) || {body}"
     if always:
         body = f"kind in {texts(always)} || {body}"

@@ -14,7 +14,7 @@ from policies.engine.interruption import Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, mapping
 from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
-from policies.topology.gate import PLACEMENT
+from policies.topology.annotation import PLACEMENT
 from policies.topology.rule import RULE as TOPOLOGY
 
 _LACKED = {TOLERATIONS: "the toleration for CPU Nodes", TOPOLOGY: "the scheduling gate of its topology annotations"}

@@ -17,11 +17,11 @@ import msgspec
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject
 from policies.objects.workload import BUILT_IN, table
-from policies.topology.catalog import BUILT_IN as TOPOLOGIES
-from policies.topology.catalog import Catalog
-from policies.topology.gate import GATE
+from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.placer.placer import Look, Options, Placer
+from policies.topology.topology import BUILT_IN as TOPOLOGIES
+from policies.topology.topology import Catalog
 
 NODES, PODS, WAITING = 10_000, 100_000, 200
 _RACK, _SUPERPOD, _FABRIC = 18, 144, 1152  # Nodes of each

@@ -7,29 +7,36 @@ that an update allows, the validation of each kind in Kubernetes and in the proj
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine import patch
-from policies.engine.facts import Facts
+from policies.engine.facts import Facts, Node
 from policies.engine.request import AdmissionRequest, GroupVersionKind, is_owned
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects.fieldpath import parse, render
 from policies.objects.workload import Workload
 from policies.podspec import READS as ACCELERATOR_READS
-from policies.topology import contradiction, refusal, warning, way
-from policies.topology.catalog import Catalog
-from policies.topology.constraint import Constraint, Options, Submission, is_same, previous, read
-from policies.topology.gate import GATE
-from policies.topology.refusal import RULE
-from policies.topology.scheduling import kueue
-from policies.topology.scheduling import workload as scheduling
-from policies.topology.schemes import judgement, mention
-from policies.topology.shortage import Shortage, Shortages
-from policies.topology.topology import Topology
-from policies.topology.way import Edit, Keeper
+from policies.podspec import Accelerators
+from policies.topology import messages, schemes, way
+from policies.topology import workload as scheduling
+from policies.topology.annotation import GATE
+from policies.topology.gang import demand
+from policies.topology.gang.demand import Cluster
+from policies.topology.gang.gang import Gang, GangKey, Member, Requirement
+from policies.topology.gang.podcount import podcount
+from policies.topology.gang.size import excess
+from policies.topology.template import RULE, Case, Options, Template, as_warning, read
+from policies.topology.term import alternatives
+from policies.topology.topology import Catalog, Topology
+from policies.topology.way import Edit, FlavorsKey, Keeper
+
+if TYPE_CHECKING:
+    from policies.topology.choice.choice import Shortfall
+    from policies.topology.nodes.inventory import Inventory
 
 __all__ = ["RULE", "Explained", "TopologyPlacement", "reads"]
 
@@ -52,11 +59,12 @@ _COUNTS = (
     *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
     *("parallelism", "replicas", "size", "suspend"),
 )
+_KEPT = 256
 
 
 def reads(rows: Sequence[Workload]) -> frozenset[str]:
     """The paths that the rule reads in objects of these kinds."""
-    paths = {*_WORKLOAD, *mention.READS}
+    paths = {*_WORKLOAD, *schemes.READS}
     for row in rows:
         paths |= {f"{render(job)}.{field}" for job in row.jobs for field in _JOB}
         paths |= {render((*t, *row.shape.place(path))) for t in row.templates for path in _PARSED}
@@ -66,12 +74,46 @@ def reads(rows: Sequence[Workload]) -> frozenset[str]:
     return frozenset(paths)
 
 
-class Explained(NamedTuple):
-    """A constraint of a new object, who keeps its Pods together, and the gang's shortage of room if there is one."""
+class Shortage(Struct, frozen=True):
+    """A gang that no domain can hold. templates: of its Pods. problem: in words. wider: a level that could hold it."""
 
-    constraint: Constraint
+    templates: tuple[Template, ...]
+    problem: str
+    wider: str
+
+    @property
+    def is_required(self) -> bool:
+        """Whether its Pods would wait for ever."""
+        return self.templates[0].required is not None
+
+
+class Explained(NamedTuple):
+    """A template of a new object, who keeps its Pods together, and the gang's shortage of room if there is one."""
+
+    template: Template
     keeper: Keeper
     shortage: Shortage | None
+
+
+class _Decision(NamedTuple):
+    """What becomes of a request's templates. keepers: who keeps the Pods of each together, by its path.
+
+    short: gangs that fit nowhere. marked: the paths of those templates of them that go by Pod affinity for this.
+    """
+
+    case: Case
+    keepers: Mapping[str, Keeper]
+    short: tuple[Shortage, ...]
+    marked: frozenset[str]
+
+    def edits(self, templates: Sequence[Template]) -> Iterator[Edit]:
+        """The edits of templates, or of the Pod itself, which is written once."""
+        for template in templates:
+            if template.location or self.case.is_created:
+                keeper, never = self.keepers[template.path], template.path in self.marked
+                yield from way.template_edits(template, self.case, keeper, never=never)
+                if not template.location:
+                    yield from way.pod_edits(template, self.case, keeper)
 
 
 class TopologyPlacement:
@@ -81,7 +123,7 @@ class TopologyPlacement:
         self.options = options
         self._static = catalog
         self._joined: tuple[tuple[Topology, ...], Catalog] = ((), catalog)
-        self._shortages = Shortages(options.accelerators)
+        self._shortages = _Shortages(options.accelerators)
 
     def catalog(self, facts: Facts) -> Catalog:
         """All topologies, including those of the cluster."""
@@ -94,93 +136,74 @@ class TopologyPlacement:
         """Copy annotations to the templates, and gate new Pods. Raises Missing or FactUnavailable."""
         if request.kind.group_kind == scheduling.POD_GROUP:
             return self._of_pod_group(request, facts)
-        case = self._case(request, facts)
-        if case is None:
+        decision = self._decide(request, facts)
+        if decision is None:
             return NO_MUTATION
-        submission = case.submission
-        edits = [*self._edits(case, submission), *way.names(submission, request)]
-        edits += way.job_edits(submission, case.keepers, request)
-        placed = [c.template.path for c in submission.constraints if c.is_placed and not c.is_default]
-        is_told = submission.is_created and not is_owned(request.object)
-        ways = tuple(case.keepers[path].way or "none" for path in placed) if is_told else ()
-        operations = patch.sequence(request.object or {}, edits)
+        case, keepers = decision.case, decision.keepers
+        edits = [*decision.edits(case.templates), *way.names(case), *way.job_edits(case, keepers)]
+        is_told = case.is_created and not is_owned(case.obj)
+        placed = [one.path for one in case.templates if is_told and one.is_placed and not one.is_default]
+        ways = tuple(keepers[path].way or "none" for path in placed)
+        operations = patch.sequence(case.obj, edits)
         return Mutation(operations, ways=ways) if operations or ways else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
-        catalog, kind = self.catalog(facts), request.kind.group_kind
+        kind = request.kind.group_kind
         row = self.options.workloads.get(kind)
-        violations = [] if row is None else list(warning.misspelt(request, row))
-        violations += warning.unread(request) if row is None and kind in warning.UNREAD else ()
-        violations += judgement.warnings(request, row, catalog, facts.nodes())
-        case = self._case(request, facts)
-        if case is None or row is None:
+        violations = [] if row is None else list(messages.misspelt(request, row))
+        violations += messages.unread(request) if row is None and kind in messages.UNREAD else ()
+        violations += schemes.warnings(request, row, self.catalog(facts), facts.nodes())
+        decision = self._decide(request, facts)
+        if decision is None:
             return violations
+        case = decision.case
         compared: set[object] = set()
-        absent: set[object] = set()  # of placements, those for which there is no Node
-        for constraint in case.submission.constraints:
-            if not constraint.is_new:
-                violations += (refusal.as_warning(violation.line) for violation in constraint.violations)
+        absent: set[object] = set()  # placements for which there is no Node
+        for template in case.templates:
+            if not template.is_new:
+                violations += (as_warning(violation.line) for violation in template.violations)
             else:
-                violations += constraint.violations
-                if constraint.is_usable:
+                violations += template.violations
+                if template.is_usable:
                     # Nodes are compared with as many placements as an answer has room for, and once with each.
-                    placement = (constraint.annotations, constraint.reader)
+                    placement = (template.annotations, template.reader)
                     nodes = facts.nodes() if placement not in compared and len(compared) < WARNING_COUNT else ()
                     compared.add(placement)
-                    none = warning.absence(constraint, nodes)
-                    absent |= {_placement(constraint)} if none else set()
-                    violations += warning.warnings(constraint, catalog, nodes, none)
-                    violations += contradiction.of_placement(constraint)
-            violations += self._of_template(constraint, case)
-        if not is_owned(request.object):
-            violations += self._told(case, row, absent)
-        violations += self._unapplied(case)
-        violations += self._of_pools(case)
+                    absence = messages.absence(template, nodes)
+                    absent |= {template.whole} if absence else set()
+                    violations += messages.warnings(template, case, nodes, absence)
+                    violations += messages.contradictions(template)
+            violations += _of_template(template, case)
+        if not is_owned(case.obj):
+            violations += _of_gangs(decision, absent)
+        violations += _unapplied(decision)
+        violations += messages.of_pools(case)
         return list(dict.fromkeys(violations))
 
     def explain(self, request: AdmissionRequest, facts: Facts) -> tuple[Explained, ...]:
         """What becomes of each template of a new object. Raises Missing or FactUnavailable."""
-        case = self._case(request, facts)
-        if case is None:
+        decision = self._decide(request, facts)
+        if decision is None:
             return ()
-        of = {constraint.template.path: one for one in case.short for constraint in one.constraints}
-        return tuple(
-            Explained(constraint, case.keepers[constraint.template.path], of.get(constraint.template.path))
-            for constraint in case.submission.constraints
-        )
+        of = {template.path: short for short in decision.short for template in short.templates}
+        return tuple(Explained(t, decision.keepers[t.path], of.get(t.path)) for t in decision.case.templates)
 
-    def _case(self, request: AdmissionRequest, facts: Facts) -> _Case | None:
-        """What there is to decide about; None if the rule does not apply to the request."""
-        catalog, options = self.catalog(facts), self.options
-        submission = read(request, catalog, options, facts)
-        if submission is None:
+    def _decide(self, request: AdmissionRequest, facts: Facts) -> _Decision | None:
+        """What becomes of the templates; None if the rule does not apply to the request."""
+        case = read(request, self.catalog(facts), self.options, facts)
+        if case is None:
             return None
-        keepers = {
-            constraint.template.path: way.keeper(constraint, submission, request, options, facts)
-            for constraint in submission.constraints
-        }
+        keepers = {template.path: way.keeper(template, case) for template in case.templates}
         # Of what is owned, the owner was told.
-        short = () if is_owned(request.object) else tuple(self._shortages.find(submission, request, facts))
+        short = () if is_owned(case.obj) else tuple(self._shortages.find(case))
         marked = set()
-        for one in short if options.autoscaling == "on" else ():
-            for path in (constraint.template.path for constraint in one.constraints):
+        for one in short if self.options.autoscaling == "on" else ():
+            for path in (template.path for template in one.templates):
                 if one.is_required and keepers[path].may_mark:
                     keepers[path] = Keeper("affinity", "an autoscaler sees no gated Pods", may_mark=True)
                     marked.add(path)
-        return _Case(request, facts, catalog, submission, keepers, short, frozenset(marked))
-
-    def _edits(self, case: _Case, submission: Submission) -> Iterator[Edit]:
-        """The edits of templates, or of the Pod itself, which is written once."""
-        for constraint in submission.constraints:
-            template = constraint.template
-            if not (template.location or submission.is_created):
-                continue
-            kept = case.keepers[template.path]
-            before = previous(constraint, case.catalog, self.options) if submission.queued else None
-            yield from way.template_edits(constraint, submission, kept, before, never=template.path in case.marked)
-            if not template.location:
-                yield from way.pod_edits(constraint, kept, case.request, case.facts.nodes())
+        return _Decision(case, keepers, short, frozenset(marked))
 
     def _of_pod_group(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """The constraint of the Job for which a PodGroup is made, as the Job would get it."""
@@ -191,110 +214,175 @@ class TopologyPlacement:
             return NO_MUTATION
         kind = GroupVersionKind(*scheduling.JOB_VERSION)
         created = replace(request, kind=kind, object=job, old_object=None, operation="CREATE")
-        submission = read(created, self.catalog(facts), self.options, facts)
+        case = read(created, self.catalog(facts), self.options, facts)
         support = facts.look_up(scheduling.SupportKey())
-        for constraint in submission.constraints if submission is not None else ():
-            if constraint.is_placed:
-                offer = scheduling.offer(constraint, scheduling.JOB, job, support, facts.nodes())
+        for template in case.templates if case is not None else ():
+            if template.is_placed:
+                offer = scheduling.offer(template, scheduling.JOB, job, support, facts.nodes())
                 if offer.key:
                     value = scheduling.constraints(offer.key)
                     return Mutation(patch.put(obj, scheduling.CONSTRAINTS, value))
         return NO_MUTATION
 
-    def _of_template(self, constraint: Constraint, case: _Case) -> Iterator[Violation]:
-        """Violations for our gate where people wrote it, and for a placement that was changed too late."""
-        template, earlier, kind = constraint.template, constraint.earlier, case.request.kind.kind
-        is_new_gate = GATE in template.gates and (earlier is None or GATE not in earlier.gates)
-        if is_new_gate and (template.location or not (constraint.placement or constraint.violations)):
-            yield refusal.gated(template, kind)
-        if earlier is None or constraint.reader:
-            return
-        if case.submission.may_change:
-            yield from warning.changed(constraint)
-        elif constraint.annotations.values != constraint.before.values and constraint.is_usable:
-            before = previous(constraint, case.catalog, self.options)
-            if before is None or not is_same(constraint, before):
-                yield refusal.fixed(kind, constraint.annotations, constraint.before, earlier.above)
 
-    def _told(self, case: _Case, row: Workload, absent: Collection[object]) -> Iterator[Violation]:
-        """What is said of who keeps the Pods together, of gangs that fit nowhere, and of what happens meanwhile.
-
-        absent: placements of which it is said already that no Node is for them.
-        """
-        submission, keepers, request = case.submission, case.keepers, case.request
-        for one in case.short:
-            first = one.constraints[0]
-            if one.is_required and self.options.autoscaling == "off":
-                remedy = f"Require {one.wider}, or ask for less." if one.wider else "Ask for less."
-                yield refusal.never(first.annotations.required, one.problem, request.kind.kind, remedy)
-            elif _placement(first) not in absent:
-                wider = f"; {one.wider} could" if one.wider else ""
-                yield refusal.as_warning(f"{first.asked}: {one.problem}{wider}")
-        if not submission.may_change:
-            return
-        new = [(c, keepers[c.template.path]) for c in submission.constraints if c.is_new and c.is_placed]
-        queued = [c for c, kept in new if submission.queued and (kept.way == "kueue" or kept.reason == kueue.UNKNOWN)]
-        for constraint, kept in new:
-            if constraint not in queued and not (
-                constraint.template.path in case.marked and _placement(constraint) in absent
-            ):
-                yield from warning.kept(constraint, kept)
-        if any(constraint.required is not None and kept.way == "gate" for constraint, kept in new):
-            yield from warning.deadline(request.object, row)
-        flavored = case.facts.look_up(kueue.FlavorsKey()) if queued else None
-        for constraint in queued:
-            yield from kueue.warnings(constraint, flavored)
-
-    def _unapplied(self, case: _Case) -> Iterator[Violation]:
-        """What lacks the mutation: it was skipped, or another webhook undid it."""
-        submission = case.submission
-        for constraint in submission.constraints:
-            template = constraint.template
-            if not constraint.is_placed or not (submission.is_created or template.location):
-                continue
-            edits = [*self._edits(case, replace(submission, constraints=(constraint,)))]
-            if way.is_lacking(constraint, case.keepers[template.path], edits):
-                lacking = refusal.unapplied(template, constraint.asked)
-                is_denied = self.options.unapplied == "deny" and constraint.is_new
-                yield lacking if is_denied else refusal.as_warning(lacking.warning)
-
-    def _of_pools(self, case: _Case) -> Iterator[Violation]:
-        """Violations for pools that do not go together, or not with a topology."""
-        constraints, keys, request, catalog = (
-            case.submission.constraints, self.options.pool_keys, case.request, case.catalog,
-        )  # fmt: skip
-        if not any(constraint.annotations.anything for constraint in constraints):
-            return
-        former = [one.earlier for one in constraints if one.earlier is not None]
-        earlier = frozenset(contradiction.of_pools(request.old_object, former, catalog, keys))
-        pools = contradiction.of_pools(request.object, [one.template for one in constraints], catalog, keys)
-        yield from (refusal.as_warning(one.line) if one in earlier else one for one in pools)
-        if pools:
-            return
-        if any(constraint.is_new for constraint in constraints):
-            yield from contradiction.between(constraints)
-        for one in constraints:
-            is_placed = one.is_new and one.is_usable and (one.reader or not one.obstacle)
-            if one.topology is not None and is_placed and not one.is_default:
-                yield from contradiction.of_topology(request.object, one.template, one.topology, catalog, keys)
+def _of_template(template: Template, case: Case) -> Iterator[Violation]:
+    """Violations for our gate where people wrote it, and for a placement that was changed too late."""
+    earlier, kind = template.earlier, case.request.kind.kind
+    is_new_gate = GATE in template.gates and (earlier is None or GATE not in earlier.gates)
+    if is_new_gate and (template.location or not (template.placement or template.violations)):
+        yield messages.gated(template, kind)
+    if earlier is None or template.reader:
+        return
+    if case.may_change:
+        yield from messages.changed(template)
+    elif template.annotations.values != template.before.values and template.is_usable:
+        before = case.previous(template)
+        if before is None or not template.is_same(before):
+            yield messages.fixed(kind, template)
 
 
-def _placement(constraint: Constraint) -> object:
-    """The whole placement of a template."""
-    return constraint.topology and constraint.topology.name, constraint.required, constraint.preferred
+def _of_gangs(decision: _Decision, absent: Collection[object]) -> Iterator[Violation]:
+    """What is said of who keeps the Pods together, of gangs that fit nowhere, and of what happens meanwhile.
+
+    absent: placements of which it is said already that no Node is for them.
+    """
+    case, keepers = decision.case, decision.keepers
+    for one in decision.short:
+        first = one.templates[0]
+        if one.is_required and case.options.autoscaling == "off":
+            yield messages.never(first, one.problem, case.request.kind.kind, one.wider)
+        elif first.whole not in absent:
+            wider = f"; {one.wider} could" if one.wider else ""
+            yield as_warning(f"{first.asked}: {one.problem}{wider}")
+    if not case.may_change:
+        return
+    new = [(template, keepers[template.path]) for template in case.templates if template.is_new and template.is_placed]
+    for template, keeper in new:
+        if template.path not in decision.marked or template.whole not in absent:
+            yield from messages.kept(template, keeper)
+    if any(template.required is not None and keeper.way == "gate" for template, keeper in new):
+        yield from messages.deadline(case)
+    queued = [template for template, keeper in new if case.queued and keeper.of_kueue]
+    flavored = case.facts.look_up(FlavorsKey()) if queued else None
+    for template in queued:
+        yield from way.kueue_warnings(template, flavored)
 
 
-class _Case(NamedTuple):
-    """A request, with what was found out about it.
+def _unapplied(decision: _Decision) -> Iterator[Violation]:
+    """What lacks the mutation: it was skipped, or another webhook undid it."""
+    case = decision.case
+    for template in case.templates:
+        if template.is_placed and (case.is_created or template.location):
+            edits = list(decision.edits((template,)))
+            if way.is_lacking(template, decision.keepers[template.path], edits):
+                lacking = messages.unapplied(template)
+                is_denied = case.options.unapplied == "deny" and template.is_new
+                yield lacking if is_denied else as_warning(lacking.warning)
 
-    keepers: who keeps the Pods of each template together, by its path. short: gangs that fit nowhere. marked: the
-    templates of those that go by Pod affinity for this.
+
+class _Shortages:
+    """Finds gangs that no domain of the Nodes that there are can hold, even if nothing else ran there.
+
+    It keeps what is known of Nodes for as long as these are the same.
     """
 
-    request: AdmissionRequest
-    facts: Facts
-    catalog: Catalog
-    submission: Submission
-    keepers: Mapping[str, Keeper]
-    short: tuple[Shortage, ...]
-    marked: frozenset[str]
+    def __init__(self, accelerators: Accelerators) -> None:
+        self._accelerators = accelerators
+        self._nodes: Sequence[Node] = ()
+        self._inventory: Inventory | None = None
+        self._known: dict[Gang, Shortfall | None] = {}
+
+    def find(self, case: Case) -> Iterator[Shortage]:
+        """The gangs of what is new in a request that do not fit. Nothing is said where the Nodes are not known."""
+        new = [template for template in case.templates if template.is_placed and template.is_new]
+        if not new:
+            return
+        nodes = case.facts.nodes()
+        if nodes is not self._nodes:
+            self._nodes, self._inventory = nodes, None
+            self._known.clear()
+        if not any(node.allocatable for node in nodes):
+            return
+        for together in gangs(new):
+            gang = self._gang(together, case)
+            short = None if gang is None else self._shortfall(gang)
+            if short is not None:
+                yield Shortage(tuple(together), _problem(together[0], short), short.wider)
+
+    def _shortfall(self, gang: Gang) -> Shortfall | None:
+        from policies.topology.choice.choice import shortfall  # noqa: PLC0415 - loads numpy, which few writes need
+        from policies.topology.nodes.inventory import inventory_of  # noqa: PLC0415 - as above
+
+        if self._inventory is None:
+            self._inventory = inventory_of(self._nodes)
+        if gang not in self._known:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[gang] = shortfall(self._inventory, gang)
+        return self._known[gang]
+
+    def _gang(self, together: Sequence[Template], case: Case) -> Gang | None:
+        """The gang of templates with one placement; None if its size or what it asks for is not known."""
+        first, request, kind = together[0], case.request, case.request.kind.group_kind
+        topology, required = first.topology, first.required
+        if topology is None:
+            return None
+        named = () if required is None else tuple(domain for domain in required.domains if domain.values)
+        pool = () if topology.pool is None else topology.pool.requirements
+        terms = tuple(
+            tuple(Requirement(one.key, one.operator, one.values) for one in (*term, *pool))
+            for term in alternatives(named, topology.requirement) or ((),)
+        )
+        cluster, members = Cluster(case.facts, self._accelerators), []
+        for template in together:
+            count = podcount(kind, case.obj, template.location)
+            if count is None:
+                return None
+            own = demand.member(
+                template.value, template.path, count, cluster,
+                namespace=request.namespace, terms=terms if any(terms) else (),
+            )  # fmt: skip
+            if not isinstance(own, Member) or own.claims:
+                return None
+            members += [own] if own.count else []
+        if not members or excess(members):
+            return None
+        levels = [placement.level for _, placement in first.placements]
+        wanted, preferred = (
+            None if placement is None else topology.position(placement.level)
+            for placement in (required, first.preferred)
+        )
+        key = GangKey(request.namespace, *kind, request.display_name)
+        return Gang(key, topology.name, demand.tiers(topology, *levels), tuple(members), wanted, preferred)
+
+
+def gangs(templates: Sequence[Template]) -> Iterator[list[Template]]:
+    """The templates of the same whole placement together."""
+    shared: dict[object, list[Template]] = {}
+    for template in templates:
+        shared.setdefault(template.whole, []).append(template)
+    yield from shared.values()
+
+
+def _problem(template: Template, short: Shortfall) -> str:
+    """What cannot be held, and how much could: both numbers."""
+    required, topology = template.required, template.topology
+    size = f"{short.pods} Pod{'' if short.pods == 1 else 's'}"
+    if short.accelerators:
+        size += f" with {short.accelerators} GPU{'' if short.accelerators == 1 else 's'}"
+    if required is None or topology is None:
+        held = f"there is room for {short.best_pods}" if short.best_pods else "no Node has room for one of its Pods"
+        return f"the Nodes cannot hold {size} even if nothing else ran: {held}"
+    called = required.called(topology)
+    if short.best_pods >= short.pods:
+        held = "not all of them find a place together"
+    elif short.best_pods:
+        gpus = f" ({short.best_accelerators} GPUs)" if short.best_accelerators and required.is_open else ""
+        held = f"{'the largest' if required.is_open else 'it'}{gpus} holds {short.best_pods}"
+    elif short.largest:
+        held = "no Node has room for one of its Pods"
+    else:
+        where = "of one" if required.is_open else "of it"
+        held = f"the Pods' node selector, node affinity and tolerations allow no Node {where}"
+    holder = f"no {called} can" if required.is_open else f"{called} cannot"
+    return f"{holder} hold {size} even if nothing else ran: {held}"

@@ -1,38 +1,59 @@
 """Who keeps a placement's promise, and what is written for that: annotations into templates, a gate into Pods.
 
 Where no gate can be used, Pod affinity keeps a gang together. The scheduler places one Pod after the other then, and
-the first one decides where all others have to fit. Source: PodAffinityTerm in the Kubernetes API reference.
+the first one decides where all others have to fit. Kueue does not read the annotations of KAI: it chooses the domain
+when it admits a workload, and accepts one of its own annotations on a pod template. Sources: PodAffinityTerm in the
+Kubernetes API reference; the page "Topology Aware Scheduling" of Kueue's documentation, and the validation in its
+pkg/controller/jobframework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct
 
 from policies import nvlink
-from policies.engine.facts import Facts, Node
-from policies.engine.request import AdmissionRequest, JsonObject, controller_reference, is_owned, mapping
+from policies.engine.interruption import FactUnavailable, Key
+from policies.engine.request import JsonObject, controller_reference, is_owned, mapping
+from policies.engine.violation import Violation, quote
+from policies.glob import matches
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
-from policies.topology.affinity import with_peers, with_terms
-from policies.topology.annotation import ANNOTATIONS, Annotation, Template, Values, carried
-from policies.topology.constraint import Constraint, Options, Submission, Way, permitted
+from policies.topology import workload as scheduling
+from policies.topology.annotation import AFFINITY, ANNOTATIONS, GANG, GATE, WAY
 from policies.topology.gang.membership import membership
-from policies.topology.gate import AFFINITY, GANG, GATE, WAY
-from policies.topology.scheduling import kueue
-from policies.topology.scheduling import workload as scheduling
-from policies.topology.scheduling.workload import SupportKey
-from policies.topology.term import preferred_terms, weights
+from policies.topology.template import USUAL, Annotation, Case, Template, Way, as_warning, carried
+from policies.topology.term import preferred_terms, weights, with_peers, with_terms
 from policies.topology.topology import Level, Topology, fnv1a_64
+from policies.topology.workload import SupportKey
 
 Edit = tuple[Location, Any]
 """A location and its new value; UNSET removes the value there."""
 
+_KUEUE: Final = "kueue.x-k8s.io/"
+_KUEUE_REQUIRED, _KUEUE_PREFERRED = f"{_KUEUE}podset-required-topology", f"{_KUEUE}podset-preferred-topology"
+_OF_KUEUE: Final = (_KUEUE_REQUIRED, _KUEUE_PREFERRED)
+_UNKNOWN_TO_KUEUE: Final = "Kueue does not know the level, and its Pods get no gate"
+
 # Requirements and values in them that a Pod's node affinity may get. At some 70 bytes each they stay below 1.5 MiB.
 _MOST_WRITTEN = 8 * 1024
 _ANNOTATIONS = ("metadata", "annotations")
+
+
+class FlavorsKey(Key[frozenset[str] | None], Struct, frozen=True):
+    """The key of the topologies that ResourceFlavors of Kueue name; None if they are not known."""
+
+    @property
+    def missing(self) -> str:
+        """The message that they are not known."""
+        return "the ResourceFlavors of Kueue are not known yet"
+
+    def failure(self, reason: str) -> frozenset[str] | FactUnavailable | None:
+        """Nothing is known of them, and nothing said."""
+        del reason
+        return None
 
 
 class Keeper(Struct, frozen=True):
@@ -47,211 +68,99 @@ class Keeper(Struct, frozen=True):
     key: str = ""
     may_mark: bool = False
 
+    @property
+    def of_kueue(self) -> bool:
+        """Whether Kueue places the Pods, together or not."""
+        return self.way == "kueue" or self.reason == _UNKNOWN_TO_KUEUE
 
-def keeper(
-    constraint: Constraint, submission: Submission, request: AdmissionRequest, options: Options, facts: Facts
-) -> Keeper:
+
+def keeper(template: Template, case: Case) -> Keeper:
     """Who keeps the Pods of a template together: the first permitted way that can."""
-    template = constraint.template
-    if not constraint.is_placed:
-        return Keeper(reason=constraint.obstacle)
-    if not template.location and (other := _other_keeper(constraint, submission, request)) is not None:
+    request, facts = case.request, case.facts
+    if not template.is_placed:
+        return Keeper(reason=template.obstacle)
+    if not template.location and (other := _keeper_of_others_pod(template, case)) is not None:
         return other
-    allowed = permitted(constraint, request, options, facts)
-    if submission.queued and "kueue" in allowed:
-        return _by_kueue(constraint)
-    if any(NVL_DOMAIN in placement.level.keys for _, placement in constraint.placements):
+    allowed = permitted(template, case)
+    if case.queued and "kueue" in allowed:
+        return _by_kueue(template)
+    if any(NVL_DOMAIN in placement.level.keys for _, placement in template.placements):
         # No label names an NVL Domain: others who place Pods cannot be told of it.
         allowed = tuple(way for way in allowed if way == "gate")
     reason = ""
-    if options.schedules and "workload" in allowed and submission.is_created:
+    if case.options.schedules and "workload" in allowed and case.is_created:
         support, kind = facts.look_up(SupportKey()), request.kind.group_kind
-        offer = scheduling.offer(constraint, kind, request.object or {}, support, facts.nodes())
+        offer = scheduling.offer(template, kind, case.obj, support, facts.nodes())
         if offer.key:
-            is_due = support.form == "Job" and template.location and not scheduling.is_written(request.object)
+            is_due = support.form == "Job" and template.location and not scheduling.is_written(case.obj)
             return Keeper("workload", key=offer.key if is_due else "")
         reason = offer.obstacle
-    return _keeper_of_one_by_one(constraint, allowed, reason, options)
+    return _keeper_of_one_by_one(template, case, allowed, reason)
 
 
-def _other_keeper(constraint: Constraint, submission: Submission, request: AdmissionRequest) -> Keeper | None:
-    """Who keeps a Pod that is none of ours; None for one that is."""
-    template = constraint.template
-    if template.spec.get("nodeName") or membership(request.object or {}, request.namespace) is None:
-        return Keeper(reason="the Node is given")
-    if not kueue.manages(template):
-        return None
-    # What stands on a Pod that Kueue made was told to its owner.
-    return _by_kueue(constraint) if submission.queued and not is_owned(request.object) else Keeper("kueue")
-
-
-def _by_kueue(constraint: Constraint) -> Keeper:
-    """Kueue, for what it manages; nobody where it cannot be told of the level, since its Pods get no gate."""
-    is_told = kueue.annotation(constraint) or kueue.has(constraint.template)
-    return Keeper("kueue") if is_told else Keeper(reason=kueue.UNKNOWN)
-
-
-def _keeper_of_one_by_one(constraint: Constraint, allowed: Sequence[Way], reason: str, options: Options) -> Keeper:
+def _keeper_of_one_by_one(template: Template, case: Case, allowed: Sequence[Way], reason: str) -> Keeper:
     """Who keeps Pods that the scheduler places one by one: the placer, or Pod affinity."""
-    is_marked = constraint.template.annotation(WAY) == AFFINITY
-    if "gate" in allowed and options.clustered and not (is_marked and "affinity" in allowed):
+    is_marked, is_clustered = template.annotation(WAY) == AFFINITY, case.options.clustered
+    if "gate" in allowed and is_clustered and not (is_marked and "affinity" in allowed):
         return Keeper("gate", reason, may_mark="affinity" in allowed)
     if "affinity" not in allowed:
         return Keeper(reason=reason or f"only {', '.join(allowed) or 'others'} may keep them")
-    if _size(constraint) > _MOST_WRITTEN:
+    if sum(1 + len(requirement.values) for term in template.terms for requirement in term) > _MOST_WRITTEN:
         return Keeper(reason="what it names is too long for node affinity")
-    why = reason if options.clustered else "there is no placer"
+    why = reason if is_clustered else "there is no placer"
     return Keeper("affinity", f"by {WAY}" if is_marked else why, may_mark=is_marked)
 
 
-def template_edits(
-    constraint: Constraint, submission: Submission, kept: Keeper, before: Constraint | None, *, never: bool
-) -> Iterator[Edit]:
+def _keeper_of_others_pod(template: Template, case: Case) -> Keeper | None:
+    """Who keeps a Pod that is none of ours; None for one that is."""
+    if template.spec.get("nodeName") or membership(case.obj, case.request.namespace) is None:
+        return Keeper(reason="the Node is given")
+    held = (*mapping(template.metadata, "labels"), *mapping(template.metadata, "annotations"), *template.gates)
+    if not any(key.startswith(_KUEUE) for key in held):
+        return None
+    # What stands on a Pod that Kueue made was told to its owner.
+    return _by_kueue(template) if case.queued and not is_owned(case.obj) else Keeper("kueue")
+
+
+def permitted(template: Template, case: Case) -> tuple[Way, ...]:
+    """The ways of the first permission for a placement's topology and Namespace; the usual ones if there is none."""
+    name, namespace = "" if template.topology is None else template.topology.name, case.request.scope_namespace
+    for permission in case.options.placement:
+        selector = permission.namespaces
+        if matches(name, permission.topologies) and (
+            not selector.requirements or selector.matches(case.facts.namespace_labels(namespace) if namespace else {})
+        ):
+            return permission.ways
+    return USUAL
+
+
+def template_edits(template: Template, case: Case, kept: Keeper, *, never: bool) -> Iterator[Edit]:
     """The edits of a template's annotations: those of the placement, Kueue's own, and the mark of another way.
 
-    before: the constraint before an update. never: whether the gang fits nowhere and goes by Pod affinity.
+    never: whether the gang fits nowhere and goes by Pod affinity. Malformed metadata is left to the API server.
     """
-    template, earlier = constraint.template, constraint.earlier
+    earlier, metadata = template.earlier, template.value.get("metadata")
     wanted: dict[str, Any] = {}
-    if constraint.is_usable:
-        wanted |= zip(ANNOTATIONS, constraint.carries, strict=True)
-    if submission.queued:
-        wanted |= _of_kueue(constraint, kept, before)
+    if template.is_usable:
+        wanted |= zip(ANNOTATIONS, template.carries, strict=True)
+    if case.queued:
+        wanted |= _kueues_annotations(template, case, kept)
     mark, own_mark = (AFFINITY if never else None), template.annotation(WAY)
     was_marked = earlier.annotation(WAY) if earlier is not None else None
-    if constraint.is_usable:
-        is_kept = not constraint.is_new and own_mark is None
+    if template.is_usable:
+        is_kept = not template.is_new and own_mark is None
         wanted[WAY] = (
-            was_marked if is_kept else mark or (None if constraint.is_new and own_mark == was_marked else own_mark)
+            was_marked if is_kept else mark or (None if template.is_new and own_mark == was_marked else own_mark)
         )
-    if not submission.may_change:
+    if not case.may_change:
         # The template stays as it was; what a manifest that is applied again lacks is put back.
-        before_it = {} if earlier is None else {key: earlier.annotation(key) for key in wanted}
         wanted = {
             key: value
             for key, value in wanted.items()
-            if template.annotation(key) is None and value == before_it.get(key)
+            if template.annotation(key) is None and value == (earlier.annotation(key) if earlier is not None else None)
         }
-    yield from _annotation_edits(template, wanted)
-
-
-def job_edits(submission: Submission, keepers: Mapping[str, Keeper], request: AdmissionRequest) -> Iterator[Edit]:
-    """The edits of a Job for Kubernetes' own scheduling: its constraint, which no update may clear."""
-    for constraint in submission.constraints:
-        if key := keepers[constraint.template.path].key:
-            yield scheduling.FIELD, scheduling.scheduling(key)
-        elif constraint.is_placed and request.kind.group_kind == scheduling.JOB and not submission.is_created:
-            value = scheduling.restored(request.object or {}, request.old_object)
-            if value is not None:
-                yield scheduling.FIELD, value
-
-
-def pod_edits(constraint: Constraint, kept: Keeper, request: AdmissionRequest, nodes: Sequence[Node]) -> Iterator[Edit]:
-    """The edits of a new Pod: a gate, or affinity where it goes another way."""
-    template, topology = constraint.template, constraint.topology
-    if kept.way == "gate" and GATE not in template.gates:
-        gates = template.spec.get("schedulingGates") or []
-        if isinstance(gates, list):
-            yield ("spec", "schedulingGates"), [*gates, {"name": GATE}]
-    if kept.way not in ("affinity", "workload") or topology is None:
-        return
-    own, known = template.spec.get("affinity"), nvlink.cliques(node.labels for node in nodes)
-    pool = () if topology.pool is None else topology.pool.requirements
-    terms = [
-        tuple(nvlink.written(requirement, known) for requirement in (*term, *pool))
-        for term in constraint.terms or ((),)
-    ]
-    named = preferred_terms(topology, constraint.required, constraint.preferred)
-    affinity = with_terms(own, [term for term in terms if term], named)
-    if kept.way == "affinity":
-        label = gang_label(constraint, request)
-        affinity = with_peers(affinity, *_peers(constraint, topology, label, nodes))
-        if mapping(template.metadata, "labels").get(GANG) != label:
-            yield ("metadata", "labels", GANG), label
-    if affinity != own:
-        yield ("spec", "affinity"), affinity
-
-
-def gang_label(constraint: Constraint, request: AdmissionRequest) -> str:
-    """The value of GANG: the same for Pods of one root, revision and placement, and for no others."""
-    obj = request.object or {}
-    belongs, controller = membership(obj, request.namespace), controller_reference(obj)
-    root = (request.namespace, request.uid) if belongs is None else (*_key(belongs.key), belongs.revision)
-    if controller is not None and belongs is not None and controller.get("name") == belongs.key.name:
-        root = (*root, str(controller.get("uid")))  # an object that was created again is another one
-    text = "\n".join((*root, *(str(value) for value in constraint.annotations.values)))
-    return f"{fnv1a_64(text.encode()):x}"
-
-
-def is_lacking(constraint: Constraint, kept: Keeper, edits: Sequence[Edit]) -> bool:
-    """Whether a new Pod or template lacks what the mutation adds, by the edits that it would make now."""
-    template = constraint.template
-    if template.location or kept.way not in ("gate", "affinity"):
-        return any(location[-1] in ANNOTATIONS or location[-1:] == ("annotations",) for location, _ in edits)
-    return GATE not in template.gates if kept.way == "gate" else GANG not in mapping(template.metadata, "labels")
-
-
-def names(submission: Submission, request: AdmissionRequest) -> Iterator[Edit]:
-    """Edits of annotations for a scheduler that reads them itself: full keys replace short names; aliases stay.
-
-    An annotation that templates need with different names stays unchanged. So does one in a template that may no longer
-    change, unless the edit restores its old value. A workload that is handed over to the scheduler later counts as new.
-    """
-    found: dict[Location, list[str]] = {}
-    handed: set[Location] = set()
-    for constraint in submission.constraints:
-        if constraint.reader and constraint.is_usable:
-            earlier = constraint.earlier
-            is_handed = submission.may_change and earlier is not None and not earlier.reader
-            for location, name in _full_names(constraint):
-                found.setdefault(location, []).append(name)
-                handed |= {location} if is_handed else set()
-    for location, (name, *others) in found.items():
-        present, before = lookup(request.object, location), lookup(request.old_object, location)
-        if any(other != name for other in others) or present in (name, None):
-            continue
-        is_changed = submission.is_created or present != before or location in handed
-        if is_changed and (submission.may_change or location[:1] == ("metadata",) or before == name):
-            yield location, name
-
-
-def _full_names(constraint: Constraint) -> Iterator[tuple[Location, str]]:
-    """The locations of a template's annotations, with the values that its scheduler understands."""
-    topology = constraint.topology
-    if topology is None:
-        return
-    named: list[tuple[Annotation | None, str]] = [(constraint.annotations.topology, topology.name)]
-    for placed, placement in constraint.placements:
-        level = placement.level
-        named.append((placed, level.alias if placed.value == level.alias else level.name))
-    for annotation, name in named:
-        for one in (annotation, *constraint.template.own.all):  # a template may repeat what stands around it
-            if annotation and one and one.key and (one.key, one.value) == (annotation.key, annotation.value):
-                yield one.location, name
-
-
-def _of_kueue(constraint: Constraint, kept: Keeper, before: Constraint | None) -> dict[str, Any]:
-    """Kueue's own annotations of a template. Those that its author wrote stay, and nothing is added to them."""
-    template, earlier = constraint.template, constraint.earlier
-    said = kueue.annotation(constraint) if kept.way == "kueue" else None
-    was_said = kueue.annotation(before) if before is not None else None
-    present = {name: template.annotation(name) for name in kueue.OWN if template.annotation(name) is not None}
-    is_foreign = kueue.has(template) and any(pair not in (said, was_said) for pair in present.items())
-    copies = not is_foreign and (not kueue.has(template) or bool(present))
-    made: dict[str, Any] = {}
-    for name in kueue.OWN:
-        above, was_above = (pair[1] if pair and pair[0] == name else None for pair in (said, was_said))
-        was = Values(earlier.annotation(name), was_above) if earlier is not None else None
-        made[name] = carried(Values(template.annotation(name), above), was, copies=copies)
-    return made
-
-
-def _annotation_edits(template: Template, wanted: Mapping[str, Any]) -> Iterator[Edit]:
-    """The edits that give annotations these values. Malformed metadata is left to the API server."""
-    if not isinstance(template.value.get("metadata"), dict | None):
-        return
     present = template.metadata.get("annotations")
-    if not isinstance(present, dict | None):
+    if not (isinstance(metadata, dict | None) and isinstance(present, dict | None)):
         return
     at, own = template.at(*_ANNOTATIONS), present or {}
     changed = {key: value for key, value in wanted.items() if value != own.get(key)}
@@ -262,26 +171,176 @@ def _annotation_edits(template: Template, wanted: Mapping[str, Any]) -> Iterator
         yield from (((*at, key), UNSET if value is None else value) for key, value in changed.items())
 
 
-def _size(constraint: Constraint) -> int:
-    return sum(1 + len(requirement.values) for term in constraint.terms for requirement in term)
+def job_edits(case: Case, keepers: Mapping[str, Keeper]) -> Iterator[Edit]:
+    """The edits of a Job for Kubernetes' own scheduling: its constraint, which no update may clear."""
+    for template in case.templates:
+        if key := keepers[template.path].key:
+            yield scheduling.FIELD, scheduling.scheduling(key)
+        elif template.is_placed and case.row.group_kind == scheduling.JOB and not case.is_created:
+            value = scheduling.restored(case.obj, case.request.old_object)
+            if value is not None:
+                yield scheduling.FIELD, value
 
 
-def _key(key: Any) -> tuple[str, ...]:
-    return key.namespace, key.group, key.kind, key.name, key.part
+def pod_edits(template: Template, case: Case, kept: Keeper) -> Iterator[Edit]:
+    """The edits of a new Pod: a gate, or affinity where it goes another way."""
+    topology, nodes = template.topology, case.facts.nodes()
+    if kept.way == "gate" and GATE not in template.gates:
+        gates = template.spec.get("schedulingGates") or []
+        if isinstance(gates, list):
+            yield ("spec", "schedulingGates"), [*gates, {"name": GATE}]
+    if kept.way not in ("affinity", "workload") or topology is None:
+        return
+    labels = [node.labels for node in nodes]
+    own, known = template.spec.get("affinity"), nvlink.cliques(labels)
+    pool = () if topology.pool is None else topology.pool.requirements
+    terms = [
+        tuple(nvlink.written(requirement, known) for requirement in (*term, *pool)) for term in template.terms or ((),)
+    ]
+    named = preferred_terms(topology, template.required, template.preferred)
+    affinity = with_terms(own, [term for term in terms if term], named)
+    if kept.way == "affinity":
+        label = gang_label(template, case)
+        affinity = with_peers(affinity, *_peers(template, topology, label, labels))
+        if mapping(template.metadata, "labels").get(GANG) != label:
+            yield ("metadata", "labels", GANG), label
+    if affinity != own:
+        yield ("spec", "affinity"), affinity
+
+
+def gang_label(template: Template, case: Case) -> str:
+    """The value of GANG: the same for Pods of one root, revision and placement, and for no others."""
+    request = case.request
+    belongs, controller = membership(case.obj, request.namespace), controller_reference(case.obj)
+    root: tuple[str, ...] = (request.namespace, request.uid)
+    if belongs is not None:
+        key = belongs.key
+        root = (key.namespace, key.group, key.kind, key.name, key.part, belongs.revision)
+        if controller is not None and controller.get("name") == key.name:
+            root = (*root, str(controller.get("uid")))  # an object that was created again is another one
+    text = "\n".join((*root, *(str(value) for value in template.annotations.values)))
+    return f"{fnv1a_64(text.encode()):x}"
+
+
+def is_lacking(template: Template, kept: Keeper, edits: Sequence[Edit]) -> bool:
+    """Whether a new Pod or template lacks what the mutation adds, by the edits that it would make now."""
+    if template.location or kept.way not in ("gate", "affinity"):
+        return any(location[-1] in ANNOTATIONS or location[-1:] == ("annotations",) for location, _ in edits)
+    return GATE not in template.gates if kept.way == "gate" else GANG not in mapping(template.metadata, "labels")
+
+
+def names(case: Case) -> Iterator[Edit]:
+    """Edits of annotations for a scheduler that reads them itself: full keys replace short names; aliases stay.
+
+    An annotation that templates need with different names stays unchanged. So does one in a template that may no longer
+    change, unless the edit restores its old value. A workload that is handed over to the scheduler later counts as new.
+    """
+    found: dict[Location, list[str]] = {}
+    handed: set[Location] = set()
+    for template in case.templates:
+        if template.reader and template.is_usable:
+            is_handed = case.may_change and template.earlier is not None and not template.earlier.handed
+            for location, name in _full_names(template):
+                found.setdefault(location, []).append(name)
+                handed |= {location} if is_handed else set()
+    for location, (name, *others) in found.items():
+        present, before = lookup(case.obj, location), lookup(case.request.old_object, location)
+        if any(other != name for other in others) or present in (name, None):
+            continue
+        is_changed = case.is_created or present != before or location in handed
+        if is_changed and (case.may_change or location[:1] == ("metadata",) or before == name):
+            yield location, name
+
+
+def kueue_warnings(template: Template, flavored: Collection[str] | None) -> Iterator[Violation]:
+    """What Kueue will not do. flavored: the topologies that ResourceFlavors name; None if that is not known."""
+    topology, required, preferred = template.topology, template.required, template.preferred
+    if topology is None:
+        return
+    if required is not None and preferred is not None:
+        yield as_warning(
+            f"Kueue takes one level: required {quote(topology.called(required.level))} counts, "
+            f"preferred {quote(topology.called(preferred.level))} does not"
+        )
+    for _, placement in template.placements:
+        name = topology.called(placement.level)
+        if placement.is_named:
+            yield as_warning(
+                f"Kueue takes levels only: of {quote(placement.called(topology))} it is told {quote(name)}; choose the "
+                "domain by a node selector"
+            )
+        if placement.level in topology.unions:
+            keys = placement.level.beside or ", ".join(placement.level.keys)
+            yield as_warning(f"Kueue does not know {quote(name)}: name one of its levels, {keys}")
+    if flavored is not None and topology.name not in flavored:
+        yield as_warning(
+            f"no ResourceFlavor of Kueue names topology {quote(topology.name)}, so Kueue admits nothing that needs it"
+        )
+
+
+def _by_kueue(template: Template) -> Keeper:
+    """Kueue, for what it manages; nobody where it cannot be told of the level, since its Pods get no gate."""
+    is_told = _for_kueue(template) is not None or _says_to_kueue(template)
+    return Keeper("kueue") if is_told else Keeper(reason=_UNKNOWN_TO_KUEUE)
+
+
+def _for_kueue(template: Template | None) -> tuple[str, str] | None:
+    """The annotation, as name and value, that says a placement to Kueue; None if there is no key to name.
+
+    A required level comes before a preferred one. A union of levels has no key of its own.
+    """
+    placement, topology = (None, None) if template is None else (template.placement, template.topology)
+    if template is None or placement is None or topology is None or placement.level in topology.unions:
+        return None
+    return _KUEUE_PREFERRED if template.required is None else _KUEUE_REQUIRED, placement.level.name
+
+
+def _says_to_kueue(template: Template) -> bool:
+    """Whether a template has one of Kueue's annotations for all of its Pods."""
+    return any(template.annotation(key) is not None for key in (*_OF_KUEUE, f"{_KUEUE}podset-unconstrained-topology"))
+
+
+def _kueues_annotations(template: Template, case: Case, kept: Keeper) -> dict[str, Any]:
+    """Kueue's own annotations of a template. Those that its author wrote stay, and nothing is added to them."""
+    earlier, says = template.earlier, _says_to_kueue(template)
+    now = _for_kueue(template) if kept.way == "kueue" else None
+    before = _for_kueue(case.previous(template))
+    present = {name: template.annotation(name) for name in _OF_KUEUE if template.annotation(name) is not None}
+    is_foreign = says and any(pair not in (now, before) for pair in present.items())
+    copies = not is_foreign and (not says or bool(present))
+    made: dict[str, Any] = {}
+    for name in _OF_KUEUE:
+        above, was_above = (pair[1] if pair and pair[0] == name else None for pair in (now, before))
+        was = (earlier.annotation(name), was_above) if earlier is not None else None
+        made[name] = carried(template.annotation(name), above, was, copies=copies)
+    return made
+
+
+def _full_names(template: Template) -> Iterator[tuple[Location, str]]:
+    """The locations of a template's annotations, with the values that its scheduler understands."""
+    topology = template.topology
+    if topology is None:
+        return
+    named: list[tuple[Annotation | None, str]] = [(template.annotations.topology, topology.name)]
+    for placed, placement in template.placements:
+        level = placement.level
+        named.append((placed, level.alias if placed.value == level.alias else level.name))
+    for annotation, name in named:
+        for one in (annotation, *template.own):  # a template may repeat what stands around it
+            if annotation and one and one.key and (one.key, one.value) == (annotation.key, annotation.value):
+                yield one.location, name
 
 
 def _peers(
-    constraint: Constraint, topology: Topology, label: str, nodes: Sequence[Node]
+    template: Template, topology: Topology, label: str, nodes: Sequence[Mapping[str, str]]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
-    """The required and the preferred terms of Pod affinity of a gang to itself."""
+    """The required and the preferred terms of Pod affinity of a gang to itself. nodes: the labels of Nodes."""
     peers = {"labelSelector": {"matchLabels": {GANG: label}}}
     hard, soft = (
         _keys(annotation.value if annotation else "", placement.level, topology, nodes)
         if placement is not None and placement.is_open
         else []
-        for annotation, placement in zip(
-            constraint.annotations.all[1:], (constraint.required, constraint.preferred), strict=True
-        )
+        for annotation, placement in zip(template.annotations[1:], (template.required, template.preferred), strict=True)
     )
     soft = [key for key in soft if key not in hard]
     preferred = [
@@ -291,22 +350,21 @@ def _peers(
     return [{**peers, "topologyKey": key} for key in hard], preferred
 
 
-def _keys(written: Any, level: Level, topology: Topology, nodes: Sequence[Node]) -> list[str]:
+def _keys(written: Any, level: Level, topology: Topology, nodes: Sequence[Mapping[str, str]]) -> list[str]:
     """The key of a level, then those of the levels above without which its values are not unique on these Nodes."""
-    inside = [(node.labels, value) for node in nodes if (value := level.value(node.labels)) is not None]
-    labels = [carried_labels for carried_labels, _ in inside]
-    keys = [_most_carried(level, labels, str(written))]
+    inside = [(labels, value) for labels in nodes if (value := level.value(labels)) is not None]
+
+    def most_carried(one: Level) -> str:
+        """The key that most Nodes carry, of equals the one that is written: Pod affinity knows one key only."""
+        counts = {key: sum(key in labels for labels, _ in inside) for key in one.keys}
+        return max(one.keys, key=lambda key: (counts[key], key in str(written), key == one.name))
+
+    keys = [most_carried(level)]
     for above in reversed(topology.above(level)):
         holders: dict[str, set[str | None]] = {}
-        for own, value in inside:
-            holders.setdefault(value, set()).add(above.value(own))
+        for labels, value in inside:
+            holders.setdefault(value, set()).add(above.value(labels))
         is_carried = not any(None in values for values in holders.values())
         if is_carried and any(len(values) > 1 for values in holders.values()):
-            keys.append(_most_carried(above, labels, str(written)))
+            keys.append(most_carried(above))
     return keys
-
-
-def _most_carried(level: Level, labels: Sequence[Mapping[str, str]], written: str) -> str:
-    """The key of a level that most Nodes carry, of equals the one that is written: Pod affinity knows one key only."""
-    names = (level.name, *level.keys)
-    return max(level.keys, key=lambda key: (sum(key in own for own in labels), key in written, key == names[0]))

@@ -11,7 +11,7 @@ from chart.rendering import render
 
 from cluster.apicalls import Caller
 from cluster.polling import NotYet
-from policies.topology.gate import GATE, PLACEMENT
+from policies.topology.annotation import GATE, PLACEMENT
 from webhook.cluster.placer.gatekeeper import CHANGED
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hypothesis.strategies import SearchStrategy
 from support.builders import FACTS, WORKLOADS, Json, pod, request
 
 from policies.engine import patch
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
+from policies.topology.template import Options
+from policies.topology.topology import BUILT_IN, Catalog
 from properties.nodes import PREFERRED, TOPOLOGIES, Node, Wanted, is_in, is_placed, lands, matches, nodes_for, score
 from properties.placed import Placed, affinities_about, any_affinities, dead_affinities, placements, valid_affinities
 

@@ -12,9 +12,9 @@ from support.builders import FACTS, TODAY, WORKLOADS, Json, at, merged, request
 from policies.engine import patch
 from policies.engine.facts import Facts, StaticFacts
 from policies.engine.facts import Node as ClusterNode
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Default, Options
 from policies.topology.rule import TopologyPlacement
+from policies.topology.template import Default, Options
+from policies.topology.topology import BUILT_IN, Catalog
 from properties.placed import any_affinities, placements
 from properties.shapes import fields, odd, pod_specs
 

@@ -11,7 +11,7 @@ from support.service.reviews import RESERVED, answer_of, body
 from support.service.wire import connected
 
 from policies.topology.annotation import TOPOLOGY
-from policies.topology.document import KAI
+from policies.topology.objects import KAI
 
 
 async def _allowed(service: Service) -> bool:

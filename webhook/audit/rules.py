@@ -17,7 +17,7 @@ from policies.admissionpolicy.model import DERIVE, Binding, Policy
 from policies.admissionpolicy.rules import mutatingrule, validatingrule
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook.audit.auditable import NotAuditable, reason
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules, workload_table

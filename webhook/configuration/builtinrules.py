@@ -15,14 +15,11 @@ from policies.engine.safety import Exemptions
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
 from policies.podspec import Accelerators
 from policies.selectors import rule as selectors
-from policies.topology import document, objects, rule, warning
-from policies.topology.annotation import Schedulers
-from policies.topology.catalog import BUILT_IN as BUILT_IN_TOPOLOGIES
-from policies.topology.catalog import Catalog
-from policies.topology.constraint import Default, Options, Permission
-from policies.topology.scheduling.workload import GROUP
-from policies.topology.schemes import mention
-from policies.topology.topology import shortened
+from policies.topology import messages, objects, rule, schemes
+from policies.topology.template import Default, Options, Permission, Schedulers
+from policies.topology.topology import BUILT_IN as BUILT_IN_TOPOLOGIES
+from policies.topology.topology import Catalog, shortened
+from policies.topology.workload import GROUP
 from policies.vocabulary import OLD_TYPE, RESERVED
 from webhook.configuration.fields import Selector
 from webhook.configuration.rulesettings import Requesters, check_default
@@ -237,10 +234,10 @@ def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = Tru
     is_strict = chosen.action == chosen.unapplied == "deny"
     judged = list(_with_templates(settings).values())
     wider = () if has_default else (matchconditions.topology_is_mentioned(judged, schemes=True),)
-    unread = [kind for kind in sorted(warning.UNREAD) if kind not in options.workloads]
+    unread = [kind for kind in sorted(messages.UNREAD) if kind not in options.workloads]
     reach = (
         *_resources(judged),
-        *(ResourceRule(_WRITES, (group,), (plural(kind),)) for group, kind in (mention.POD_GROUP, *unread)),
+        *(ResourceRule(_WRITES, (group,), (plural(kind),)) for group, kind in (schemes.POD_GROUP, *unread)),
     )
     verdict = replace(
         _validation("topology", reach, chosen.action, wider), failure_policy="Fail" if is_strict else "Ignore"
@@ -280,10 +277,10 @@ def topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
     made = objects.TopologyObjects(catalog, chosen.deletion)
     operations = (*_WRITES, *(("DELETE",) if chosen.deletion != "off" else ()))
     resources = [
-        ResourceRule(operations, (group,), tuple(map(plural, kinds))) for group, kinds in document.KINDS.items()
+        ResourceRule(operations, (group,), tuple(map(plural, kinds))) for group, kinds in objects.KINDS.items()
     ]
     if chosen.deletion != "off":
-        resources.append(ResourceRule(("UPDATE", "DELETE"), (document.KUEUE,), ("resourceflavors",)))
+        resources.append(ResourceRule(("UPDATE", "DELETE"), (objects.KUEUE,), ("resourceflavors",)))
     # What cannot work is refused, but nothing that runs depends on it: only a wish to keep what is named fails closed.
     strict = chosen.action == chosen.deletion == "deny"
     hook = replace(_validation("topologies", tuple(resources), "deny" if strict else "warn"), scope="Cluster")
@@ -293,7 +290,7 @@ def topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
 def topologies(settings: Settings) -> Catalog:
     """The topologies from settings and files, without the cluster's. Raises SettingsError."""
     own = (
-        document.make(
+        objects.make(
             own_topology.name,
             [level.written for level in own_topology.levels],
             f"topology.topologies[{index}] of the configuration",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import structlog
 
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest

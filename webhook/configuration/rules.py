@@ -13,7 +13,7 @@ from policies.engine.safety import SYSTEM_NAMESPACES, Safety
 from policies.engine.violation import NO_HELP, Help
 from policies.selectors import rule as selectors
 from policies.topology import objects, rule
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook import refused
 from webhook.configuration.builtinrules import (
     follows_nodes,

@@ -25,10 +25,9 @@ from policies.objects.fieldpath import render
 from policies.objects.workload import SHIPPED, TemplateChange, Workload, workload
 from policies.podspec import Accelerators
 from policies.topology import placement
-from policies.topology.annotation import Schedulers
-from policies.topology.catalog import Catalog
-from policies.topology.constraint import LOWEST, USUAL, Options, Way
-from policies.topology.document import TopologyError, make
+from policies.topology.objects import TopologyError, make
+from policies.topology.template import LOWEST, USUAL, Options, Schedulers, Way
+from policies.topology.topology import Catalog
 from webhook.configuration.fields import (
     TOLD,
     DaemonSets,

@@ -10,11 +10,10 @@ import msgspec
 
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
-from policies.topology.catalog import Catalog
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import best_topology, domain, present, suited
-from policies.topology.scheduling.workload import ANNOTATION, Support
-from policies.topology.topology import Level, Topology
+from policies.topology.topology import Catalog, Level, Topology
+from policies.topology.workload import ANNOTATION, Support
 from policies.vocabulary import HOSTNAME
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

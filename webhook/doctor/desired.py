@@ -13,7 +13,7 @@ from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.kubernetes.release import NEWEST, Release
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.decisions import coverage

@@ -15,7 +15,7 @@ from certs.errors import PemError
 from certs.x509.bundle import Bundle
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.replicas import registration as cluster

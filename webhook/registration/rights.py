@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from policies.objects.workload import BUILT_IN, plural
 from policies.selectors import pool
-from policies.topology.document import KINDS, KUEUE
+from policies.topology.objects import KINDS, KUEUE
 from policies.topology.placer.root import KINDS as ROOT_KINDS
-from policies.topology.scheduling.workload import GROUP
+from policies.topology.workload import GROUP
 from webhook.audit.reports.form import FORMS
 from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings

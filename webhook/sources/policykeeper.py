@@ -18,7 +18,7 @@ from policies.cel.program import Program
 from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, Release
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration, changed_names, flattened_changes
 from webhook.configuration.rules import PolicyRules

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from policies.topology.document import TopologyError
-from policies.topology.document import read as topology
+from policies.topology.objects import TopologyError
+from policies.topology.objects import read as topology
 from policies.topology.topology import Topology
 from webhook.files.manifest import followed
 from webhook.files.yamlfile import FileError, load

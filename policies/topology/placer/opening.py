@@ -14,15 +14,13 @@ from msgspec import Struct
 from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
 from policies.nvlink import NVL_DOMAIN
-from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY
-from policies.topology.catalog import Catalog
+from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.gang.address import Address
 from policies.topology.gang.demand import tiers
 from policies.topology.gang.gang import Requirement, Tier
-from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.placement import Domain, Placement, PlacementError, parse
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import Topology
+from policies.topology.topology import Catalog, Topology
 from policies.vocabulary import CLIQUE, HOSTNAME
 
 _NEED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from policies.engine.request import controller_reference, mapping
 from policies.nvlink import NVL_DOMAIN
+from policies.topology.annotation import GATE
 from policies.topology.choice.choice import Placing, Search, Terms, choose, taken
 from policies.topology.gang.gang import Member
-from policies.topology.gate import GATE
 from policies.topology.nodes.table import Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root

@@ -12,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.request import mapping
+from policies.topology.annotation import GATE
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Gang as Demand
 from policies.topology.gang.gang import Member
 from policies.topology.gang.size import excess
-from policies.topology.gate import GATE
 from policies.topology.nodes.table import Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root

@@ -19,12 +19,11 @@ from policies.engine.request import JsonObject, controller_reference, is_being_d
 from policies.nvlink import domain
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
-from policies.topology.catalog import Catalog
+from policies.topology.annotation import GATE, PLACEMENT
 from policies.topology.choice.layout import Layouts
 from policies.topology.gang.demand import Cluster, member
 from policies.topology.gang.gang import Amounts, GangKey, Member
 from policies.topology.gang.membership import identity, membership
-from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.nodes import requests
 from policies.topology.nodes.inventory import Inventory
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
@@ -32,6 +31,7 @@ from policies.topology.nodes.table import Integers
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer.opening import Goal, goal, is_fixed, packed, placement_of
 from policies.topology.placer.root import STAGED
+from policies.topology.topology import Catalog
 from policies.vocabulary import CLIQUE, HOSTNAME
 
 V = TypeVar("V", bound=Hashable)

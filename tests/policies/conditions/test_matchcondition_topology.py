@@ -20,10 +20,10 @@ from policies.engine.rule import NO_MUTATION
 from policies.matchconditions import topology_is_mentioned
 from policies.objects.fieldpath import Pattern, Wildcard, render
 from policies.objects.workload import PATCHES, STANDARD, Workload, workload
-from policies.topology.annotation import ANNOTATIONS, mentions
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Options
+from policies.topology.annotation import ANNOTATIONS
 from policies.topology.rule import TopologyPlacement
+from policies.topology.template import Options, mentions
+from policies.topology.topology import BUILT_IN, Catalog
 
 _PATCHED = [row for row in WORKLOADS.values() if row.group_kind in PATCHES]
 _DEEP = workload("example.org", "Deep", ["groups[*].sets.*.template"], jobs=["groups[*]", "groups[*].sets.*"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policies.engine.match import SelectorRequirement
-from policies.topology.affinity import selector_terms, with_peers, with_terms
+from policies.topology.term import selector_terms, with_peers, with_terms
 
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
 _SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"

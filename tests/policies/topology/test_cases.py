@@ -16,11 +16,10 @@ from policies.engine.facts import Node, StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
-from policies.topology import document
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Options
+from policies.topology import objects
 from policies.topology.rule import TopologyPlacement, reads
-from policies.topology.topology import Topology
+from policies.topology.template import Options
+from policies.topology.topology import BUILT_IN, Catalog, Topology
 
 _EVERYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)
 _HOOKS = (Hook("mutate", "all", _EVERYTHING, "Ignore"), Hook("validate", "all", _EVERYTHING, "Fail"))
@@ -67,7 +66,7 @@ def _facts(case: Json) -> StaticFacts:
     """The facts of a case. Its `nodes` are labels, and where it says `room`, Nodes with 8 GPUs."""
     room = _ROOM if case.get("room") else ()
     nodes = tuple(Node(f"n{number}", labels, (), room) for number, labels in enumerate(case.get("nodes", ())))
-    known = tuple(document.read(each, "the cluster", in_cluster=True) for each in case.get("topologies", ()))
+    known = tuple(objects.read(each, "the cluster", in_cluster=True) for each in case.get("topologies", ()))
     return StaticFacts(TODAY, cluster_nodes=nodes, cluster_topologies=known)
 
 

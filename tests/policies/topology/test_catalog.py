@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.catalog import Catalog, Clash
-from policies.topology.topology import Topology, level
+from policies.topology.topology import Catalog, Clash, Topology, level
 
 _HALL, _RACK = level("example.org/hall"), level("example.org/rack")
 _FILE = Topology("halls", (_HALL, _RACK), source="halls.yaml")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.catalog import BUILT_IN
-from policies.topology.topology import Level
+from policies.topology.topology import BUILT_IN, Level
 
 _REGION, _ZONE, _HOST = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _BACKEND, _NVIDIA = "backend.coreweave.cloud", "network.topology.nvidia.com"

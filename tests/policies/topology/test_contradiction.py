@@ -9,10 +9,9 @@ import pytest
 
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
-from policies.topology.annotation import Template
-from policies.topology.catalog import Catalog
-from policies.topology.contradiction import of_pools
-from policies.topology.topology import Topology, level
+from policies.topology.messages import conflicts
+from policies.topology.template import Template
+from policies.topology.topology import Catalog, Topology, level
 
 _KEY, _OTHER = "compute.coreweave.com/node-pool", "runai/node-pool"
 
@@ -86,15 +85,15 @@ _AFFINITY = "spec.affinity.nodeAffinity"
 )
 def test_pools(templates: list[Template], expected: list[Violation]) -> None:
     """A pool whose topology differs from that of the first one is a violation at the place where it is named."""
-    assert of_pools(None, templates, _CATALOG, (_KEY, _OTHER)) == expected
+    assert conflicts(None, templates, _CATALOG.by_name, (_KEY, _OTHER)) == expected
 
 
 def test_only_the_keys_that_are_configured_name_pools() -> None:
     """Another label is no pool."""
-    assert of_pools(None, _selected("a", "c"), _CATALOG, (_OTHER,)) == []
+    assert conflicts(None, _selected("a", "c"), _CATALOG.by_name, (_OTHER,)) == []
 
 
-def test_selectors_of_pools() -> None:
+def test_selectors_conflicts() -> None:
     """A topology is for a pool whose label it asks for; it may ask for more, and what it only excludes says nothing."""
     north = SelectorRequirement(_KEY, "In", ("a",)), SelectorRequirement("example.org/gpu", "Exists")
     south = (SelectorRequirement(_KEY, "NotIn", ("z",)),)
@@ -108,7 +107,7 @@ def test_selectors_of_pools() -> None:
     terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [odd]}]}}
     spec = {"nodeSelector": {_KEY: "a", _OTHER: "b"}, "affinity": {"nodeAffinity": terms}}
 
-    assert of_pools(None, [Template((), {"spec": spec})], catalog, (_KEY, _OTHER)) == []
+    assert conflicts(None, [Template((), {"spec": spec})], catalog.by_name, (_KEY, _OTHER)) == []
 
 
 def test_labels_name_pools_too() -> None:
@@ -116,6 +115,6 @@ def test_labels_name_pools_too() -> None:
     labelled = {"metadata": {"labels": {_KEY: "a"}}}
     template = Template(("spec", "template"), {"metadata": {"labels": {_KEY: "c"}}, "spec": {}})
 
-    assert of_pools(labelled, [template], _CATALOG, (_KEY,)) == [
+    assert conflicts(labelled, [template], _CATALOG.by_name, (_KEY,)) == [
         _violation(f"spec.template.metadata.labels[{_KEY}]", _C, _A)
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.document import TopologyError, make, read, source_of
+from policies.topology.objects import TopologyError, make, read, source_of
 from policies.topology.topology import Topology, level
 
 _BLOCK, _RACK = "cloud.example.org/block", "cloud.example.org/rack"

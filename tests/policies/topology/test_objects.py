@@ -9,8 +9,8 @@ from support.builders import FACTS, TODAY, request, resource
 
 from policies.engine.facts import Node, References, StaticFacts
 from policies.engine.violation import Violation, describe
-from policies.topology.catalog import BUILT_IN, Catalog
 from policies.topology.objects import BROKEN, TopologyObjects
+from policies.topology.topology import BUILT_IN, Catalog
 from policies.vocabulary import HOSTNAME
 
 _RULE = TopologyObjects(Catalog(BUILT_IN), "deny")

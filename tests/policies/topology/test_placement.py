@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from policies.engine.match import SelectorRequirement
-from policies.topology.catalog import BUILT_IN
 from policies.topology.placement import Domain, Placement, PlacementError, parse
 from policies.topology.term import required_terms
-from policies.topology.topology import Topology, level
+from policies.topology.topology import BUILT_IN, Topology, level
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _COREWEAVE = _TOPOLOGIES["coreweave"]

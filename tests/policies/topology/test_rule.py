@@ -16,11 +16,11 @@ from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, render
 from policies.objects.workload import table, workload
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Default, Options
-from policies.topology.document import read
+from policies.topology.objects import read
 from policies.topology.rule import TopologyPlacement, reads
-from policies.topology.schemes.mention import PLACES
+from policies.topology.schemes import PLACES
+from policies.topology.template import Default, Options
+from policies.topology.topology import BUILT_IN, Catalog
 from policies.topology.way import Keeper
 
 _TOPOLOGY, _GATE = "kai.scheduler/topology", "cks-admission.dev/topology"
@@ -277,7 +277,7 @@ def test_what_comes_of_each_template() -> None:
         annotations=_zone("z"),
     )
 
-    assert [(one.constraint.template.path, one.keeper) for one in _RULE.explain(request(obj), FACTS)] == [
+    assert [(one.template.path, one.keeper) for one in _RULE.explain(request(obj), FACTS)] == [
         (
             "spec.leaderWorkerTemplate.leaderTemplate",
             Keeper(reason="it requests no accelerator, as other templates of the workload do"),

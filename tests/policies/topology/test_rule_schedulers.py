@@ -9,9 +9,9 @@ import pytest
 from support.builders import FACTS, WORKLOADS, Json, request
 
 from policies.engine import patch
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Options
 from policies.topology.rule import TopologyPlacement
+from policies.topology.template import Options
+from policies.topology.topology import BUILT_IN, Catalog
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"

@@ -8,10 +8,10 @@ import pytest
 from support.builders import FACTS, WORKLOADS, Json, request
 
 from policies.engine import patch
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Default, Options
-from policies.topology.document import read
+from policies.topology.objects import read
 from policies.topology.rule import TopologyPlacement
+from policies.topology.template import Default, Options
+from policies.topology.topology import BUILT_IN, Catalog
 
 _HALL = "example.org/hall"
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.catalog import NVLINK
 from policies.topology.placement import Domain
 from policies.topology.term import Term, alternatives, combined, old_names, simplified, to_json
-from policies.topology.topology import level
+from policies.topology.topology import NVLINK, level
 
 _B, _I = "backend.coreweave.cloud", "ib.coreweave.cloud"
 _CLIQUE, _ACCELERATOR = "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from policies.topology.catalog import BUILT_IN
 from policies.topology.placement import parse
 from policies.topology.term import preferred_terms, weights
+from policies.topology.topology import BUILT_IN
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _WEIGHTS = {

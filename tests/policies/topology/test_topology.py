@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from policies.topology.catalog import BUILT_IN, NVLINK
-from policies.topology.topology import Topology, level
+from policies.topology.topology import BUILT_IN, NVLINK, Topology, level
 
 _ROOM, _ROW = level("example.org/hall", "room"), level("example.org/row")
 _NORTH, _SOUTH = level("north.example.org/rack"), level("south.example.org/rack")

@@ -8,7 +8,6 @@ import pytest
 
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.catalog import BUILT_IN
 from policies.topology.nodes.machine import Machine, held, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.obstacle import reasons
@@ -23,7 +22,7 @@ from policies.topology.nodes.tree import (
     suited,
     tree,
 )
-from policies.topology.topology import Topology, level, natural
+from policies.topology.topology import BUILT_IN, Topology, level, natural
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
 _ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))

@@ -11,11 +11,11 @@ from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, owner, pod, 
 from policies.engine import patch
 from policies.engine.facts import Facts, Node, StaticFacts
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Options, Permission, Way
 from policies.topology.rule import TopologyPlacement
-from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.workload import Form, JobKey, Support, SupportKey, constraints, scheduling
+from policies.topology.template import Options, Permission, Way
+from policies.topology.topology import BUILT_IN, Catalog
+from policies.topology.way import FlavorsKey
+from policies.topology.workload import Form, JobKey, Support, SupportKey, constraints, scheduling
 from policies.vocabulary import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
@@ -268,25 +268,53 @@ def test_a_queued_job_gets_kueues_annotation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "way", "told"),
+    ("asked", "way", "told"),
     [
-        ("nvl-domain", "kueue", []),
+        ({_TOPOLOGY: "topograph-nvlink", _REQUIRED: "nvl-domain"}, "kueue", []),
         (
-            "nvlink",
+            {_TOPOLOGY: "topograph-nvlink", _REQUIRED: "nvlink"},
             "",
             [f'Kueue does not know "nvlink": name one of its levels, {CLIQUE}, {ACCELERATOR}'],
         ),
+        (
+            _asked("superpod", "rack"),
+            "kueue",
+            ['Kueue takes one level: required "superpod" counts, preferred "rack" does not'],
+        ),
+        (
+            _asked("rack=12"),
+            "kueue",
+            ['Kueue takes levels only: of "rack=12" it is told "rack"; choose the domain by a node selector'],
+        ),
     ],
+    ids=["label-that-is-not-there", "union", "both", "domain"],
 )
-def test_a_level_that_kueue_does_not_know(level: str, way: str, told: list[str]) -> None:
-    """Nobody keeps what Kueue cannot be told of, since its Pods get no gate; the author is told so, once."""
-    facts = FACTS.entered(FlavorsKey(), frozenset({"topograph-nvlink"}))
-    queued = merged(_job(), _QUEUED, {"metadata": {"annotations": {_TOPOLOGY: "topograph-nvlink", _REQUIRED: level}}})
+def test_what_kueue_will_not_do(asked: dict[str, str], way: str, told: list[str]) -> None:
+    """It is said once; nobody keeps what Kueue cannot be told of, since its Pods get no gate."""
+    facts = FACTS.entered(FlavorsKey(), frozenset({"coreweave", "topograph-nvlink"}))
+    queued = merged(_job(asked), _QUEUED)
 
     [explained] = _OFF.explain(request(queued), facts)
 
     assert explained.keeper.way == way
     assert _told(_written(queued, facts=facts), _OFF, facts) == told
+
+
+@pytest.mark.parametrize(
+    ("metadata", "gates", "is_kueues"),
+    [
+        ({"labels": {"kueue.x-k8s.io/podset": "main"}}, [], True),
+        ({"annotations": {"kueue.x-k8s.io/workload": "job-train"}}, [], True),
+        ({}, [{"name": "kueue.x-k8s.io/topology"}], True),
+        ({"labels": {"example.org/kueue": "x"}}, [{"name": "example.org/gate"}], False),
+    ],
+    ids=["label", "annotation", "gate", "others"],
+)
+def test_pods_that_kueue_manages(metadata: Json, gates: list[Any], is_kueues: bool) -> None:  # noqa: FBT001
+    """A gate, a label or an annotation of Kueue's tells that a Pod is its own."""
+    own = merged(_pod(_asked("rack"), schedulingGates=gates), {"metadata": metadata})
+
+    assert (_written(own) == own) is is_kueues
 
 
 def test_kueues_annotations_of_the_author_count() -> None:

@@ -11,12 +11,11 @@ import msgspec
 
 from policies.engine.facts import StaticFacts
 from policies.objects.workload import BUILT_IN, table
-from policies.topology.catalog import BUILT_IN as TOPOLOGIES
-from policies.topology.catalog import Catalog
-from policies.topology.gate import GATE
+from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.placer.placer import Look, Options, Placer
-from policies.topology.topology import Topology
+from policies.topology.topology import BUILT_IN as TOPOLOGIES
+from policies.topology.topology import Catalog, Topology
 
 GPU = "nvidia.com/gpu"
 BACKEND, RACK, HOST = "backend.coreweave.cloud/", "node.coreweave.cloud/rack", "kubernetes.io/hostname"

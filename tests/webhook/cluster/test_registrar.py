@@ -23,7 +23,7 @@ from support.patience import until
 from certs.x509.authority import new_authority
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
-from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.topology import BUILT_IN, Catalog
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.registration import unregister
 from webhook.cluster.watches.webhooks import Webhooks

@@ -13,10 +13,8 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.rule import Hook, Rule
 from policies.objects.workload import workload
 from policies.podspec import Accelerators
-from policies.topology.annotation import Schedulers
-from policies.topology.catalog import BUILT_IN
-from policies.topology.constraint import Default, Options, Permission
-from policies.topology.topology import Level, Topology
+from policies.topology.template import Default, Options, Permission, Schedulers
+from policies.topology.topology import BUILT_IN, Level, Topology
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 

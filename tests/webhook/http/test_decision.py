@@ -20,7 +20,7 @@ from policies.engine.rule import Mutation
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
 from policies.topology import objects
-from policies.topology.catalog import Catalog
+from policies.topology.topology import Catalog
 from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
 from webhook.http.decision import CHECKS, LOOKUPS
 from webhook.http.state import Served

@@ -18,8 +18,8 @@ from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, rende
 from policies.objects.workload import BUILT_IN as TABLE
 from policies.objects.workload import PATCHES, Workload, table, workload
 from policies.selectors import rule as selectors_rule
+from policies.topology import schemes
 from policies.topology.gang.gang import Gang
-from policies.topology.schemes import mention
 from webhook.http.review import Decoder
 
 _TRAIN: Json = {"group": "example.org", "kind": "Train", "templates": ["job.pods.*.template"], "jobs": ["job"]}
@@ -262,7 +262,7 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     }
 
     # What other schedulers are told, which is read whole, and the containers that stand beside a template.
-    whole = {*mention.READS}
+    whole = {*schemes.READS}
     whole |= {render(place) for row in _ROWS for _, place in row.containers}
     told = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 

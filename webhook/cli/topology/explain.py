@@ -16,17 +16,15 @@ from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted
 from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import render
 from policies.podspec import allows
-from policies.topology.annotation import ANNOTATIONS
-from policies.topology.constraint import Constraint
-from policies.topology.gate import GATE
+from policies.topology.annotation import ANNOTATIONS, GATE
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import Count, path
 from policies.topology.nodes.tree import Path as Domain
 from policies.topology.nodes.tree import count as count_of
 from policies.topology.placement import Placement
 from policies.topology.rule import RULE, Explained, TopologyPlacement
-from policies.topology.schemes.judgement import Judge
-from policies.topology.schemes.mention import Mention, mentions
+from policies.topology.schemes import Judge, Mention, mentions
+from policies.topology.template import Template
 from policies.topology.term import meets
 from policies.topology.topology import Level, natural
 from webhook.cli import exits, options
@@ -125,13 +123,13 @@ def _context(settings: Settings, known: Inventory, namespace: str, labels: Mappi
 
 def meaning(explained: Explained) -> str:
     """What becomes of a template's Pods, in a sentence without its end."""
-    constraint, keeper, _ = explained
-    placement, topology = constraint.placement, constraint.topology
-    if not constraint.is_usable:
+    template, keeper, _ = explained
+    placement, topology = template.placement, template.topology
+    if not template.is_usable:
         return "what is asked for cannot be used"
     if topology is None or placement is None:
-        return "a topology alone places nothing" if constraint.annotations.anything else "nothing is asked for"
-    required = constraint.required is not None
+        return "a topology alone places nothing" if template.annotations.anything else "nothing is asked for"
+    required = template.required is not None
     where = f"one {placement.called(topology)}" if placement.is_open else placement.called(topology)
     together = f"until all of them fit into {where}" if required else f"until all exist, and start close to {where}"
     kept = f"keeps its Pods in {where}" if required else f"draws its Pods to {where}"
@@ -145,48 +143,48 @@ def meaning(explained: Explained) -> str:
 
 def _data(explained: Explained, machines: Sequence[Machine] | None) -> dict[str, Any]:
     """What becomes of a template, for machines. machines: None where Nodes are not known."""
-    constraint, keeper, shortage = explained
-    topology, own = constraint.topology, constraint.template.own.values
-    copied = zip(ANNOTATIONS, constraint.carries, own, strict=True)
+    template, keeper, shortage = explained
+    topology, own = template.topology, template.own.values
+    copied = zip(ANNOTATIONS, template.carries, own, strict=True)
     return {
-        "path": constraint.template.path,
-        "annotations": list(_annotations(constraint)),
+        "path": template.path,
+        "annotations": list(_annotations(template)),
         "topology": None if topology is None else topology.name,
         "levels": [] if topology is None else [topology.called(level) for level in topology.levels],
         **{
             name: {"level": topology.called(placement.level), "placement": placement.called(topology)}
-            for name, placement in _placements(constraint)
+            for name, placement in _placements(template)
             if topology is not None
         },
-        "copied": {k: str(v) for k, v, was in copied if constraint.is_usable and v is not None and v != was},
+        "copied": {k: str(v) for k, v, was in copied if template.is_usable and v is not None and v != was},
         "way": keeper.way,
         "meaning": meaning(explained),
         "reason": keeper.reason if keeper.way else "",
         "never": "" if shortage is None else shortage.problem,
-        **({} if machines is None else {"nodes": _nodes_data(constraint, machines)}),
+        **({} if machines is None else {"nodes": _nodes_data(template, machines)}),
     }
 
 
-def _nodes_data(constraint: Constraint, machines: Sequence[Machine]) -> dict[str, Any]:
-    allowed, domains = _landing(constraint, machines)
+def _nodes_data(template: Template, machines: Sequence[Machine]) -> dict[str, Any]:
+    allowed, domains = _landing(template, machines)
     told = [
         {
-            "path": {constraint.topology.called(level): value for level, value in around},
+            "path": {template.topology.called(level): value for level, value in around},
             "nodes": count.nodes,
             "gpus": count.total,
             "free": count.free,
             "obstacles": dict(count.obstacles),
         }
         for around, count in domains
-        if constraint.topology is not None
+        if template.topology is not None
     ]
     return {"allowed": allowed, "all": len(machines), "domains": told}
 
 
 def _template_text(explained: Explained, machines: Sequence[Machine] | None) -> Iterator[str]:
     """The lines about a template."""
-    constraint, data = explained.constraint, _data(explained, None)
-    topology = constraint.topology
+    template, data = explained.template, _data(explained, None)
+    topology = template.topology
     yield click.style(data["path"] or "the Pod itself", bold=True)
     yield from (f"  {one['key']}: {one['value']}  ({one['path']})" for one in data["annotations"])
     if topology is not None:
@@ -194,7 +192,7 @@ def _template_text(explained: Explained, machines: Sequence[Machine] | None) -> 
         for level in topology.levels:
             marks = [
                 f"{name} {placement.called(topology)}"
-                for name, placement in _placements(constraint)
+                for name, placement in _placements(template)
                 if topology.position(placement.level) == topology.position(level)
             ]
             levels.append(f"{topology.called(level)} [{', '.join(marks)}]" if marks else topology.called(level))
@@ -205,12 +203,12 @@ def _template_text(explained: Explained, machines: Sequence[Machine] | None) -> 
     if data["never"]:
         yield click.style(f"  By the Nodes that there are it can never start: {data['never']}.", fg="red")
     if machines is not None:
-        yield from _landing_text(constraint, machines)
+        yield from _landing_text(template, machines)
 
 
-def _landing_text(constraint: Constraint, machines: Sequence[Machine]) -> Iterator[str]:
-    allowed, domains = _landing(constraint, machines)
-    topology, placement = constraint.topology, constraint.placement
+def _landing_text(template: Template, machines: Sequence[Machine]) -> Iterator[str]:
+    allowed, domains = _landing(template, machines)
+    topology, placement = template.topology, template.placement
     yield f"  By their labels {allowed} of {counted(len(machines), 'Node')} may take the Pods{':' if domains else '.'}"
     if topology is None or placement is None:
         return
@@ -232,30 +230,30 @@ def _landing_text(constraint: Constraint, machines: Sequence[Machine]) -> Iterat
         yield f"    and {counted(len(domains) - _SHOWN, 'domain')} more"
 
 
-def _annotations(constraint: Constraint) -> Iterator[dict[str, str]]:
-    for annotation, key in zip(constraint.annotations.all, ANNOTATIONS, strict=True):
+def _annotations(template: Template) -> Iterator[dict[str, str]]:
+    for annotation, key in zip(template.annotations, ANNOTATIONS, strict=True):
         if annotation is not None:
             path = render((*annotation.holder, *annotation.within)) if annotation.key else annotation.path
             yield {"key": key, "value": str(annotation.value), "path": path}
 
 
-def _placements(constraint: Constraint) -> Iterator[tuple[str, Placement]]:
-    for name, placement in (("required", constraint.required), ("preferred", constraint.preferred)):
+def _placements(template: Template) -> Iterator[tuple[str, Placement]]:
+    for name, placement in (("required", template.required), ("preferred", template.preferred)):
         if placement is not None:
             yield name, placement
 
 
-def _landing(constraint: Constraint, machines: Sequence[Machine]) -> tuple[int, list[tuple[Domain, Count]]]:
+def _landing(template: Template, machines: Sequence[Machine]) -> tuple[int, list[tuple[Domain, Count]]]:
     """On how many Nodes the Pods may land as far as labels decide, and these by the domains of the placement."""
-    topology, placement = constraint.topology, constraint.placement
-    allowed = [machine for machine in machines if allows(constraint.template.spec, machine.node)]
-    if placement is None or topology is None or not constraint.is_placed:
+    topology, placement = template.topology, template.placement
+    allowed = [machine for machine in machines if allows(template.spec, machine.node)]
+    if placement is None or topology is None or not template.is_placed:
         return len(allowed), []
     levels = (*topology.above(placement.level), placement.level)
     inside: dict[Domain, list[Machine]] = {}
     for machine in allowed:
         labels = machine.node.labels
-        if meets(labels, constraint.terms) and (topology.pool is None or topology.pool.matches(labels)):
+        if meets(labels, template.terms) and (topology.pool is None or topology.pool.matches(labels)):
             inside.setdefault(path(levels, labels), []).append(machine)
     ordered = sorted(inside.items(), key=lambda item: [natural(value) for _, value in item[0]])
     return sum(map(len, inside.values())), [(around, count_of(those)) for around, those in ordered]

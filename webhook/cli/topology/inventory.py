@@ -24,14 +24,13 @@ from policies.engine.request import JsonObject
 from policies.kubernetes.spelling import closest, closest_first
 from policies.selectors import pool
 from policies.topology.annotation import TOPOLOGY
-from policies.topology.catalog import Catalog
 from policies.topology.gang.gang import GangKey
 from policies.topology.gang.membership import identity
 from policies.topology.nodes.machine import Machine, machines
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.requests import allocatable
 from policies.topology.placer.root import KINDS as ROOT_KINDS
-from policies.topology.topology import Topology
+from policies.topology.topology import Catalog, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError, reading
 from webhook.configuration import rules

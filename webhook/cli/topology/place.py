@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
 from policies.objects.fieldpath import lookup
-from policies.topology.constraint import Constraint
+from policies.topology.annotation import GATE
 from policies.topology.gang.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
 from policies.topology.gang.podcount import podcount
-from policies.topology.gate import GATE
 from policies.topology.nodes.manifest import PodManifest
-from policies.topology.rule import Explained
-from policies.topology.shortage import gangs
+from policies.topology.rule import Explained, gangs
+from policies.topology.template import Template
 from policies.vocabulary import HOSTNAME
 from webhook.cli import exits, options
 from webhook.cli.objects.outcome import ObjectOutcome, decide
@@ -105,15 +104,15 @@ def _placed(
     outcome: ObjectOutcome, explained: Sequence[Explained], around: Context, placer: Placer | None
 ) -> Iterator[Gang]:
     """The gangs of an object. Those behind the gate are placed by the placer, with Pods that are made up."""
-    by_path = {one.constraint.template.path: one for one in explained if one.constraint.annotations.anything}
-    for together in gangs([one.constraint for one in by_path.values()]):
-        first, paths = by_path[together[0].template.path], tuple(one.template.path for one in together)
+    by_path = {one.template.path: one for one in explained if one.template.annotations.anything}
+    for together in gangs([one.template for one in by_path.values()]):
+        first, paths = by_path[together[0].path], tuple(one.path for one in together)
         keeper, asked = first.keeper, together[0].asked if together[0].placement is not None else ""
         if keeper.way != "gate" or placer is None or not outcome.allowed:
             yield Gang(paths, asked, keeper.way, meaning(first), starts=None if outcome.allowed else False)
             continue
         kind, obj = outcome.request.kind.group_kind, outcome.changed
-        counts = [podcount(kind, obj, one.template.location) for one in together]
+        counts = [podcount(kind, obj, one.location) for one in together]
         pods = sum(count or 0 for count in counts)
         if None in counts or pods > _MOST_PODS:
             why = "the number of its Pods is not known" if None in counts else f"it has over {_MOST_PODS} Pods"
@@ -128,7 +127,7 @@ def _placed(
 
 
 def _pods(
-    outcome: ObjectOutcome, together: Sequence[Constraint], counts: Sequence[int | None], owner: str, around: Context
+    outcome: ObjectOutcome, together: Sequence[Template], counts: Sequence[int | None], owner: str, around: Context
 ) -> list[JsonObject]:
     """The Pods of a gang as its controller would make them, in the order of their ranks."""
     kind = outcome.request.kind
@@ -141,12 +140,12 @@ def _pods(
         "uid": owner,
         "controller": True,
     }
-    for constraint, count in zip(together, counts, strict=True):
-        template = row.view(outcome.changed, lookup(outcome.changed, constraint.template.location))
-        metadata, spec = mapping(template, "metadata"), mapping(template, "spec")
+    for template, count in zip(together, counts, strict=True):
+        written = row.view(outcome.changed, lookup(outcome.changed, template.location))
+        metadata, spec = mapping(written, "metadata"), mapping(written, "spec")
         gates = [gate for gate in spec.get("schedulingGates") or () if mapping({"": gate}, "").get("name") != GATE]
         for _ in range(count or 0):
-            name = f"{owner}-{together[0].template.path}-{len(made):06}"
+            name = f"{owner}-{together[0].path}-{len(made):06}"
             annotations = {**mapping(metadata, "annotations"), _INDEX: str(len(made))}
             made.append(
                 {

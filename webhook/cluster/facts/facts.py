@@ -12,9 +12,9 @@ from policies.cel.library.kubernetes.authorizer import Check
 from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.interruption import Key, Missing
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.workload import JobKey, SupportKey
 from policies.topology.topology import Topology
+from policies.topology.way import FlavorsKey
+from policies.topology.workload import JobKey, SupportKey
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import (
     NAMESPACES,

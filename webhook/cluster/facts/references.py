@@ -11,9 +11,9 @@ import structlog
 
 from policies.engine.facts import References
 from policies.objects.workload import BUILT_IN
+from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.gang.membership import membership
-from policies.topology.schemes import mention
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.api.pages import pages
@@ -130,7 +130,7 @@ class _Search:
         query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
         try:
             async with self._free:
-                accept = "application/json" if (group, kind) in mention.PLACES else ACCEPT
+                accept = "application/json" if (group, kind) in schemes.PLACES else ACCEPT
                 async for page in pages(self._api, place.path(""), query, PAGE_SIZE, accept):
                     for workload, raw in _read(page):
                         if workload.names(self._topology) or self._in_fields(raw, (group, kind), workload):
@@ -148,9 +148,9 @@ class _Search:
 
     def _in_fields(self, raw: msgspec.Raw, kind: GroupKind, workload: _Metadata) -> bool:
         """Whether a constraint in the fields of an object names the topology."""
-        if kind not in mention.PLACES or workload.deletion_timestamp:
+        if kind not in schemes.PLACES or workload.deletion_timestamp:
             return False
-        return any(one.topology == self._topology for one in mention.mentions(_WHOLE.decode(raw), kind, None))
+        return any(one.topology == self._topology for one in schemes.mentions(_WHOLE.decode(raw), kind, None))
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if error.status == 404:

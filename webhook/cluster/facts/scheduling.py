@@ -16,10 +16,10 @@ import structlog
 
 from policies.engine.interruption import FactUnavailable
 from policies.engine.request import JsonObject, mapping
-from policies.topology.document import KUEUE
-from policies.topology.scheduling import workload
-from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.workload import ANNOTATION, GROUP, JobKey, Support
+from policies.topology import workload
+from policies.topology.objects import KUEUE
+from policies.topology.way import FlavorsKey
+from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary import HOSTNAME
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock

@@ -11,9 +11,9 @@ import msgspec
 
 from policies.engine.request import JsonObject
 from policies.objects.workload import plural
-from policies.topology import document
-from policies.topology.document import GROUPS, KINDS, TopologyError
+from policies.topology import objects
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.objects import GROUPS, KINDS, TopologyError
 from policies.topology.placer.root import KINDS as ROOT_KINDS
 from policies.topology.topology import Topology
 from webhook.cluster.api.discovery import places
@@ -95,16 +95,16 @@ async def topologies(api: ApiClient) -> TopologyObjects:
     problems: list[str] = []
     for group, versions in VERSIONS.items():
         try:
-            objects = await _topologies(api, group, versions)
+            items = await _topologies(api, group, versions)
         except ApiError as error:
             if error.status != 403:
                 raise
             problems.append(f"{GROUPS[group]}'s topologies are not known: {error}")
             continue
-        for item in objects:
-            source = document.source_of(item)
+        for item in items:
+            source = objects.source_of(item)
             try:
-                read.append(document.read(item, source, in_cluster=True))
+                read.append(objects.read(item, source, in_cluster=True))
             except TopologyError as error:
                 problems.append(f"{source} cannot be used: {error}")
     return TopologyObjects(tuple(read), tuple(problems))

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from policies.objects.workload import BUILT_IN
-from policies.topology.catalog import Catalog
 from policies.topology.placer.placer import ROOT_KINDS, Options, Placer
-from policies.topology.topology import Topology
+from policies.topology.topology import Catalog, Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.objects import WholeObject, key_of, name_of
 from webhook.cluster.placer.entries import Entries

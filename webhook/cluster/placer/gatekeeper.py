@@ -18,7 +18,7 @@ import structlog
 from msgspec.structs import replace
 
 from policies.engine.request import mapping
-from policies.topology.gate import GATE
+from policies.topology.annotation import GATE
 from policies.topology.placer.placer import Look, Opening
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Backoff, Clock

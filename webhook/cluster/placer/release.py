@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from policies.topology.gate import GATE
+from policies.topology.annotation import GATE
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.pages import pages

@@ -12,7 +12,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.request import JsonObject
 from policies.objects.workload import plural
 from policies.selectors import pool
-from policies.topology.document import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
+from policies.topology.objects import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedKind, find, versions

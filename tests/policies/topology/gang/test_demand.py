@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
-from policies.topology.catalog import BUILT_IN
 from policies.topology.gang.demand import Cluster, NoDemand, member, tiers
 from policies.topology.gang.gang import Member, Requirement, Tier, Toleration
-from policies.topology.topology import Topology
+from policies.topology.topology import BUILT_IN, Topology
 
 _CLUSTER = Cluster(FACTS)
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}

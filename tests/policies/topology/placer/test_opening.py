@@ -8,10 +8,10 @@ import jsonpatch
 import pytest
 from support.gangs.world import HOST, required
 
-from policies.topology.catalog import BUILT_IN, Catalog
+from policies.topology.annotation import GATE, PLACEMENT
 from policies.topology.gang.address import Address, Step
-from policies.topology.gate import GATE, PLACEMENT
 from policies.topology.placer.opening import Goal, Seat, goal, is_fixed, packed, patch
+from policies.topology.topology import BUILT_IN, Catalog
 
 Json = dict[str, Any]
 _CATALOG = Catalog(BUILT_IN)

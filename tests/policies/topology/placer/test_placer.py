@@ -10,10 +10,9 @@ import jsonpatch
 from support.gangs.world import BACKEND, HOST, NOW, RACK, World, required
 
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.gate import GATE, PLACEMENT
+from policies.topology.annotation import GATE, PLACEMENT
 from policies.topology.placer.placer import Notice, Placed, Subject
-from policies.topology.topology import Topology, level
+from policies.topology.topology import BUILT_IN, Catalog, Topology, level
 
 Json = dict[str, Any]
 

@@ -10,12 +10,11 @@ from support.builders import FACTS, TODAY, Json, at, request, resource
 from policies.engine.facts import Node, StaticFacts
 from policies.objects.workload import BUILT_IN as WORKLOADS
 from policies.objects.workload import table
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Options
-from policies.topology.document import read
+from policies.topology.objects import read
 from policies.topology.rule import TopologyPlacement
-from policies.topology.schemes.judgement import Judge
-from policies.topology.schemes.mention import mentions
+from policies.topology.schemes import Judge, mentions
+from policies.topology.template import Options
+from policies.topology.topology import BUILT_IN, Catalog
 
 _RACK, _SUPERPOD = "node.coreweave.cloud/rack", "backend.coreweave.cloud/superpod"
 _REQUIRED = "kueue.x-k8s.io/podset-required-topology"

@@ -17,7 +17,7 @@ from support.gangs.world import World, required
 from support.service.commands import run
 from support.service.installation import kubeconfig
 
-from policies.topology.gate import GATE
+from policies.topology.annotation import GATE
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, FakeApi, named, status
 
 from policies.engine.interruption import FactUnavailable
-from policies.topology.scheduling.kueue import FlavorsKey
-from policies.topology.scheduling.workload import Form, JobKey, Support, constraints, scheduling
+from policies.topology.way import FlavorsKey
+from policies.topology.workload import Form, JobKey, Support, constraints, scheduling
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError

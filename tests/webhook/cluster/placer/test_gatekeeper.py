@@ -13,7 +13,7 @@ from support.api.times import Times
 from support.gangs.world import World, moment, required
 from support.patience import until
 
-from policies.topology.gate import GATE
+from policies.topology.annotation import GATE
 from webhook.cluster.api.client import Connection
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.api.fakeapi import MUTATING, FakeApi, named
 
-from policies.topology.scheduling.workload import Support, constraints
+from policies.topology.workload import Support, constraints
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.scheduling import published
 from webhook.cluster.replicas.scheduling import SchedulingProbe

@@ -15,7 +15,7 @@ from support.api.times import Times
 from support.patience import until
 
 from policies.objects.workload import plural
-from policies.topology.document import GROVE, KAI, KUEUE
+from policies.topology.objects import GROVE, KAI, KUEUE
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.tasks import cancelled

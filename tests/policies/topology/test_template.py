@@ -8,12 +8,11 @@ import pytest
 from support.builders import WORKLOADS, Json, at, merged, resource
 
 from policies.objects.fieldpath import lookup
-from policies.topology.annotation import (
+from policies.topology.template import (
     Annotation,
     Annotations,
     Schedulers,
     Template,
-    Values,
     carried,
     mentions,
     templates,
@@ -43,7 +42,7 @@ def _templates(obj: Json) -> list[Template]:
 
 def _asked(obj: Json) -> Annotations:
     (template,) = _templates(obj)
-    return template.said
+    return template.nearest
 
 
 def test_the_nearest_counts_for_each_key() -> None:
@@ -62,7 +61,7 @@ def test_the_nearest_counts_for_each_key() -> None:
         Annotation("near", _TEMPLATE_AT, _PREFERRED),
     )
     assert found.values == ("far", "middle", "near")
-    assert [annotation.location for annotation in found.all if annotation] == [
+    assert [annotation.location for annotation in found if annotation] == [
         ("metadata", "annotations", _TOPOLOGY),
         (*_JOB_AT, "metadata", "annotations", _REQUIRED),
         (*_TEMPLATE_AT, "metadata", "annotations", _PREFERRED),
@@ -91,7 +90,7 @@ def test_a_pod_is_its_own_template() -> None:
     (template,) = _templates(pod)
 
     assert (template.path, template.location, template.value) == ("", (), pod)
-    assert template.said == Annotations(None, Annotation("rack", (), _REQUIRED))
+    assert template.nearest == Annotations(None, Annotation("rack", (), _REQUIRED))
     assert template.is_meant is True
 
 
@@ -106,7 +105,7 @@ def test_all_holders_of_a_trainer_template() -> None:
         lookup(obj, place).setdefault("metadata", {})["annotations"] = {_REQUIRED: "rack"}
         (template,) = _templates(obj)
         assert template.path == path
-        assert template.said == Annotations(None, Annotation("rack", place, _REQUIRED))
+        assert template.nearest == Annotations(None, Annotation("rack", place, _REQUIRED))
         assert template.is_meant is is_meant
 
 
@@ -160,22 +159,63 @@ def test_annotations_that_are_none(metadata: Any) -> None:
 @pytest.mark.parametrize(
     ("now", "before", "value"),
     [
-        pytest.param(Values(None, "a"), None, "a", id="created"),
-        pytest.param(Values("own", "a"), None, "own", id="its-own"),
-        pytest.param(Values(None, "a"), Values(), "a", id="asked-for-anew"),
-        pytest.param(Values(None, "a"), Values(None, "a"), None, id="never-copied"),
-        pytest.param(Values("a", "b"), Values("a", "a"), "b", id="follows"),
-        pytest.param(Values("own", "b"), Values("own", "a"), "own", id="keeps-its-own"),
-        pytest.param(Values("a", None), Values("a", "a"), None, id="gone"),
-        pytest.param(Values("own", None), Values("own", "a"), "own", id="gone-around-its-own"),
-        pytest.param(Values("a", None), Values(None, "a"), "a", id="moved-to-the-template"),
-        pytest.param(Values(None, "a"), Values("a", "a"), "a", id="put-back"),
-        pytest.param(Values("old", "a"), Values("a", "a"), "old", id="rolled-back"),
-        pytest.param(Values(None, "a"), Values("own", "a"), "a", id="without-its-own-any-more"),
+        pytest.param((None, "a"), None, "a", id="created"),
+        pytest.param(("own", "a"), None, "own", id="its-own"),
+        pytest.param((None, "a"), (None, None), "a", id="asked-for-anew"),
+        pytest.param((None, "a"), (None, "a"), None, id="never-copied"),
+        pytest.param(("a", "b"), ("a", "a"), "b", id="follows"),
+        pytest.param(("own", "b"), ("own", "a"), "own", id="keeps-its-own"),
+        pytest.param(("a", None), ("a", "a"), None, id="gone"),
+        pytest.param(("own", None), ("own", "a"), "own", id="gone-around-its-own"),
+        pytest.param(("a", None), (None, "a"), "a", id="moved-to-the-template"),
+        pytest.param((None, "a"), ("a", "a"), "a", id="put-back"),
+        pytest.param(("old", "a"), ("a", "a"), "old", id="rolled-back"),
+        pytest.param((None, "a"), ("own", "a"), "a", id="without-its-own-any-more"),
     ],
 )
-def test_what_a_template_carries(now: Values, before: Values | None, value: Any) -> None:
+def test_what_a_template_carries(now: tuple[Any, Any], before: tuple[Any, Any] | None, value: Any) -> None:
     """What changed counts: a template follows what is around it as long as it says the same, and keeps its own."""
-    assert carried(now, before) == value
-    assert carried(Values(value, now.above), before) == value
-    assert carried(Values(now.own, now.above), before, copies=False) == (None if now.own is None else value)
+    own, above = now
+    assert carried(own, above, before) == value
+    assert carried(value, above, before) == value
+    assert carried(own, above, before, copies=False) == (None if own is None else value)
+
+
+def _labelled(label: str) -> dict[str, Any]:
+    return {"metadata": {"labels": {label: "team-a"}}}
+
+
+def _scheduled(name: Any) -> dict[str, Any]:
+    return {"spec": {"schedulerName": name}}
+
+
+@pytest.mark.parametrize(
+    ("workload", "template", "reader"),
+    [
+        pytest.param({}, {}, "", id="default"),
+        pytest.param({}, _scheduled("default-scheduler"), "", id="default-by-name"),
+        pytest.param({}, _scheduled("kai-scheduler"), "schedulerName kai-scheduler", id="kai"),
+        pytest.param({}, _scheduled("runai-scheduler"), "schedulerName runai-scheduler", id="runai"),
+        pytest.param({}, _scheduled("my-kai-scheduler"), "", id="whole-names"),
+        pytest.param(_labelled("kai.scheduler/queue"), {}, "label kai.scheduler/queue", id="workload"),
+        pytest.param({}, _labelled("runai/queue"), "label runai/queue", id="template"),
+        pytest.param(
+            _labelled("runai/queue"), _labelled("kai.scheduler/queue"), "label kai.scheduler/queue", id="both"
+        ),
+        pytest.param(_labelled("queue"), {}, "", id="another-label"),
+        pytest.param({"metadata": {"labels": None}}, {"spec": None}, "", id="odd"),
+        pytest.param({}, _scheduled(None), "", id="null"),
+    ],
+)
+def test_schedulers_that_read_annotations(workload: Any, template: Any, reader: str) -> None:
+    """The name of the scheduler or the label of a queue says so, the template's before the workload's."""
+    assert Schedulers().reader(workload, template) == reader
+
+
+def test_schedulers_are_data() -> None:
+    """Names may be globs; what is configured replaces what is shipped."""
+    schedulers = Schedulers(reading=("gang-*",), labels=("example.org/queue",))
+
+    assert schedulers.reader({}, _scheduled("gang-2")) == "schedulerName gang-2"
+    assert schedulers.reader(_labelled("example.org/queue"), {}) == "label example.org/queue"
+    assert schedulers.reader(_labelled("runai/queue"), _scheduled("kai-scheduler")) == ""

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request
 
 from policies.engine.facts import Node
-from policies.topology.catalog import BUILT_IN, Catalog
-from policies.topology.constraint import Constraint, Options, read
-from policies.topology.scheduling.workload import (
+from policies.topology.template import Options, Template, read
+from policies.topology.topology import BUILT_IN, Catalog
+from policies.topology.workload import (
     JOB,
     Form,
     JobKey,
@@ -57,18 +57,18 @@ def _job(required: str = "rack", **spec: Any) -> Json:
     }
 
 
-def _constraint(obj: Json) -> Constraint:
-    submission = read(request(obj), Catalog(BUILT_IN), Options(WORKLOADS), FACTS)
-    assert submission is not None
-    return submission.constraints[0]
+def _template(obj: Json) -> Template:
+    case = read(request(obj), Catalog(BUILT_IN), Options(WORKLOADS), FACTS)
+    assert case is not None
+    return case.templates[0]
 
 
 def _offer(obj: Json, nodes: Sequence[Node] = _NODES, form: Form = "Job") -> Offer:
     group = str(obj["apiVersion"]).rpartition("/")[0]
-    return offer(_constraint(obj), (group, obj["kind"]), obj, Support(form), nodes)
+    return offer(_template(obj), (group, obj["kind"]), obj, Support(form), nodes)
 
 
-def test_a_level_with_one_key_and_unique_values_is_a_constraint() -> None:
+def test_a_level_with_one_key_and_unique_values_is_a_template() -> None:
     """A required rack, where racks are numbered through, becomes the constraint on the key of racks in both forms."""
     assert _offer(_job()) == _offer(_job(), form="PodGroup") == Offer(_RACK)
     assert scheduling(_RACK) == {
@@ -148,7 +148,7 @@ def test_without_support_there_is_only_the_reason() -> None:
     unsupported = SupportKey().without_cluster()
     assert isinstance(unsupported, Support)
 
-    assert offer(_constraint(_job()), JOB, _job(), unsupported, _NODES) == Offer(obstacle=unsupported.reason)
+    assert offer(_template(_job()), JOB, _job(), unsupported, _NODES) == Offer(obstacle=unsupported.reason)
     assert unsupported.reason.endswith(": there is no cluster to ask")
 
 

@@ -19,7 +19,7 @@ from policies.engine.interruption import FactUnavailable, Key
 from policies.engine.request import JsonObject, controller_reference, mapping
 from policies.kubernetes.spelling import with_article
 from policies.podspec import allows
-from policies.topology.constraint import Constraint
+from policies.topology.template import Template
 from policies.topology.term import meets
 from policies.topology.topology import Level, Topology
 
@@ -88,18 +88,18 @@ class Offer(Struct, frozen=True):
 
 
 def offer(
-    constraint: Constraint, group_kind: tuple[str, str], obj: JsonObject, support: Support, nodes: Iterable[Node]
+    template: Template, group_kind: tuple[str, str], obj: JsonObject, support: Support, nodes: Iterable[Node]
 ) -> Offer:
     """Whether kube-scheduler can keep the promise of a placement for a new Job, or for a Pod in a PodGroup.
 
     nodes: all Nodes of the cluster; taints do not count, so that there may be an obstacle more than necessary.
     """
-    if obstacle := support.reason if not support.form else _obstacle(constraint, group_kind, obj, support):
+    if obstacle := support.reason if not support.form else _obstacle(template, group_kind, obj, support):
         return Offer(obstacle=obstacle)
-    topology, required = constraint.topology, constraint.required
+    topology, required = template.topology, template.required
     if topology is None or required is None or not required.is_open:
         return Offer(obstacle="no level is required")
-    eligible = list(_eligible(constraint, required.level, nodes))
+    eligible = list(_eligible(template, required.level, nodes))
     if not eligible:
         return Offer(obstacle=f"no Node that the Pods may run on has {with_article(topology.called(required.level))}")
     return _unique(required.level, topology, eligible)
@@ -145,14 +145,14 @@ def job_of(pod_group: JsonObject, namespace: str) -> JobKey | None:
     return JobKey(namespace, str(reference.get("name")), str(reference.get("uid"))) if is_job else None
 
 
-def _obstacle(constraint: Constraint, group_kind: tuple[str, str], obj: JsonObject, support: Support) -> str:
+def _obstacle(template: Template, group_kind: tuple[str, str], obj: JsonObject, support: Support) -> str:
     """Why a constraint cannot be set for an object; empty if it can."""
-    spec, template = mapping(obj, "spec"), constraint.template
+    spec = mapping(obj, "spec")
     parallelism = spec.get("parallelism")
     of_job = group_kind == JOB
     obstacles = {
         f"Kubernetes makes no gang of a {group_kind[1]}": not of_job and "schedulingGroup" not in spec,
-        "a preferred level is no part of Kubernetes' constraints": constraint.preferred is not None,
+        "a preferred level is no part of Kubernetes' constraints": template.preferred is not None,
         f"its scheduler is {template.scheduler}": template.scheduler not in _DEFAULT_SCHEDULERS,
         "it says itself how it is scheduled": of_job and _says_itself(obj, template.spec),
         "it has one Pod at a time": of_job and (not isinstance(parallelism, int) or parallelism < 2),
@@ -170,15 +170,11 @@ def _is_gang_in_1_36(spec: JsonObject) -> bool:
     return spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
 
 
-def _eligible(constraint: Constraint, level: Level, nodes: Iterable[Node]) -> Iterator[Node]:
+def _eligible(template: Template, level: Level, nodes: Iterable[Node]) -> Iterator[Node]:
     """The Nodes of the level that the template's own terms and those of the placement allow."""
-    spec: dict[str, Any] = constraint.template.spec
+    spec: dict[str, Any] = template.spec
     for node in nodes:
-        if (
-            any(key in node.labels for key in level.keys)
-            and meets(node.labels, constraint.terms)
-            and allows(spec, node)
-        ):
+        if any(key in node.labels for key in level.keys) and meets(node.labels, template.terms) and allows(spec, node):
             yield node
 
 

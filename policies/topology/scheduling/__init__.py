@@ -1,1 +1,0 @@
-"""Schedulers that place whole gangs: Kubernetes' own workload scheduling, and Kueue. What they need for a placement."""

@@ -1,1 +1,0 @@
-"""Other ways to say where Pods belong: annotations and fields of Kueue, JobSet, LeaderWorkerSet, Grove and KAI."""

@@ -16,7 +16,8 @@ from support.policies import randompolicies
 from support.policies.refusedpolicies import Case, cases, without_own_words
 
 from cluster.programs import judged_as
-from policies.admissionpolicy.documents.reader import Document, Problem, read
+from policies.admissionpolicy.documents.document import Document, Problem
+from policies.admissionpolicy.documents.reader import read
 from policies.cel.dialect import Dialect
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import yaml
 
 from cluster import crds
 from cluster.polling import NotYet
-from policies.admissionpolicy.documents.reader import Document, read
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import read
 from policies.lint.typecheck import catalog, warnings
 
 if TYPE_CHECKING:

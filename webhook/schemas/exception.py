@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policies.admissionpolicy.documents.exception import GROUP, KIND, VERSION
-from policies.admissionpolicy.documents.fields import EXCEPTION, Anything, Fields, Many, Number, Shape, Text, Texts
+from policies.admissionpolicy.documents.fields import EXCEPTION, Shape
 
 
 def schema() -> dict[str, Any]:
@@ -27,17 +27,10 @@ def schema() -> dict[str, Any]:
 
 
 def _of(shape: Shape) -> dict[str, Any]:
-    match shape:
-        case Fields():
-            properties = {name: _of(field) for name, field in shape.fields.items()}
-            return {"type": "object", "additionalProperties": False, "properties": properties}
-        case Many():
-            return {"type": "array", "items": _of(shape.item)}
-        case Text():
-            return {"type": "string"}
-        case Number():
-            return {"type": "integer"}
-        case Texts():
-            return {"type": "object", "additionalProperties": {"type": "string"}}
-        case Anything():
-            return {}
+    if shape.fields is not None:
+        properties = {name: _of(field) for name, field in shape.fields.items()}
+        return {"type": "object", "additionalProperties": False, "properties": properties}
+    made: dict[str, Any] = {"type": "integer" if shape.json == "number" else shape.json} if shape.json else {}
+    if shape.item is not None:
+        made |= {"items" if shape.json == "array" else "additionalProperties": _of(shape.item)}
+    return made

@@ -79,10 +79,9 @@ def updated(
         stays = source in refused or content.version == kept[source].version
         chosen[source] = kept[source] if stays else content
         taken = "\n".join(
-            f"{part.entry.place}: metadata.name: {part.entry.name!r} is the name of a built-in rule\n"
-            "hint: give the policy another name"
+            f"{part.place}: metadata.name: {part.name!r} is the name of a built-in rule\nhint: give the policy another name"
             for part in chosen[source].parts
-            if part.entry is not None and isinstance(part.entry.value, Policy) and part.entry.name in reserved
+            if isinstance(part.value, Policy) and part.name in reserved
         )
         if taken:
             refused[source], chosen[source] = taken, kept[source]

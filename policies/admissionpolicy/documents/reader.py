@@ -7,9 +7,11 @@ duplicate names, and policies and bindings that contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial, reduce
+from operator import getitem
 from typing import Any
 
 from policies.admissionpolicy import schema
@@ -27,7 +29,7 @@ from policies.admissionpolicy.documents.document import (
 )
 from policies.admissionpolicy.documents.exception import WrittenException
 from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
-from policies.admissionpolicy.documents.validation import Values, validate_binding, validate_policy
+from policies.admissionpolicy.documents.validation import PATCHES, Values, validate_binding, validate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Binding,
@@ -48,214 +50,10 @@ from policies.engine.request import GroupVersionKind
 from policies.golang.strconv import quote
 from policies.kubernetes.spelling import closest, did_you_mean
 
-
-def policy(value: Values, document: Document) -> Policy:
-    """The policy that a valid document describes."""
-    spec = value["spec"]
-    kind = spec.get("paramKind")
-    return Policy(
-        **_head(value, document),
-        param_kind=None if kind is None else ParamKind(api_version=kind["apiVersion"], kind=kind["kind"]),
-        match_constraints=_match_resources(spec["matchConstraints"]),
-        match_conditions=tuple(
-            NamedExpression(name=item["name"], expression=_expression(document, "matchConditions", index, "expression"))
-            for index, item in enumerate(spec.get("matchConditions", ()))
-        ),
-        variables=tuple(
-            NamedExpression(name=item["name"], expression=_expression(document, "variables", index, "expression"))
-            for index, item in enumerate(spec.get("variables", ()))
-        ),
-        validations=tuple(_validation(item, index, document) for index, item in enumerate(spec.get("validations", ()))),
-        audit_annotations=tuple(
-            AuditAnnotation(
-                key=item["key"], value_expression=_expression(document, "auditAnnotations", index, "valueExpression")
-            )
-            for index, item in enumerate(spec.get("auditAnnotations", ()))
-        ),
-        mutations=tuple(_mutation(item, index, document) for index, item in enumerate(spec.get("mutations", ()))),
-        failure_policy=spec.get("failurePolicy", "Fail"),
-        reinvocation_policy=spec.get("reinvocationPolicy", ""),
-    )
-
-
-def binding(value: Values, document: Document) -> Binding:
-    """The binding that a valid document describes."""
-    spec = value["spec"]
-    return Binding(
-        **_head(value, document),
-        policy_name=spec["policyName"],
-        param_ref=_param_ref(spec["paramRef"]) if "paramRef" in spec else None,
-        match_resources=_match_resources(spec["matchResources"]) if "matchResources" in spec else None,
-        validation_actions=frozenset(spec.get("validationActions", ())),
-    )
-
-
-def _head(value: Values, document: Document) -> dict[str, Any]:
-    metadata = value["metadata"]
-    return {
-        "kind": value["kind"],
-        "name": metadata["name"],
-        "annotations": metadata.get("annotations", {}),
-        "labels": metadata.get("labels", {}),
-        "api_version": value["apiVersion"],
-        "origin": Origin(file=document.name, line=document.line),
-    }
-
-
-def _expression(document: Document, *steps: str | int) -> Expression:
-    path: Path = ("spec", *steps)
-    line, column = document.place(path)
-    text = document.value
-    for step in path:
-        text = text[step]
-    return Expression(text=text, path=show(path), file=document.name, line=line, column=column)
-
-
-def _validation(value: Values, index: int, document: Document) -> Validation:
-    has_message = bool(value.get("messageExpression"))
-    return Validation(
-        expression=_expression(document, "validations", index, "expression"),
-        message=value.get("message", ""),
-        message_expression=_expression(document, "validations", index, "messageExpression") if has_message else None,
-        reason=value.get("reason", "Invalid"),
-    )
-
-
-def _mutation(value: Values, index: int, document: Document) -> MutationExpression:
-    field = "jsonPatch" if value["patchType"] == "JSONPatch" else "applyConfiguration"
-    expression = _expression(document, "mutations", index, field, "expression")
-    return MutationExpression(patch_type=value["patchType"], expression=expression)
-
-
-def _match_resources(value: Values) -> MatchResources:
-    return MatchResources(
-        resource_rules=tuple(map(_rule, value.get("resourceRules", ()))),
-        exclude_resource_rules=tuple(map(_rule, value.get("excludeResourceRules", ()))),
-        namespace_selector=LabelSelector.of(value.get("namespaceSelector", {})),
-        object_selector=LabelSelector.of(value.get("objectSelector", {})),
-        match_policy=value.get("matchPolicy", "Equivalent"),
-    )
-
-
-def _rule(value: Values) -> NamedRule:
-    return NamedRule(
-        resource_names=tuple(value.get("resourceNames", ())),
-        api_groups=tuple(value["apiGroups"]),
-        api_versions=tuple(value["apiVersions"]),
-        operations=tuple(value["operations"]),
-        resources=tuple(value["resources"]),
-        scope=value.get("scope", "*"),
-    )
-
-
-def _param_ref(value: Values) -> ParamRef:
-    return ParamRef(
-        name=value.get("name", ""),
-        namespace=value.get("namespace", ""),
-        selector=LabelSelector.of(value["selector"]) if "selector" in value else None,
-        parameter_not_found_action=value["parameterNotFoundAction"],
-    )
-
-
-PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
-"""The fields at which these problems are reported."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A policy, binding or exception that was read: its kind and name, its report, and its value.
-
-    value: None if it has errors. policy_name: for bindings.
-    """
-
-    kind: str
-    name: str
-    policy_name: str = ""
-    report: Report
-    value: Policy | Binding | WrittenException | None = None
-
-    @property
-    def place(self) -> str:
-        """File and line of its name."""
-        document = self.report.document
-        return f"{document.name}:{document.place(('metadata', 'name'))[0]}"
-
-
-def fit(entries: Iterable[Entry], *, complete: bool = False) -> list[Entry]:
-    """The entries, with each problem noted at the document that has to change.
-
-    complete: whether there are no other entries, so that a policy without a binding is an error; else there is a
-    warning. The arguments are not changed and can be used again in another set.
-    """
-    fitted = [replace(entry, report=entry.report.continued()) for entry in entries]
-    fitted = list(_first_of_each_name(fitted))
-    policies = {(entry.kind, entry.name): entry for entry in fitted if entry.kind.endswith("Policy")}
-    bindings = [entry for entry in fitted if entry.kind.endswith("Binding")]
-    for entry in bindings:
-        if entry.policy_name:
-            _binding(entry, policies)
-    bound = {(_policy_kind(entry), entry.policy_name) for entry in bindings}
-    for key, entry in policies.items():
-        if entry.name and key not in bound:
-            message = f"no {entry.kind}Binding names this policy, and without one it does nothing"
-            hint = "add a binding with this name as its policyName"
-            spot = Spot(entry.report, ("metadata", "name"))
-            if complete:
-                spot.fault(message, hint)
-            else:
-                spot.warn(message, f"{hint}; until then it is judged here as if one denied")
-    return fitted
-
-
-def _policy_kind(binding: Entry) -> str:
-    return binding.kind.removesuffix("Binding")
-
-
-def _first_of_each_name(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries, without the values of duplicates, which would replace the first of their name in a cluster."""
-    first: dict[tuple[str, str], Entry] = {}
-    for entry in entries:
-        known = first.setdefault((entry.kind, entry.name), entry)
-        if known is entry or not entry.name:
-            yield entry
-            continue
-        hint = f"the first {entry.kind} of this name is at {known.place}: rename one"
-        Spot(entry.report, ("metadata", "name")).fault(duplicate(entry.name), hint)
-        yield replace(entry, value=None)
-
-
-def _binding(entry: Entry, policies: Mapping[tuple[str, str], Entry]) -> None:
-    """Note that the policy of a binding is missing, or that only one of the two has parameters."""
-    kind, name = _policy_kind(entry), entry.policy_name
-    known = policies.get((kind, name))
-    if known is None:
-        _missing(entry, kind, policies)
-        return
-    policy, binding = known.value, entry.value
-    if not isinstance(policy, Policy) or not isinstance(binding, Binding):
-        return
-    spot = Spot(entry.report, ("spec", "paramRef"))
-    if binding.param_ref is not None and policy.param_kind is None:
-        hint = f"leave it out, or give the policy at {known.place} a paramKind"
-        spot.warn("the policy has no paramKind: the parameters are ignored", hint, key=True)
-    if binding.param_ref is None and policy.param_kind is not None:
-        hint = f"name a {policy.param_kind.kind}, or let the policy check `params == null`"
-        spot.warn("the policy has a paramKind: without a paramRef, params is null", hint)
-
-
-def _missing(entry: Entry, kind: str, policies: Mapping[tuple[str, str], Entry]) -> None:
-    name = entry.policy_name
-    other = next((known for known in policies.values() if known.name == name), None)
-    if other is not None:
-        hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
-    else:
-        same_kind = [known for known_kind, known in policies if known_kind == kind]
-        hint = did_you_mean(name, same_kind, f"a {kind} of this name must be among the documents")
-    Spot(entry.report, ("spec", "policyName")).fault(not_found(name), hint)
-
-
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
+_PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
+"""The fields at which problems between documents are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,10 +83,23 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of a document. Only policies, bindings and exceptions have an entry."""
+    """One object of a document.
+
+    kind: of a policy, binding or exception; empty for another object. value: None if there are errors, and for another
+    object. policy_name: of a binding.
+    """
 
     report: Report
-    entry: Entry | None
+    kind: str = ""
+    name: str = ""
+    policy_name: str = ""
+    value: Policy | Binding | WrittenException | None = None
+
+    @property
+    def place(self) -> str:
+        """File and line of its name."""
+        document = self.report.document
+        return f"{document.name}:{document.place(('metadata', 'name'))[0]}"
 
 
 def read(
@@ -311,52 +122,81 @@ def trusted(document: Document) -> Policy | Binding:
     """The policy or binding in a document that is known to have no errors, without compiling its expressions."""
     value = document.value
     kind, version = value["kind"], value["apiVersion"].rpartition("/")[2]
-    decoded = decode(value, KINDS[kind], Spot(Report(document)), version)
-    return binding(decoded, document) if kind.endswith("Binding") else policy(decoded, document)
+    return _built(decode(value, KINDS[kind], Spot(Report(document)), version), document)
 
 
 def together(objects_read: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
     """The result for objects that `parts` returned; see `read`. The objects can be used again in another set."""
-    read_before = tuple(objects_read)
-    fitted = fit((part.entry for part in read_before if part.entry is not None), complete=complete)
-    rest = iter(fitted)
-    reports = [part.report if part.entry is None else next(rest).report for part in read_before]
-    for entry in fitted:
-        if isinstance(entry.value, WrittenException) and today is not None:
-            exception.warn(entry.value.value, Spot(entry.report), today)
+    everything = list(_first_of_each_name(replace(part, report=part.report.continued()) for part in objects_read))
+    _fit([part for part in everything if part.kind], complete=complete)
+    values = [part.value for part in everything]
+    for part in everything:
+        if isinstance(part.value, WrittenException) and today is not None:
+            exception.warn(part.value.value, Spot(part.report), today)
     return Loaded(
-        policies=tuple(entry.value for entry in fitted if isinstance(entry.value, Policy)),
-        bindings=tuple(entry.value for entry in fitted if isinstance(entry.value, Binding)),
-        exceptions=tuple(entry.value for entry in fitted if isinstance(entry.value, WrittenException)),
-        context=tuple(p.report.document for p in read_before if p.entry is None and not p.report.failed),
-        problems=tuple(problem for report in reports for problem in report.problems),
+        policies=tuple(value for value in values if isinstance(value, Policy)),
+        bindings=tuple(value for value in values if isinstance(value, Binding)),
+        exceptions=tuple(value for value in values if isinstance(value, WrittenException)),
+        context=tuple(part.report.document for part in everything if not part.kind and not part.report.failed),
+        problems=tuple(problem for part in everything for problem in part.report.problems),
     )
 
 
-def _part(document: Document, dialect: Dialect) -> Part:
-    report = Report(document)
-    kind = _kind(document, Spot(report))
-    if kind is None:
-        _definition(document.value, Spot(report))
-        return Part(report=report, entry=None)
-    entry = _exception(document, report) if kind == exception.KIND else _entry(document, kind, report, dialect)
-    return Part(report=entry.report, entry=entry)
+def _first_of_each_name(everything: Iterable[Part]) -> Iterator[Part]:
+    """The objects, without the values of duplicates, which would replace the first of their name in a cluster."""
+    first: dict[tuple[str, str], Part] = {}
+    for part in everything:
+        known = first.setdefault((part.kind, part.name), part)
+        if known is part or not part.name:
+            yield part
+            continue
+        hint = f"the first {part.kind} of this name is at {known.place}: rename one"
+        Spot(part.report, ("metadata", "name")).fault(duplicate(part.name), hint)
+        yield replace(part, value=None)
 
 
-def _definition(value: Any, spot: Spot) -> None:
-    """Note a malformed CustomResourceDefinition, because code that reads schemas relies on its form."""
-    if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
+def _fit(given: Sequence[Part], *, complete: bool) -> None:
+    """Note each problem between documents at the one that has to change."""
+    policies = {(part.kind, part.name): part for part in given if part.kind.endswith("Policy")}
+    bindings = [part for part in given if part.kind.endswith("Binding")]
+    for part in bindings:
+        if part.policy_name:
+            _compare(part, policies)
+    bound = {(part.kind.removesuffix("Binding"), part.policy_name) for part in bindings}
+    for key, part in policies.items():
+        if part.name and key not in bound:
+            message = f"no {part.kind}Binding names this policy, and without one it does nothing"
+            hint = "add a binding with this name as its policyName"
+            spot = Spot(part.report, ("metadata", "name"))
+            if complete:
+                spot.fault(message, hint)
+            else:
+                spot.warn(message, f"{hint}; until then it is judged here as if one denied")
+
+
+def _compare(part: Part, policies: Mapping[tuple[str, str], Part]) -> None:
+    """Note that the policy of a binding is missing, or that only one of the two has parameters."""
+    kind, name = part.kind.removesuffix("Binding"), part.policy_name
+    known = policies.get((kind, name))
+    if known is None:
+        other = next((each for each in policies.values() if each.name == name), None)
+        if other is not None:
+            hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
+        else:
+            same_kind = [known_name for known_kind, known_name in policies if known_kind == kind]
+            hint = did_you_mean(name, same_kind, f"a {kind} of this name must be among the documents")
+        Spot(part.report, ("spec", "policyName")).fault(not_found(name), hint)
         return
-    try:
-        spec = value["spec"]
-        for version in spec["versions"]:
-            kind = GroupVersionKind(str(spec["group"]), str(version["name"]), str(spec["names"]["kind"]))
-            schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
-    except Exception as error:  # noqa: BLE001 - what stands there may be anything
-        reason = f"{type(error).__name__}: {error}"
-        spot.child("spec").fault(
-            f"this is not a valid CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`"
-        )
+    policy, binding = known.value, part.value
+    if not isinstance(policy, Policy) or not isinstance(binding, Binding):
+        return
+    spot = Spot(part.report, ("spec", "paramRef"))
+    if binding.param_ref is not None and policy.param_kind is None:
+        hint = f"leave it out, or give the policy at {known.place} a paramKind"
+        spot.warn("the policy has no paramKind: the parameters are ignored", hint, key=True)
+    if binding.param_ref is None and policy.param_kind is not None:
+        hint = f"name a {policy.param_kind.kind}, or let the policy check `params == null`"
+        spot.warn("the policy has a paramKind: without a paramRef, params is null", hint)
 
 
 def objects(documents: Iterable[Document]) -> Iterator[Document]:
@@ -421,58 +261,152 @@ def _misspelt(kind: str, group: str) -> str:
     return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""
 
 
-def _entry(document: Document, kind: str, report: Report, dialect: Dialect) -> Entry:
-    """The entry for a policy or binding, decoded and validated."""
+def _part(document: Document, dialect: Dialect) -> Part:
+    report = Report(document)
     top = Spot(report)
-    version = str(document.value["apiVersion"]).rpartition("/")[2]
-    _duplicates(top)
-    value = decode(document.value, KINDS[kind], top, version)
+    kind = _kind(document, top)
+    if kind is None:
+        _definition(document.value, top)
+        return Part(report=report)
+    for path in document.duplicates:
+        top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
+    own, version = kind == exception.KIND, str(document.value["apiVersion"]).rpartition("/")[2]
+    value = decode(document.value, EXCEPTION if own else KINDS[kind], top, version)
+    if own:
+        exception.validate(value, top)
+    else:
+        _validate(value, kind, version, top, dialect)
+    built = None
+    if not report.failed:
+        built = WrittenException(exception.build(value), document) if own else _built(value, document)
+    return Part(
+        report=report if own else report.outline(_PLACES),
+        kind=kind,
+        name=value.get("metadata", {}).get("name", ""),
+        policy_name=value.get("spec", {}).get("policyName", ""),
+        value=built,
+    )
+
+
+def _validate(value: Values, kind: str, version: str, top: Spot, dialect: Dialect) -> None:
     mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
     # Before validation, as in the API server, so that defaults are validated like written values.
     if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
         value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
     (validate_binding if binds else validate_policy)(value, top, dialect, mutating=mutating)
     if dialect.release.validates_declaratively:
-        report.forget_repetitions()
-    build = binding if binds else policy
-    return Entry(
-        kind=kind,
-        name=value.get("metadata", {}).get("name", ""),
-        policy_name=value.get("spec", {}).get("policyName", ""),
-        report=report.outline(PLACES),
-        value=None if report.failed else build(value, document),
+        top.report.forget_repetitions()
+
+
+def _definition(value: Any, spot: Spot) -> None:
+    """Note a malformed CustomResourceDefinition, because code that reads schemas relies on its form."""
+    if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
+        return
+    try:
+        spec = value["spec"]
+        for version in spec["versions"]:
+            kind = GroupVersionKind(str(spec["group"]), str(version["name"]), str(spec["names"]["kind"]))
+            schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
+    except Exception as error:  # noqa: BLE001 - what stands there may be anything
+        reason = f"{type(error).__name__}: {error}"
+        spot.child("spec").fault(
+            f"this is not a valid CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`"
+        )
+
+
+def _built(value: Values, document: Document) -> Policy | Binding:
+    """The policy or binding that a valid document describes, with the defaults of the API server filled in.
+
+    Source: SetDefaults_* in kubernetes' pkg/apis/admissionregistration/v1/defaults.go. A validation's reason has no
+    default there; an absent one acts as Invalid (pkg/admission/plugin/policy/validating/validator.go).
+    """
+    metadata, spec = value["metadata"], value["spec"]
+    head: dict[str, Any] = {
+        "kind": value["kind"],
+        "name": metadata["name"],
+        "annotations": metadata.get("annotations", {}),
+        "labels": metadata.get("labels", {}),
+        "api_version": value["apiVersion"],
+        "origin": Origin(file=document.name, line=document.line),
+    }
+    if value["kind"].endswith("Binding"):
+        return Binding(
+            **head,
+            policy_name=spec["policyName"],
+            param_ref=_param_ref(spec["paramRef"]) if "paramRef" in spec else None,
+            match_resources=_match_resources(spec["matchResources"]) if "matchResources" in spec else None,
+            validation_actions=frozenset(spec.get("validationActions", ())),
+        )
+
+    def items(field: str) -> Iterator[tuple[Values, Callable[..., Expression]]]:
+        """The items of a list, each with what makes an expression of a field below it."""
+        for index, item in enumerate(spec.get(field, ())):
+            yield item, partial(_expression, document, "spec", field, index)
+
+    kind = spec.get("paramKind")
+    return Policy(
+        **head,
+        param_kind=None if kind is None else ParamKind(api_version=kind["apiVersion"], kind=kind["kind"]),
+        match_constraints=_match_resources(spec["matchConstraints"]),
+        match_conditions=tuple(
+            NamedExpression(name=item["name"], expression=at("expression")) for item, at in items("matchConditions")
+        ),
+        variables=tuple(
+            NamedExpression(name=item["name"], expression=at("expression")) for item, at in items("variables")
+        ),
+        validations=tuple(
+            Validation(
+                expression=at("expression"),
+                message=item.get("message", ""),
+                message_expression=at("messageExpression") if item.get("messageExpression") else None,
+                reason=item.get("reason", "Invalid"),
+            )
+            for item, at in items("validations")
+        ),
+        audit_annotations=tuple(
+            AuditAnnotation(key=item["key"], value_expression=at("valueExpression"))
+            for item, at in items("auditAnnotations")
+        ),
+        mutations=tuple(
+            MutationExpression(patch_type=item["patchType"], expression=at(PATCHES[item["patchType"]], "expression"))
+            for item, at in items("mutations")
+        ),
+        failure_policy=spec.get("failurePolicy", "Fail"),
+        reinvocation_policy=spec.get("reinvocationPolicy", ""),
     )
 
 
-def _exception(document: Document, report: Report) -> Entry:
-    """The entry for an exception, decoded and validated."""
-    top = Spot(report)
-    _duplicates(top)
-    value = decode(document.value, EXCEPTION, top, exception.VERSION)
-    exception.validate(value, top)
-    return Entry(
-        kind=exception.KIND,
-        name=value.get("metadata", {}).get("name", ""),
-        report=report,
-        value=None if report.failed else WrittenException(exception.build(value), document),
+def _expression(document: Document, *path: str | int) -> Expression:
+    line, column = document.place(path)
+    text = reduce(getitem, path, document.value)
+    return Expression(text=text, path=show(path), file=document.name, line=line, column=column)
+
+
+def _match_resources(value: Values) -> MatchResources:
+    return MatchResources(
+        resource_rules=tuple(map(_rule, value.get("resourceRules", ()))),
+        exclude_resource_rules=tuple(map(_rule, value.get("excludeResourceRules", ()))),
+        namespace_selector=LabelSelector.of(value.get("namespaceSelector", {})),
+        object_selector=LabelSelector.of(value.get("objectSelector", {})),
+        match_policy=value.get("matchPolicy", "Equivalent"),
     )
 
 
-def _duplicates(top: Spot) -> None:
-    for path in top.report.document.duplicates:
-        top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
+def _rule(value: Values) -> NamedRule:
+    return NamedRule(
+        resource_names=tuple(value.get("resourceNames", ())),
+        api_groups=tuple(value["apiGroups"]),
+        api_versions=tuple(value["apiVersions"]),
+        operations=tuple(value["operations"]),
+        resources=tuple(value["resources"]),
+        scope=value.get("scope", "*"),
+    )
 
 
-__all__ = [
-    "GROUP",
-    "VERSIONS",
-    "Document",
-    "Loaded",
-    "Part",
-    "Problem",
-    "objects",
-    "parts",
-    "read",
-    "together",
-    "trusted",
-]
+def _param_ref(value: Values) -> ParamRef:
+    return ParamRef(
+        name=value.get("name", ""),
+        namespace=value.get("namespace", ""),
+        selector=LabelSelector.of(value["selector"]) if "selector" in value else None,
+        parameter_not_found_action=value["parameterNotFoundAction"],
+    )

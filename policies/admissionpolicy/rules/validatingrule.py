@@ -13,9 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-
-from msgspec import Struct
 
 from policies.admissionpolicy.derivation import DerivedPod, is_derived, template_paths, templated
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy, part_of
@@ -43,194 +40,31 @@ _FUNCTIONS = 200
 _KEYS = 4_000
 # Python compiles a function while everything else waits, this many policies in some 5 to 10 ms.
 _TOGETHER = 10
-
-
-class Member(Struct, frozen=True):
-    """A policy that is judged together with others.
-
-    is_direct: whether it judges requests themselves. is_derived: whether it judges the Pods that would be created.
-    """
-
-    bound: BoundPolicy
-    parameters: StaticParameters
-    is_direct: bool
-    is_derived: bool
-
-    def evaluated(self, subject: Subject) -> tuple[Json | None, ...]:
-        """The parameters with which the policy is evaluated. Raises MatchError, ConfigurationError, Missing, ...."""
-        request = subject.request
-        bindings = self.bound.matching(request, subject.selects, subject.key)
-        if not bindings:
-            return ()
-        return parameters_of(self.bound.compiled, bindings, subject.parameters(self.parameters), request.namespace)
-
-    def holds(self, subject: Subject) -> bool:
-        """Whether the policy certainly has nothing to say. Raises what `evaluated` raises."""
-        compiled = self.bound.compiled
-        return all(holds(compiled, params, subject.inputs) for params in self.evaluated(subject))
-
-
-class PolicyScreener:
-    """Makes the screens of a rule set. members: its policies, by name."""
-
-    def __init__(self, members: Mapping[str, Member], subjects: SubjectCache) -> None:
-        self._members = members
-        self._subjects = subjects
-        self._panels: dict[tuple[str, ...], Panel] = {}
-        self._waiting: deque[Panel] = deque()
-
-    def screen(self, names: Sequence[str]) -> PolicyScreen:
-        """The screen of some of the policies."""
-        return PolicyScreen({name: self._members[name] for name in names}, self._subjects, self.panel)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether policies have been judged together that are not fused yet."""
-        return bool(self._waiting)
-
-    def prepare(self) -> None:
-        """Fuse policies that have been judged together, which may take tenths of a second."""
-        while self._waiting:
-            self._waiting.popleft().fuse()
-
-    def panel(self, members: Mapping[str, Member]) -> Panel:
-        """The panel of some members: the same for the same names."""
-        names = tuple(members)
-        panel = self._panels.get(names)
-        if panel is None:
-            panel = Panel(members)
-            if len(self._panels) < _FUNCTIONS:
-                self._panels[names] = panel
-                self._waiting.append(panel)
-        return panel
-
-
-class PolicyScreen:
-    """Some policies that are judged together. names: theirs."""
-
-    def __init__(
-        self, members: Mapping[str, Member], subjects: SubjectCache, panel: Callable[[Mapping[str, Member]], Panel]
-    ) -> None:
-        self.names = Names(members)
-        self._members = members
-        self._subjects = subjects
-        self._panel = panel
-        self._is_derived = any(member.is_derived for member in members.values())
-        self._panels: dict[tuple[Key, bool], Panel] = {}
-
-    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
-        """The policies that have something to say, or may have. Raises TimeLimitError."""
-        subject = self._subjects.of(request, facts)
-        asked = self._of(subject, derived=False).asked(subject)
-        if self._is_derived:
-            for pod in (pod for _, pods in subject.pods for pod in pods):
-                asked += self._of(pod, derived=True).asked(pod)
-        return asked + [name for name in self.names if name in facts.skipped] if facts.skipped else asked
-
-    def _of(self, subject: Subject, *, derived: bool) -> Panel:
-        """The panel for a request, or for a Pod that would be created."""
-        panel = self._panels.get((subject.key, derived))
-        if panel is None:
-            panel = self._panel(
-                {
-                    name: member
-                    for name, member in self._members.items()
-                    if (member.is_derived if derived else member.is_direct)
-                    and member.bound.may_match(subject.request, subject.key)
-                }
-            )
-            if len(self._panels) < _KEYS:
-                self._panels[subject.key, derived] = panel
-        return panel
-
-
-class Panel:
-    """The policies that may apply to requests of a key: a function for every few of them, once they are fused."""
-
-    def __init__(self, members: Mapping[str, Member]) -> None:
-        self._groups = tuple(map(_Group, _batches(members.items())))
-
-    def fuse(self) -> None:
-        """Make the functions."""
-        for group in self._groups:
-            group.fuse()
-
-    def asked(self, subject: Subject) -> list[str]:
-        """The policies that have something to say, or may have. Raises TimeLimitError."""
-        names = subject.inputs.lazily() if self._groups else {}
-        return [name for group in self._groups for name in group.asked(subject, names)]
-
-
-class _Group:
-    """Some of the policies."""
-
-    def __init__(self, members: Iterable[tuple[str, Member]]) -> None:
-        self._members = tuple(members)
-        self._function: Fused | None = None
-
-    def fuse(self) -> None:
-        self._function = fuse(
-            [part_of(member.bound.compiled, is_selective=not member.bound.is_plain) for _, member in self._members]
-        )
-
-    def asked(self, subject: Subject, names: Mapping[str, Value]) -> Iterable[str]:
-        function, members = self._function, self._members
-        if function is None:
-            return (name for name, member in members if not _sure(name, member, subject))
-        asked: list[int] = []
-        function(
-            names,
-            lambda position: members[position][1].evaluated(subject),
-            lambda position: members[position][1].holds(subject),
-            asked,
-            subject.facts.expired,
-            lambda error, position: error.blame(members[position][0]),
-        )
-        return [members[position][0] for position in asked]
-
-
-def _sure(name: str, member: Member, subject: Subject) -> bool:
-    """Whether a policy certainly has nothing to say."""
-    try:
-        return member.holds(subject)
-    except TimeLimitError as error:
-        error.blame(name)
-        raise
-    except Exception:  # noqa: BLE001 - the rule itself raises it again, where it counts
-        return False
-
-
-def _batches(members: Iterable[tuple[str, Member]]) -> Iterator[tuple[tuple[str, Member], ...]]:
-    """The members, a few at a time."""
-    remaining = iter(members)
-    while batch := tuple(islice(remaining, _TOGETHER)):
-        yield batch
-
-
 _WRITES = ("CREATE", "UPDATE")
 
 
 class PolicyRule:
     """One policy with its bindings. `parameters` are objects for its bindings, in addition to those of the cluster.
 
-    native: whether kube-apiserver enforces the policy, so that only pod templates are judged here.
+    is_direct: whether requests themselves are judged, and not only the Pods that would be created, because
+    kube-apiserver enforces the policy. is_derived: whether the Pods are.
     """
 
     def __init__(
-        self, bound: BoundPolicy, parameters: StaticParameters, subjects: SubjectCache, *, native: bool = False
+        self, bound: BoundPolicy, parameters: StaticParameters, subjects: SubjectCache, *, is_direct: bool = True
     ) -> None:
-        self._native = native
-        self._bound = bound
+        self.bound = bound
+        self.is_direct = is_direct
+        self.is_derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
         self._parameters = parameters
         self._subjects = subjects
-        self._is_derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
         self._reads = bound.compiled.reads
 
     def rule(self, screener: Screener) -> Rule:
         """The rule of the service. Its hooks cover all requests that may match; `validate` decides."""
-        policy = self._bound.policy
-        resources = [] if self._native else self._bound.resource_rules()
-        workloads = self._subjects.workloads if self._is_derived else {}
+        policy = self.bound.policy
+        resources = self.bound.resource_rules() if self.is_direct else []
+        workloads = self._subjects.workloads if self.is_derived else {}
         resources += [ResourceRule(_WRITES, (row.group,), (row.resource,)) for row in templated(workloads).values()]
         failing = policy.failure_policy
         hook = Hook(
@@ -240,11 +74,23 @@ class PolicyRule:
             failing,
             scope="*",
             exact=True,
-            namespaces=self._bound.namespaces,
+            namespaces=self.bound.namespaces,
         )
         read = frozenset().union(*(read.paths for read in self._reads.values()))
         paths = read.union(_names(read), template_paths(workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate, screener=screener)
+
+    def parameters(self, subject: Subject) -> tuple[Json | None, ...]:
+        """Those with which the policy is evaluated. Raises MatchError, ConfigurationError, Missing, FactUnavailable."""
+        bindings = self._matching(subject)
+        if not bindings:
+            return ()
+        given = subject.parameters(self._parameters)
+        return parameters_of(self.bound.compiled, bindings, given, subject.request.namespace)
+
+    def holds(self, subject: Subject) -> bool:
+        """Whether the policy certainly has nothing to say. Raises what `parameters` raises."""
+        return all(holds(self.bound.compiled, params, subject.inputs) for params in self.parameters(subject))
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note | Skip]:
         """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors.
@@ -253,22 +99,17 @@ class PolicyRule:
         """
         subject = self._subjects.of(request, facts)
         outcome: list[Violation | Note | Skip] = []
-        if not self._native:
-            result = self._result(subject)
+        if self.is_direct:
+            result = self._result(subject) or NOTHING_FOUND
             for finding in result.findings:
                 outcome += self._violations(finding, lambda location: location, position=len(outcome))
             outcome += [Note(key, joined_annotation(values)) for key, values in result.published.items()]
             outcome += [Skip(finding.policy, finding.message) for finding in result.ignored]
-        if self._is_derived:
+        if self.is_derived:
             own = len(outcome)
             for pod, subjects in subject.pods:
                 outcome += self._derived(pod, subjects, own)
         return outcome
-
-    @property
-    def member(self) -> Member:
-        """The policy as it is judged together with others."""
-        return Member(self._bound, self._parameters, is_direct=not self._native, is_derived=self._is_derived)
 
     def _derived(self, pod: DerivedPod, subjects: Sequence[Subject], position: int) -> Iterator[Violation]:
         """The violations in a template; only warnings if they depend on a field that the Pod's admission fills in.
@@ -276,7 +117,7 @@ class PolicyRule:
         position: where those of templates begin. The places of a validation in several templates stay together.
         """
         unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
-        results = (self._evaluated(subject, bound) for subject in subjects if (bound := self._matching(subject)))
+        results = (result for subject in subjects if (result := self._result(subject)) is not None)
         for finding in next(results, NOTHING_FOUND).findings:
             yield from self._violations(finding, pod.place, unless, position=position + finding.index)
 
@@ -309,21 +150,135 @@ class PolicyRule:
     def _places(self, finding: Finding, place: Callable[[Location], Location]) -> list[tuple[str, str]]:
         """Paths with what is wrong there. If the policy has a messageExpression, its message replaces the latter."""
         places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
-        if finding.kind == "violation" and self._bound.policy.validations[finding.index].message_expression is not None:
+        if finding.kind == "violation" and self.bound.policy.validations[finding.index].message_expression is not None:
             places = [(path, "") for path, _ in places[:1] if path]
         return places or [(fieldpath.render(place(())), "")]
 
-    def _result(self, subject: Subject) -> Result:
+    def _result(self, subject: Subject) -> Result | None:
+        """The result of the policy with the bindings that match; None if none does."""
         bindings = self._matching(subject)
-        return self._evaluated(subject, bindings) if bindings else NOTHING_FOUND
+        if not bindings:
+            return None
+        if self.bound.policy.name in subject.facts.skipped:
+            raise SkippedPolicyError
+        return evaluate_policy(self.bound.compiled, bindings, subject.parameters(self._parameters), subject.inputs)
 
     def _matching(self, subject: Subject) -> Sequence[Binding]:
-        return self._bound.matching(subject.request, subject.selects, subject.key)
+        return self.bound.matching(subject.request, subject.selects, subject.key)
 
-    def _evaluated(self, subject: Subject, bindings: Sequence[Binding]) -> Result:
-        if self._bound.policy.name in subject.facts.skipped:
-            raise SkippedPolicyError
-        return evaluate_policy(self._bound.compiled, bindings, subject.parameters(self._parameters), subject.inputs)
+
+class _Batch:
+    """A few policies, judged one by one or, once they are fused, by one function."""
+
+    def __init__(self, rules: Sequence[PolicyRule]) -> None:
+        self._rules = rules
+        self._function: Fused | None = None
+
+    def fuse(self) -> None:
+        self._function = fuse(
+            [part_of(rule.bound.compiled, is_selective=not rule.bound.is_plain) for rule in self._rules]
+        )
+
+    def asked(self, subject: Subject, names: Mapping[str, Value]) -> list[str]:
+        """The policies that have something to say, or may have. Raises TimeLimitError."""
+        function, rules = self._function, self._rules
+        if function is None:
+            return [rule.bound.policy.name for rule in rules if not _surely_holds(rule, subject)]
+        asked: list[int] = []
+        function(
+            names,
+            lambda position: rules[position].parameters(subject),
+            lambda position: rules[position].holds(subject),
+            asked,
+            subject.facts.expired,
+            lambda error, position: error.blame(rules[position].bound.policy.name),
+        )
+        return [rules[position].bound.policy.name for position in asked]
+
+
+def _surely_holds(rule: PolicyRule, subject: Subject) -> bool:
+    try:
+        return rule.holds(subject)
+    except TimeLimitError as error:
+        error.blame(rule.bound.policy.name)
+        raise
+    except Exception:  # noqa: BLE001 - the rule itself raises it again, where it counts
+        return False
+
+
+class PolicyScreener:
+    """Makes the screens of a rule set. rules: its policies, by name."""
+
+    def __init__(self, rules: Mapping[str, PolicyRule], subjects: SubjectCache) -> None:
+        self.subjects = subjects
+        self._rules = rules
+        self._batches: dict[tuple[str, ...], Sequence[_Batch]] = {}
+        self._waiting: deque[_Batch] = deque()
+
+    def screen(self, names: Sequence[str]) -> PolicyScreen:
+        """The screen of some of the policies."""
+        return PolicyScreen({name: self._rules[name] for name in names}, self)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether policies have been judged together that are not fused yet."""
+        return bool(self._waiting)
+
+    def prepare(self) -> None:
+        """Fuse policies that have been judged together, which may take tenths of a second."""
+        while self._waiting:
+            self._waiting.popleft().fuse()
+
+    def batches(self, rules: Mapping[str, PolicyRule]) -> Sequence[_Batch]:
+        """Some of the policies, a few at a time: the same batches for the same names."""
+        names = tuple(rules)
+        batches = self._batches.get(names)
+        if batches is None:
+            listed = list(rules.values())
+            batches = [_Batch(listed[start : start + _TOGETHER]) for start in range(0, len(listed), _TOGETHER)]
+            if len(self._batches) < _FUNCTIONS:
+                self._batches[names] = batches
+                self._waiting += batches
+        return batches
+
+
+class PolicyScreen:
+    """Some policies that are judged together. names: theirs."""
+
+    def __init__(self, rules: Mapping[str, PolicyRule], screener: PolicyScreener) -> None:
+        self.names = Names(rules)
+        self._rules = rules
+        self._screener = screener
+        self._is_derived = any(rule.is_derived for rule in rules.values())
+        self._batches: dict[tuple[Key, bool], Sequence[_Batch]] = {}
+
+    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
+        """The policies that have something to say, or may have. Raises TimeLimitError."""
+        subject = self._screener.subjects.of(request, facts)
+        asked = self._asked(subject, derived=False)
+        if self._is_derived:
+            for pod in (pod for _, pods in subject.pods for pod in pods):
+                asked += self._asked(pod, derived=True)
+        return asked + [name for name in self.names if name in facts.skipped] if facts.skipped else asked
+
+    def _asked(self, subject: Subject, *, derived: bool) -> list[str]:
+        """The same for a request, or for a Pod that would be created."""
+        batches = self._batches.get((subject.key, derived))
+        if batches is None:
+            batches = self._screener.batches(
+                {
+                    name: rule
+                    for name, rule in self._rules.items()
+                    if (rule.is_derived if derived else rule.is_direct)
+                    and rule.bound.may_match(subject.request, subject.key)
+                }
+            )
+            if len(self._batches) < _KEYS:
+                self._batches[subject.key, derived] = batches
+        if not batches:
+            return []
+        names = subject.inputs.lazily()
+        return [name for batch in batches for name in batch.asked(subject, names)]
 
 
 def rules(
@@ -335,14 +290,17 @@ def rules(
     *,
     native: bool = False,
 ) -> list[Rule]:
-    """The rules of all validating policies that are in force. For `native` see PolicyRule."""
+    """The rules of all validating policies that are in force.
+
+    native: whether kube-apiserver enforces them, so that only pod templates are judged here.
+    """
     subjects = SubjectCache(workloads)
     made = {
-        bound.policy.name: PolicyRule(bound, parameters, subjects, native=native)
+        bound.policy.name: PolicyRule(bound, parameters, subjects, is_direct=not native)
         for bound in in_force("ValidatingAdmissionPolicy", policies, bindings, compile_)
         if not native or covers_pods(bound.policy.match_constraints)
     }
-    screener = PolicyScreener({name: rule.member for name, rule in made.items()}, subjects)
+    screener = PolicyScreener(made, subjects)
     return [rule.rule(screener) for rule in made.values()]
 
 

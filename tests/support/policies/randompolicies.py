@@ -8,7 +8,7 @@ from typing import Any
 
 from support.policies.refusedpolicies import good
 
-from policies.admissionpolicy.documents.fields import KINDS, Anything, Fields, Many, Number, Shape, Text, Texts
+from policies.admissionpolicy.documents.fields import KINDS, Shape
 
 _WORDS = (
     *("", " ", "a", "A b", "a\nb", "a.b/c", "a/b/c", "-", "x" * 64, "é<&>\u2028", "v1", "apps/v1", "ConfigMap"),
@@ -35,18 +35,18 @@ def documents(seed: int, count: int) -> Iterator[dict[str, Any]]:
 
 def _change(document: dict[str, Any], kind: str, chance: random.Random) -> None:
     """Set a field somewhere in the spec or the metadata."""
-    target, shape = document, KINDS[kind]
+    target, fields = document, KINDS[kind].fields or {}
     choices = ["metadata", "spec", "spec", "spec"]
     while True:
         name = chance.choice(choices)
-        below, value = shape.fields[name], target.get(name)
-        if isinstance(below, Many) and isinstance(value, list) and value:
+        below, value = fields[name], target.get(name)
+        if below.json == "array" and below.item is not None and isinstance(value, list) and value:
             below, value = below.item, value[0]
-        if not isinstance(below, Fields) or not isinstance(value, dict) or chance.random() < 0.1:
+        if below.fields is None or not isinstance(value, dict) or chance.random() < 0.1:
             break
-        target, shape, choices = value, below, [name for name in below.fields if name not in _UNSURE]
-    if name not in ("metadata", "spec") and not isinstance(shape.fields[name], Anything):
-        target[name] = _value(shape.fields[name], chance)
+        target, fields, choices = value, below.fields, [name for name in below.fields if name not in _UNSURE]
+    if name not in ("metadata", "spec") and fields[name].json:
+        target[name] = _value(fields[name], chance)
 
 
 def _value(shape: Shape, chance: random.Random) -> Any:
@@ -55,17 +55,11 @@ def _value(shape: Shape, chance: random.Random) -> Any:
 
 
 def _typed(shape: Shape, chance: random.Random) -> Any:
-    match shape:
-        case Text():
-            return chance.choice(_WORDS)
-        case Number():
-            return chance.randint(-1, 3)
-        case Texts():  # one key: the API server goes through a map in random order
-            return {chance.choice(("a", "b")): chance.choice(_WORDS)}
-        case Many():
-            return [_value(shape.item, chance) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
-        case Fields():
-            unknown = {"foo": 1} if chance.random() < 0.02 else {}
-            return {k: _value(v, chance) for k, v in shape.fields.items() if chance.random() < 0.75} | unknown
-        case _:
-            return None
+    if shape.fields is not None:
+        unknown = {"foo": 1} if chance.random() < 0.02 else {}
+        return {k: _value(v, chance) for k, v in shape.fields.items() if chance.random() < 0.75} | unknown
+    if shape.json == "array" and shape.item is not None:
+        return [_value(shape.item, chance) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
+    if shape.json == "object":  # one key: the API server goes through a map in random order
+        return {chance.choice(("a", "b")): chance.choice(_WORDS)}
+    return {"string": chance.choice(_WORDS), "number": chance.randint(-1, 3)}.get(shape.json)

@@ -7,7 +7,8 @@ from textwrap import dedent
 import pytest
 from support.policies.policydocuments import documents
 
-from policies.admissionpolicy.documents.reader import Document, Loaded, read
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Binding,

@@ -6,7 +6,8 @@ import pytest
 from support.policies import randompolicies
 from support.policies.refusedpolicies import Case, cases, without_own_words
 
-from policies.admissionpolicy.documents.reader import Document, read
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import read
 from policies.cel.dialect import Dialect
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 

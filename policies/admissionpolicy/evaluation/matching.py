@@ -1,4 +1,4 @@
-"""Whether a policy or a binding matches a request, as in kube-apiserver; and an index of many policies.
+"""Whether a policy or a binding matches a request, as in kube-apiserver.
 
 Sources, all of k8s.io/apiserver's pkg/admission/plugin: policy/matching/matching.go, policy/generic/plugin.go,
 webhook/predicates/{rules,namespace,object}; for the excluded resources k8s.io/kubernetes'
@@ -13,25 +13,17 @@ rule is not checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import lru_cache
-from itertools import product
-from typing import Generic, TypeVar
+from collections.abc import Callable, Collection, Mapping
 
 from policies.admissionpolicy.model import MatchResources, NamedRule, Scope
 from policies.engine.match import LabelSelector, object_labels, selects
 from policies.engine.request import AdmissionRequest
-
-T = TypeVar("T")
 
 NamespaceLabels = Callable[[str], Mapping[str, str] | None]
 """The labels of a Namespace by its name, None if it does not exist. May raise Missing and FactUnavailable."""
 
 _ALL = "*"
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
-
-# Limits the memory of an index. A cluster has some hundred resources, and most of them have few kinds of writes.
-_CACHED = 4096
 
 UNSEEN: Mapping[str, frozenset[str]] = {
     "admissionregistration.k8s.io": frozenset(
@@ -191,48 +183,3 @@ def _namespace_is_selected(
     if labels is None:
         raise MatchError(f'namespaces "{request.namespace}" not found')
     return selector.matches(labels)
-
-
-_Key = tuple[str, str, str, str]  # group, resource, subresource, operation; `*` in the first three means all
-
-
-class PolicyIndex(Generic[T]):
-    """Policies by group, resource, subresource and operation, so that policies for other requests cost nothing.
-
-    Only its cache changes. `Matcher.matches` checks versions, scopes, names and selectors. An entry without resource
-    rules is for all resources. Excluded resources are ignored here.
-    """
-
-    def __init__(self, entries: Iterable[tuple[MatchResources, T]]) -> None:
-        self._items: list[T] = []
-        self._positions: dict[_Key, list[int]] = {}
-        for position, (constraints, item) in enumerate(entries):
-            self._items.append(item)
-            for key in _keys(constraints.resource_rules):
-                self._positions.setdefault(key, []).append(position)
-        self._cached = lru_cache(_CACHED)(self._find)
-
-    def candidates(self, request: AdmissionRequest) -> tuple[T, ...]:
-        """The policies that may match a request, in the given order; none for resources to which no policy applies."""
-        target = request.resource
-        return self._cached(target.group, target.resource, request.sub_resource, request.operation)
-
-    def _find(self, group: str, resource: str, subresource: str, operation: str) -> tuple[T, ...]:
-        if resource in UNSEEN.get(group, ()):
-            return ()
-        ways = product((group, _ALL), (resource, _ALL), (subresource, _ALL), (operation,))
-        positions = {position for key in ways for position in self._positions.get(key, ())}
-        return tuple(self._items[position] for position in sorted(positions))
-
-
-def _keys(rules: Iterable[NamedRule]) -> set[_Key]:
-    listed = tuple(rules)
-    if not listed:
-        return {(_ALL, _ALL, _ALL, operation) for operation in _OPERATIONS}
-    return {
-        (_ALL if _ALL in rule.api_groups else group, resource, subresource, operation)
-        for rule in listed
-        for group in rule.api_groups
-        for resource, subresource in map(_split, rule.resources)
-        for operation in _operations(rule)
-    }

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.inputs import Json
-from policies.admissionpolicy.model import Binding, ParamKind, ParamRef, Policy
+from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.interruption import Key
@@ -86,43 +86,24 @@ def label_selector(selector: LabelSelector) -> str:
 
 def parameter_keys(policies: Iterable[Policy], bindings: Iterable[Binding]) -> frozenset[ParametersKey]:
     """The keys that policies with bindings need, so that only these are watched."""
-    kinds = {(str(policy.kind), policy.name): policy.param_kind for policy in policies}
-    return frozenset(
-        _key(kind, binding)
-        for binding in bindings
-        if (kind := kinds.get((binding.kind.removesuffix("Binding"), binding.policy_name))) is not None
-    )
-
-
-def _key(kind: ParamKind, binding: Binding) -> ParametersKey:
-    reference = binding.param_ref
-    if reference is None:
-        return ParametersKey(kind=kind)
-    return ParametersKey(kind=kind, namespace=reference.namespace, name=reference.name, selector=reference.selector)
-
-
-class Parameters(Protocol):
-    """A source of parameter objects, which are decoded and have apiVersion and kind.
-
-    All methods may raise Missing and FactUnavailable.
-    """
-
-    def scope(self, kind: ParamKind) -> KindScope | None:
-        """The scope of a kind; None for a kind that does not exist."""
-        ...
-
-    def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The object with a name, or None. `namespace` is empty for a cluster-scoped kind."""
-        ...
-
-    def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
-        """The objects that a selector selects, sorted by name."""
-        ...
+    kinds = {(f"{policy.kind}Binding", policy.name): policy.param_kind for policy in policies}
+    keys = set()
+    for binding in bindings:
+        kind, reference = kinds.get((binding.kind, binding.policy_name)), binding.param_ref
+        if kind is not None and reference is not None:
+            keys.add(
+                ParametersKey(
+                    kind=kind, namespace=reference.namespace, name=reference.name, selector=reference.selector
+                )
+            )
+        elif kind is not None:
+            keys.add(ParametersKey(kind=kind))
+    return frozenset(keys)
 
 
 @dataclass(frozen=True)
 class StaticParameters:
-    """Parameters that are all in memory, such as those of a directory or of a test. `scopes` has all existing kinds.
+    """Parameters that are all in memory, decoded and with apiVersion and kind. `scopes` has all existing kinds.
 
     is_final: whether they hold whatever the cluster has, so that it is not even asked.
     """
@@ -132,15 +113,15 @@ class StaticParameters:
     is_final: bool = False
 
     def scope(self, kind: ParamKind) -> KindScope | None:
-        """The given scope of a kind."""
+        """The scope of a kind; None for one that does not exist."""
         return self.scopes.get(kind)
 
     def named(self, kind: ParamKind, namespace: str, name: str) -> Json | None:
-        """The given object with this name."""
+        """The object with a name, or None. `namespace` is empty for a cluster-scoped kind."""
         return self._by_name.get((kind.api_version, kind.kind, namespace, name))
 
     def selected(self, kind: ParamKind, namespace: str, selector: LabelSelector) -> Sequence[Json]:
-        """The given objects that a selector selects."""
+        """The objects that a selector selects, sorted by name."""
         place = (kind.api_version, kind.kind, namespace)
         objects = (obj for obj in self.objects if _place(obj) == place)
         return sorted((obj for obj in objects if selector.matches(obj["metadata"].get("labels") or {})), key=_name)
@@ -163,6 +144,7 @@ class ReviewParameters:
     """The parameters of one review: those of the cluster, and those given with the policies.
 
     An object of the cluster hides a given one with the same kind, namespace and name, unless what is given is final.
+    All methods raise Missing and FactUnavailable.
     """
 
     def __init__(self, facts: Facts, given: StaticParameters) -> None:
@@ -197,6 +179,10 @@ class ReviewParameters:
         return [obj for _, obj in sorted(by_name.items())]
 
 
+Parameters = StaticParameters | ReviewParameters
+"""A source of parameters."""
+
+
 def _name(obj: Json) -> str:
     return str(obj["metadata"].get("name", ""))
 
@@ -222,31 +208,22 @@ def collect(
     if kind is None or reference is None:
         return (None,)
     scope = scope_of(kind, parameters)
-    namespace = _namespace(scope, reference, request_namespace)
-    if reference.namespace and scope == "Cluster":
-        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-    objects = _referenced(kind, namespace, reference, parameters)
-    if not objects and reference.parameter_not_found_action == "Deny":
-        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return objects
-
-
-def _namespace(scope: KindScope, reference: ParamRef, request_namespace: str) -> str:
-    if scope == "Cluster":
-        return ""
-    if not (reference.namespace or request_namespace):
+    namespace = "" if scope == "Cluster" else reference.namespace or request_namespace
+    if scope == "Namespaced" and not namespace:
         message = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
         raise ConfigurationError(message)
-    return reference.namespace or request_namespace
-
-
-def _referenced(kind: ParamKind, namespace: str, reference: ParamRef, parameters: Parameters) -> tuple[Json, ...]:
+    if reference.namespace and scope == "Cluster":
+        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     if reference.name:
         named = parameters.named(kind, namespace, reference.name)
-        return () if named is None else (named,)
-    if reference.selector is None:
+        objects: Sequence[Json] = () if named is None else (named,)
+    elif reference.selector is not None:
+        objects = parameters.selected(kind, namespace, reference.selector)
+    else:
         raise ConfigurationError("one of name or selector must be provided")
-    return tuple(parameters.selected(kind, namespace, reference.selector))
+    if not objects and reference.parameter_not_found_action == "Deny":
+        raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
+    return tuple(objects)
 
 
 def as_kept(params: Json, kind: ParamKind) -> Json:

@@ -7,9 +7,8 @@ activation.go and pkg/admission/plugin/webhook/matchconditions/matcher.go (the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
@@ -28,11 +27,10 @@ from policies.admissionpolicy.evaluation.result import (
     not_annotation,
     result_of,
 )
-from policies.admissionpolicy.model import Binding, Validation, ValidationAction
+from policies.admissionpolicy.model import Binding, ValidationAction
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.errors import BudgetError
 from policies.cel.explanation import explain
-from policies.cel.explanation.explain import Reason
 from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value, type_of
@@ -133,11 +131,14 @@ def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> 
         return Failure(str(error))
     if False in outcomes:
         return Unmatched(compiled.policy.match_conditions[outcomes.index(False)].name)
-    return _combined([outcome for outcome in outcomes if isinstance(outcome, Failure)])
+    words = list(dict.fromkeys(outcome.text for outcome in outcomes if isinstance(outcome, Failure)))
+    if not words:
+        return None
+    return Failure(words[0] if len(words) == 1 else f"[{', '.join(words)}]")  # errors.Aggregate of k8s.io/apimachinery
 
 
 def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
-    """The values of the match conditions from the fast evaluator; None if one has none, or the budget is exceeded."""
+    """The values of the match conditions from the fast evaluator; None if one fails, or the budget is exceeded."""
     names = compiled.composition.bind(names, expired=expired, exact=False)
     values: list[Value] = []
     remaining = MATCH_CONDITIONS_LIMIT
@@ -150,14 +151,6 @@ def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) ->
         remaining -= cost
     spent = names["variables"].cost
     return values if 0 <= spent <= remaining else None
-
-
-def _combined(failures: Sequence[Failure]) -> Failure | None:
-    """All failures combined, each text once (errors.Aggregate of k8s.io/apimachinery)."""
-    texts = list(dict.fromkeys(failure.text for failure in failures))
-    if len(texts) <= 1:
-        return failures[0] if failures else None
-    return Failure(f"[{', '.join(texts)}]")
 
 
 _DENY: frozenset[ValidationAction] = frozenset({"Deny"})
@@ -185,10 +178,8 @@ def evaluate_policy(
         try:
             scope_of(compiled.policy.param_kind, parameters)
         except ConfigurationError as error:
-            message = misconfigured_policy(str(error))
-            return result_of([_misconfigured(compiled, "", message)])
-    results = [evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings]
-    return combined(results)
+            return _misconfigured(compiled, "", misconfigured_policy(str(error)))
+    return combined([evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings])
 
 
 def evaluate(
@@ -203,8 +194,7 @@ def evaluate(
     try:
         objects = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
     except ConfigurationError as error:
-        message = misconfigured_binding(str(error))
-        return result_of([_misconfigured(compiled, binding.name, message)])
+        return _misconfigured(compiled, binding.name, misconfigured_binding(str(error)))
     if not objects:
         return Result(skipped=((binding.name, "it has no parameters"),))
     return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
@@ -230,14 +220,13 @@ def holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool
     return isinstance(why, Unmatched) or (why is None and _hold(compiled, params, inputs, POLICY_LIMIT))
 
 
-def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
-    """The finding for a misconfiguration. Only the failurePolicy counts, not the binding's actions."""
-    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
-    return Finding(policy=compiled.policy.name, binding=binding, kind="misconfigured", message=message, actions=actions)
+def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Result:
+    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING  # whatever the binding says
+    name = compiled.policy.name
+    return result_of([Finding(policy=name, binding=binding, kind="misconfigured", message=message, actions=actions)])
 
 
 def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inputs: Inputs, budget: int) -> Result:
-    """The result of one evaluation."""
     evaluation = _Evaluation(compiled, binding, params, inputs, budget)
     why = unmatched(compiled, params, inputs)
     if isinstance(why, Unmatched):
@@ -317,7 +306,16 @@ class _Evaluation:
             elif spent is not None:
                 yield self.error(f"failed messageExpression: {spent}", index, unit)
             elif outcome is not True:
-                yield self._violation(index, validation, message, partial(group.reasons, outcome=outcome))
+                actions = self.binding.validation_actions
+                yield self._finding(
+                    kind="violation",
+                    message=denial_message(message, validation.message, validation.expression.text),
+                    reason=validation.reason,
+                    index=index,
+                    actions=actions,
+                    expression=unit.expression,
+                    reasons=group.reasons(unit, outcome) if actions & _SHOWN else (),
+                )
 
     def _may_skip_messages(self, group: Group) -> bool:
         """Whether messages that are not shown need no evaluation, because they cannot exceed the budget.
@@ -331,7 +329,7 @@ class _Evaluation:
         """The results of the messageExpressions, None where there is none, and the error if they exceed the budget."""
         compiled, nothing = self.compiled, [None] * len(outcomes)
         if not compiled.speaks:
-            return list(nothing), None
+            return [*nothing], None
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
         group = Group(compiled.speaking, names, remaining, self.inputs.expired)
         skips = self._may_skip_messages(group)
@@ -341,7 +339,7 @@ class _Evaluation:
                 for unit, outcome in zip(compiled.messages, outcomes, strict=True)
             ], None
         except SpentError as error:
-            return list(nothing), error
+            return [*nothing], error
 
     def _annotations(self, published: dict[str, tuple[str, ...]]) -> Iterator[Finding]:
         """The findings for audit annotations that fail. The values of the others are added to `published`.
@@ -354,41 +352,27 @@ class _Evaluation:
         values = [group.evaluate(unit) for unit in compiled.annotations]
         keys = (f"{compiled.policy.name}/{annotation.key}" for annotation in compiled.policy.audit_annotations)
         for key, unit, value in zip(keys, compiled.annotations, values, strict=True):
-            if isinstance(value, Failure):
-                yield self._annotation_error(value.text, unit, always=False)
-            elif isinstance(value, str):
+            if isinstance(value, str):
                 if text := trimmed(value):
                     published[key] = (annotation_value(text),)
             elif value is not None:
-                text = not_annotation(unit.expression.text, type_of(value).name)
-                yield self._annotation_error(text, unit, always=True)
-
-    def _annotation_error(self, text: str, unit: Unit, *, always: bool) -> Finding:
-        actions = _DENY if always or self.compiled.policy.failure_policy == "Fail" else _NOTHING
-        return self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
+                if isinstance(value, Failure):
+                    actions, text = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING, value.text
+                else:
+                    actions, text = _DENY, not_annotation(unit.expression.text, type_of(value).name)
+                yield self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
 
     def error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
         """The finding for an expression that failed. It is like a violation, unless the failurePolicy is Ignore."""
         actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
         reasons = group.reasons(unit) if actions & _SHOWN and unit is not None and group is not None else ()
-        expression = None if unit is None else unit.expression
         return self._finding(
-            kind="error", message=text, index=index, actions=actions, expression=expression, reasons=reasons
-        )
-
-    def _violation(
-        self, index: int, validation: Validation, message: Value, reasons: Callable[[Unit], tuple[Reason, ...]]
-    ) -> Finding:
-        words = denial_message(message, validation.message, validation.expression.text)
-        unit, actions = self.compiled.validations[index], self.binding.validation_actions
-        return self._finding(
-            kind="violation",
-            message=words,
-            reason=validation.reason,
+            kind="error",
+            message=text,
             index=index,
             actions=actions,
-            expression=unit.expression,
-            reasons=reasons(unit) if actions & _SHOWN else (),
+            expression=unit and unit.expression,
+            reasons=reasons,
         )
 
     def _finding(self, **fields: Any) -> Finding:

@@ -6,8 +6,10 @@ Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Any
 
 from msgspec import structs
 
@@ -55,19 +57,14 @@ _JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutated:
-    """The object after the policies, and their result.
-
-    findings: errors that refuse the request, in the order
-    of the API server's causes. The first one provides message and reason; but if the last one is an internal error, the
-    API server shows only that.
-    """
+    """The object after the policies, and their result, with errors in the order of the API server's causes."""
 
     object: JsonObject | None
     result: Result
 
     @property
     def denial(self) -> Finding | None:
-        """The finding with the API server's message and status code; None if the request is not refused."""
+        """What the API server shows: an internal error, or the first refusal; None if the request is not refused."""
         internal = next((finding for finding in self.result.findings if finding.kind == "internal"), None)
         return internal or self.result.denial
 
@@ -101,26 +98,19 @@ def mutate(
 
 @dataclass(frozen=True, slots=True)
 class _Invocation:
-    """One policy with one binding and one parameter object."""
-
     compiled: CompiledPolicy
     binding: Binding
     params: Json | None
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Its identity, for the next round."""
         metadata = (self.params or {}).get("metadata") or {}
         params = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
         return self.compiled.policy.name, self.binding.name, *params
 
 
 class _HaltedError(Exception):
-    """Evaluation ends: the API server answers with this error, whatever the failurePolicy is."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
+    """Evaluation ends: the API server answers with the last finding, whatever the failurePolicy is."""
 
 
 @dataclass(slots=True)
@@ -148,13 +138,11 @@ class _Round:
     def run(self, selected: Selected) -> None:
         """Apply the policies. All parameters are collected before the first mutation."""
         invocations = [self._invocations(compiled, bindings) for compiled, bindings in selected]
-        try:
+        with suppress(_HaltedError):
             for invocation in list(chain.from_iterable(invocations)):
                 self._invoke_in_time(invocation)
                 if self.inputs.lap is not None:
                     self.inputs.lap(invocation.compiled.policy.name)
-        except _HaltedError as error:
-            self.findings.append(error.finding)
 
     def _invoke_in_time(self, invocation: _Invocation) -> None:
         """Apply one policy, which fails if no time is left or if it is to be skipped. Raises PostponedError."""
@@ -223,7 +211,8 @@ class _Round:
             mutated = self._applied(value, group)
         except InternalError as error:
             finding = _error(invocation, str(error), index, unit)
-            raise _HaltedError(replace(finding, kind="internal", reason="InternalError", actions=_DENY)) from error
+            self.findings.append(replace(finding, kind="internal", reason="InternalError", actions=_DENY))
+            raise _HaltedError from error
         except (SpentError, MutationError) as error:
             self.findings.append(_error(invocation, str(error), index, unit))
             return
@@ -245,34 +234,21 @@ class _Round:
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
-    return Finding(
-        policy_kind="MutatingAdmissionPolicy",
-        policy=compiled.policy.name,
-        binding=binding,
-        kind="misconfigured",
-        message=message,
-        reason="Forbidden",
-        actions=_actions(compiled),
-    )
+    return _finding(compiled, binding, kind="misconfigured", message=message, reason="Forbidden")
 
 
 def _error(
     invocation: _Invocation, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None
 ) -> Finding:
-    actions = _actions(invocation.compiled)
-    return Finding(
-        policy_kind="MutatingAdmissionPolicy",
-        policy=invocation.compiled.policy.name,
-        binding=invocation.binding.name,
-        kind="error",
-        message=text,
-        actions=actions,
-        index=index,
-        expression=None if unit is None else unit.expression,
-        params=invocation.key[-1],
-        reasons=group.reasons(unit) if actions and unit is not None and group is not None else (),
-    )
+    compiled, name = invocation.compiled, invocation.binding.name
+    expression, params = unit and unit.expression, invocation.key[-1]
+    finding = _finding(compiled, name, kind="error", message=text, index=index, expression=expression, params=params)
+    if finding.denies and unit is not None and group is not None:
+        return replace(finding, reasons=group.reasons(unit))
+    return finding
 
 
-def _actions(compiled: CompiledPolicy) -> frozenset[ValidationAction]:
-    return _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
+def _finding(compiled: CompiledPolicy, binding: str, **fields: Any) -> Finding:
+    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
+    name = compiled.policy.name
+    return Finding(policy_kind="MutatingAdmissionPolicy", policy=name, binding=binding, actions=actions, **fields)

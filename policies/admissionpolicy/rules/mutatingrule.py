@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.matching import Matcher, PolicyIndex
+from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.mutation import dispatcher
-from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, in_force
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key, in_force, key_of
 from policies.admissionpolicy.schema import Schema
 from policies.engine.facts import Facts
 from policies.engine.match import common
@@ -35,6 +35,7 @@ from policies.engine.rule import (
 from policies.engine.violation import Violation
 
 NAME = "mutating-policies"
+_CACHED = 4_000  # a cluster has some hundred resources, and most of them have few kinds of writes
 
 Schemas = Callable[[GroupVersionKind], Schema | None]
 """The schema of a kind; None if it has none, as the options of a connection."""
@@ -54,7 +55,7 @@ class MutatingPolicies:
         exceptions: Iterable[PolicyException] = (),
     ) -> None:
         self._policies = tuple(policies)
-        self._index = PolicyIndex((policy.policy.match_constraints, policy) for policy in self._policies)
+        self._candidates: dict[Key, tuple[BoundPolicy, ...]] = {}
         self._parameters = parameters
         self._schemas = schemas
         names = {policy.policy.name for policy in self._policies}
@@ -101,6 +102,7 @@ class MutatingPolicies:
         exceptions = self._covering(request)
         holding = {name: exception for name, exception in exceptions.items() if exception.holds(facts.today())}
         excepted: dict[str, PolicyException] = {}
+        key = key_of(request)
 
         def select(obj: JsonObject | None) -> dispatcher.Selected:
             current = replace(request, object=obj)
@@ -108,15 +110,23 @@ class MutatingPolicies:
             def selects(matcher: Matcher) -> bool:
                 return matcher.selects(current, facts.namespace_labels)
 
-            matching = (
-                (policy.compiled, policy.matching(current, selects)) for policy in self._index.candidates(current)
-            )
+            candidates = self._of(current, key)
+            matching = ((policy.compiled, policy.matching(current, selects, key)) for policy in candidates)
             matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
             excepted.update((name, holding[name]) for name in matched if name in holding)
             return [selected for name, selected in matched.items() if name not in holding]
 
         parameters = ReviewParameters(facts, self._parameters)
         return dispatcher.mutate(select, parameters, inputs_of(request, facts), self._schemas(request.kind)), excepted
+
+    def _of(self, request: AdmissionRequest, key: Key) -> tuple[BoundPolicy, ...]:
+        """The policies that may match requests of a key."""
+        candidates = self._candidates.get(key)
+        if candidates is None:
+            candidates = tuple(policy for policy in self._policies if policy.may_match(request, key))
+            if len(self._candidates) < _CACHED:
+                self._candidates[key] = candidates
+        return candidates
 
     def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
         """The exception that covers the request, by policy. The exception may have ended."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from support.builders import Json
 
-from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, PolicyIndex, is_seen
+from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
 from policies.engine.facts import NamespaceKey
 from policies.engine.interruption import Missing
@@ -256,62 +256,3 @@ def test_resources_that_no_policy_sees(group: str, resource: str, expected: bool
     request = asked(resource=GroupVersionResource(group, "v1", resource))
 
     assert is_seen(request) is expected
-    assert PolicyIndex([(MatchResources(), "all")]).candidates(request) == (("all",) if expected else ())
-
-
-@pytest.mark.parametrize("case", RULES)
-def test_the_index_loses_nothing(case: str) -> None:
-    """Whatever matches a request is among the candidates of the index."""
-    match, request, expected = RULES[case]
-
-    found = PolicyIndex([(match, case)]).candidates(request)
-
-    assert found in ((), (case,))
-    assert expected <= (found == (case,))
-
-
-def test_candidates_keep_their_order_and_come_once() -> None:
-    """However many rules of an entry lead to a request, it is a candidate once, in the order of the set."""
-    index = PolicyIndex(
-        [
-            (constraints(rule("*"), rule("pods"), rule("pods/*")), "first"),
-            (constraints(rule("services")), "second"),
-            (constraints(rule("*/*", api_groups=("*", "apps"))), "third"),
-            (constraints(rule("pods", operations=("UPDATE",))), "fourth"),
-            (MatchResources(), "fifth"),
-        ]
-    )
-
-    assert index.candidates(asked()) == ("first", "third", "fifth")
-    assert index.candidates(asked(operation="UPDATE")) == ("first", "third", "fourth", "fifth")
-    assert index.candidates(sub("status")) == ("first", "third", "fifth")
-    assert index.candidates(DEPLOYMENT) == ("third", "fifth")
-
-
-def test_a_set_changed_later_is_not_the_index() -> None:
-    """The index is of the entries that it was made with."""
-    entries = [(constraints(), "first")]
-    index = PolicyIndex(entries)
-    entries.append((constraints(), "second"))
-
-    assert index.candidates(asked()) == ("first",)
-
-
-def test_policies_that_do_not_match_cost_nothing() -> None:
-    """A request looks at as many policies as its resource has, however many there are."""
-    looked_at = []
-
-    class Watched(Matcher):
-        """A matcher that tells when it is asked."""
-
-        def matches(self, request: AdmissionRequest, namespace_labels: Any) -> bool:
-            """Note that it was asked."""
-            looked_at.append(self)
-            return super().matches(request, namespace_labels)
-
-    others = [constraints(rule(f"kind{number}", api_groups=(f"{number % 7}.example.org",))) for number in range(980)]
-    entries = [*others, *(constraints() for _ in range(20))]
-    index = PolicyIndex((match, Watched(match)) for match in entries)
-
-    assert sum(matcher.matches(asked(), in_cluster) for matcher in index.candidates(asked())) == 20
-    assert len(looked_at) == 20

@@ -190,7 +190,8 @@ OWNERLESS: Final = frozenset({("", "PodTemplate")})
 def controller_of(kind: tuple[str, str], template: Location) -> Controller:
     """The row for the template at a location of a workload of a group and kind."""
     for row in CONTROLLERS.get(kind, ()):
-        if not row.template or _stands_for(parse(row.template), template):
+        pattern = parse(row.template)
+        if not row.template or (len(pattern) == len(template) and _within(pattern, template) == template):
             return row
     return Controller()
 
@@ -199,7 +200,11 @@ def labels_of(controller: Controller, workload: JsonObject, template: Location) 
     """The labels that the controller adds to a Pod of a template, with their values."""
     texts = {key: filled(text, workload, template) for key, text in controller.labels.items()}
     labels = {key: text for key, text in texts.items() if text is not None}
-    return labels | ({INDEX: "0"} if _is_indexed(controller, workload, template) else {})
+    if controller.completion_mode:
+        mode = lookup(workload, _within(parse(controller.completion_mode), template))
+        if mode == "Indexed" or (mode is None and controller.is_indexed):
+            labels[INDEX] = "0"
+    return labels
 
 
 def owners_of(
@@ -211,15 +216,13 @@ def owners_of(
     exist yet, so they have no uid: that tells a derived Pod from one that a controller made.
     """
     name = filled("{metadata.name}", workload, template) or ""
-    own = {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind, "name": name}
-    if controller.owner is None:
-        return [{**own, "controller": True, "blockOwnerDeletion": True}]
-    between = controller.owner
-    made = {"apiVersion": between.api_version, "kind": between.kind, "name": filled(between.name, workload, template)}
-    return [
-        {**made, "controller": True, "blockOwnerDeletion": True},
-        {**own, "controller": False, "blockOwnerDeletion": False},
+    owners: list[JsonObject] = [
+        {"apiVersion": f"{kind.group}/{kind.version}".lstrip("/"), "kind": kind.kind, "name": name}
     ]
+    if (made := controller.owner) is not None:
+        own_name = filled(made.name, workload, template)
+        owners.insert(0, {"apiVersion": made.api_version, "kind": made.kind, "name": own_name})
+    return [{**owner, "controller": not at, "blockOwnerDeletion": not at} for at, owner in enumerate(owners)]
 
 
 def filled(text: str, workload: JsonObject, template: Location) -> str | None:
@@ -249,21 +252,7 @@ def _value(field: str, workload: JsonObject, template: Location) -> Any:
     return value
 
 
-def _is_indexed(controller: Controller, workload: JsonObject, template: Location) -> bool:
-    if not controller.completion_mode:
-        return False
-    mode = lookup(workload, _within(parse(controller.completion_mode), template))
-    return mode == "Indexed" or (mode is None and controller.is_indexed)
-
-
 def _within(pattern: Pattern, template: Location) -> Location:
     """The pattern's place next to a template: its wildcards are the template's own steps."""
-    return tuple(
-        own if isinstance(step, Wildcard) else step for step, own in zip_longest(pattern, template[: len(pattern)])
-    )
-
-
-def _stands_for(pattern: Pattern, template: Location) -> bool:
-    return len(pattern) == len(template) and all(
-        isinstance(step, Wildcard) or step == own for step, own in zip(pattern, template, strict=True)
-    )
+    steps = zip_longest(pattern, template[: len(pattern)])
+    return tuple(own if isinstance(step, Wildcard) else step for step, own in steps)

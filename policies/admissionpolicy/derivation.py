@@ -11,9 +11,8 @@ GetPodFromTemplate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +28,7 @@ from policies.admissionpolicy.controller import (
     owners_of,
 )
 from policies.admissionpolicy.model import DERIVE, Policy
-from policies.admissionpolicy.schema import Schema, built_in
+from policies.admissionpolicy.schema import built_in
 from policies.cel.reads import Reads
 from policies.engine.request import (
     AdmissionRequest,
@@ -41,7 +40,7 @@ from policies.engine.request import (
     mapping,
 )
 from policies.kubernetes.release import NEWEST, Release
-from policies.objects.fieldpath import Location, Pattern, lookup, render
+from policies.objects.fieldpath import Location, lookup, render
 from policies.objects.workload import PATCHES, Workload
 
 POD = GroupVersionKind("", "v1", "Pod")
@@ -72,36 +71,23 @@ _OF_THE_WORKLOAD = frozenset(
 _CLAIMS = ("spec.volumes", "spec.volumes[*].name", "spec.volumes[*].persistentVolumeClaim")
 
 FILLED_BY_ADMISSION: Final = frozenset(
-    {
+    (
         # the API server's own, and the controller's
-        "metadata.name",
-        "metadata.uid",
-        "metadata.creationTimestamp",
-        "metadata.generation",
-        "metadata.managedFields",
-        "status",
+        *("metadata.name", "metadata.uid", "metadata.creationTimestamp", "metadata.generation"),
+        *("metadata.managedFields", "status"),
         # ServiceAccount
-        "spec.serviceAccountName",
-        "spec.serviceAccount",
-        "spec.imagePullSecrets",
-        "spec.volumes",
-        "spec.volumes[*].name",
-        "spec.volumes[*].projected",
-        "spec.containers[*].volumeMounts",
-        "spec.initContainers[*].volumeMounts",
+        *("spec.serviceAccountName", "spec.serviceAccount", "spec.imagePullSecrets", "spec.volumes"),
+        *("spec.volumes[*].name", "spec.volumes[*].projected"),
+        *("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts"),
         # Priority
-        "spec.priority",
-        "spec.priorityClassName",
-        "spec.preemptionPolicy",
+        *("spec.priority", "spec.priorityClassName", "spec.preemptionPolicy"),
         # RuntimeClass
-        "spec.tolerations",
-        "spec.nodeSelector",
-        "spec.overhead",
-    }
+        *("spec.tolerations", "spec.nodeSelector", "spec.overhead"),
+    )
 )
 """Fields that a Pod may get only at its own creation, from an admission plugin, the API server or its controller.
 
-`DerivedPod.filled` returns those that are open for a Pod. The resources of containers, which LimitRanges fill in, are
+The resources of containers, which LimitRanges fill in, are
 not included: most Namespaces have no LimitRange, and most rules are about resources. Neither are the tolerations of
 DefaultTolerationSeconds: only rules about exactly these two would have another verdict.
 """
@@ -210,50 +196,30 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
     There are none for a new object of a workload in the table: its templates were judged with that workload.
     """
     row = workloads.get(request.kind.group_kind)
-    if row is None or request.kind.group_kind in UNDERIVED or not _is_written(request):
+    if row is None or request.kind.group_kind in UNDERIVED or request.operation not in ("CREATE", "UPDATE"):
         return ()
-    if request.operation == "CREATE" and _is_of_a_workload(request.object, workloads):
+    if request.sub_resource or not request.scope_namespace or is_being_deleted(request.object):
         return ()
-    return tuple(
-        _derived(request, row, location, template)
-        for location, template in row.pods(request.object)
-        if isinstance(template, dict)
-        and not (request.operation == "UPDATE" and _old(request, row, location) == template)
-    )
-
-
-def _old(request: AdmissionRequest, row: Workload, location: Location) -> Any:
-    """The template at a location before an update, as Kubernetes writes one."""
-    return row.view(request.old_object, lookup(request.old_object, location))
-
-
-def _is_written(request: AdmissionRequest) -> bool:
-    return (
-        request.operation in ("CREATE", "UPDATE")
-        and not request.sub_resource
-        and bool(request.scope_namespace)
-        and not is_being_deleted(request.object)
-    )
-
-
-def _is_of_a_workload(obj: JsonObject | None, workloads: Mapping[tuple[str, str], Workload]) -> bool:
-    """Whether a workload whose templates are judged controls the object."""
-    reference = controller_reference(obj)
-    if reference is None:
-        return False
-    return (str(reference.get("apiVersion")).rpartition("/")[0], reference.get("kind")) in templated(workloads)
-
-
-def _derived(request: AdmissionRequest, row: Workload, location: Location, template: JsonObject) -> DerivedPod:
-    """The Pod of one template, and on UPDATE that of the old template at the same place."""
-    pod = _pod(request, row, request.object, location, template)
-    creation = replace(request, kind=POD, resource=PODS, name="", operation="CREATE", object=pod, old_object=None)
-    whole, old = request.object or {}, _old(request, row, location)
-    if request.operation != "UPDATE" or not isinstance(old, dict):
-        return DerivedPod(creation, None, request.kind, location, row, whole)
-    before = _pod(request, row, request.old_object, location, old)
-    change = replace(creation, operation="UPDATE", old_object=before)
-    return DerivedPod(creation, change, request.kind, location, row, whole)
+    reference = controller_reference(request.object) if request.operation == "CREATE" else None
+    if reference is not None:
+        controller = (str(reference.get("apiVersion")).rpartition("/")[0], reference.get("kind"))
+        if controller in templated(workloads):
+            return ()
+    pods = []
+    for location, template in row.pods(request.object):
+        old = None
+        if request.operation == "UPDATE":
+            old = row.view(request.old_object, lookup(request.old_object, location))
+        if not isinstance(template, dict) or template == old:
+            continue
+        pod = _pod(request, row, request.object, location, template)
+        creation = replace(request, kind=POD, resource=PODS, name="", operation="CREATE", object=pod, old_object=None)
+        change = None
+        if isinstance(old, dict):
+            before = _pod(request, row, request.old_object, location, old)
+            change = replace(creation, operation="UPDATE", old_object=before)
+        pods.append(DerivedPod(creation, change, request.kind, location, row, request.object or {}))
+    return tuple(pods)
 
 
 def _pod(
@@ -273,17 +239,12 @@ def _pod(
 
 def defaulted(pod: JsonObject, release: Release = NEWEST) -> JsonObject:
     """A copy of a Pod as the API server hands it to admission, without a status."""
-    whole = received(pod, _schema(release))
-    del whole["status"]
-    return whole
-
-
-@cache
-def _schema(release: Release) -> Schema:
     schema = built_in(POD, release)
     if schema is None:
         raise LookupError("the table of built-in kinds has no Pod")
-    return schema
+    whole = received(pod, schema)
+    del whole["status"]
+    return whole
 
 
 def _metadata(request: AdmissionRequest, workload: JsonObject | None, metadata: JsonObject) -> JsonObject:
@@ -296,28 +257,20 @@ def _metadata(request: AdmissionRequest, workload: JsonObject | None, metadata: 
 
 
 def _set(metadata: JsonObject, field: str, below: Mapping[str, str], above: Mapping[str, str]) -> None:
-    """Adds entries to a map of the metadata: some give way to what is there, and some take its place.
-
-    What is no map stays as it is: it is refused elsewhere.
-    """
+    """Add entries to a map of the metadata: some give way to what is there, and some take its place."""
     own = metadata.get(field) or {}
-    if (below or above) and isinstance(own, dict):
+    if (below or above) and isinstance(own, dict):  # what is no map is refused elsewhere
         metadata[field] = {**below, **own, **above}
 
 
 def _inherited(row: Workload, workload: JsonObject | None, template: Location) -> dict[str, str]:
     """The topology annotations of the workload and of its job templates around the template, the nearest first."""
-    holders: list[Location] = [(), *(job for job in _jobs(row.jobs, template))]
+    holders: list[Location] = [(), *(template[: len(pattern)] for pattern in sorted(row.jobs, key=len))]
     annotations: dict[str, str] = {}
     for holder in holders:
         own = mapping(mapping(mapping({"": lookup(workload, holder)}, ""), "metadata"), "annotations")
         annotations |= {key: own[key] for key in INHERITED if isinstance(own.get(key), str)}
     return annotations
-
-
-def _jobs(patterns: Iterable[Pattern], template: Location) -> Iterator[Location]:
-    """The locations of the job templates around a template."""
-    return (template[: len(pattern)] for pattern in sorted(patterns, key=len))
 
 
 def _settled(spec: JsonObject) -> Iterator[str]:
@@ -327,10 +280,11 @@ def _settled(spec: JsonObject) -> Iterator[str]:
             yield f"spec.{field}"
     if spec.get("serviceAccountName"):
         yield from ("spec.serviceAccountName", "spec.serviceAccount")
-    if spec.get("automountServiceAccountToken") is False:
+    has_no_token = spec.get("automountServiceAccountToken") is False
+    if has_no_token:
         yield from ("spec.volumes[*].name", "spec.volumes[*].projected")
         yield from ("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts")
-    if spec.get("automountServiceAccountToken") is False or spec.get("volumes"):
+    if has_no_token or spec.get("volumes"):
         yield "spec.volumes"
     if not spec.get("runtimeClassName"):
         yield from ("spec.nodeSelector", "spec.overhead", "spec.tolerations")

@@ -6,7 +6,7 @@ k8s.io/apimachinery).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -137,35 +137,45 @@ class Report:
         """Whether a value, or one that contains it, could not be decoded."""
         return any(path[:length] in self._unread for length in range(1, len(path) + 1))
 
-    def continued(self) -> Report:
-        """A new report that begins with the problems so far."""
-        other = Report(self.document)
+    def continued(self, document: Document | None = None) -> Report:
+        """A new report, of an outline of the document, if given, that begins with the problems so far."""
+        other = Report(document or self.document)
         other.problems, other._unread = list(self.problems), self._unread
-        return other
-
-    def outline(self, paths: Iterable[Path]) -> Report:
-        """A small report to keep. Its document knows only the places of some paths."""
-        other = self.continued()
-        other.document = self.document.outline(paths)
         return other
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A field of a document, at which problems are noted."""
+    """A field of a document, at which problems are noted. value: decoded; None for a field that is absent."""
 
     report: Report
     path: Path = ()
+    value: Any = None
 
     def child(self, *steps: str | int) -> Spot:
         """A field below it."""
-        return Spot(self.report, (*self.path, *steps))
+        value = self.value
+        for step in steps:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                value = None
+        return Spot(self.report, (*self.path, *steps), value)
+
+    def items(self) -> Iterator[Spot]:
+        """The items of a list; none if it is absent."""
+        return (self.child(index) for index in range(len(self.value or ())))
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the value, or one that contains it, could not be decoded."""
+        return self.report.hidden(self.path)
 
     def fault(
         self, message: str, hint: str = "", *, path: str | None = None, key: bool = False, severity: Severity = "error"
     ) -> None:
         """Note a problem with the field. `path`: if the API server's message names another field."""
-        if self.report.hidden(self.path):
+        if self.is_hidden:
             return
         line, column = self.report.document.place(self.path, key=key)
         self.report.problems.append(
@@ -185,13 +195,6 @@ class Spot:
         self.fault(message, hint, key=key, severity="warning")
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A value of an enumeration of the API. Messages print it as JSON, but other strings as in Go."""
-
-    text: str
-
-
 def show(path: Path) -> str:
     """A path as the API server's messages write it: `spec.validations[0].message`."""
     text = ""
@@ -200,14 +203,21 @@ def show(path: Path) -> str:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A value of an enumeration of the API. Messages print it as JSON, but other strings as in Go."""
+
+    text: str
+
+
 def required(detail: str = "") -> str:
     """The message for a value that is missing or empty."""
-    return _with_detail("Required value", detail)
+    return f"Required value: {detail}" if detail else "Required value"
 
 
 def invalid(value: Any, detail: str) -> str:
     """The message for a value of the right type that is not valid."""
-    return _with_detail(f"Invalid value: {_shown(value)}", detail)
+    return f"Invalid value: {_shown(value)}: {detail}" if detail else f"Invalid value: {_shown(value)}"
 
 
 def duplicate(value: Any) -> str:
@@ -220,33 +230,10 @@ def not_found(value: str) -> str:
     return f"Not found: {_shown(value)}"
 
 
-def forbidden(detail: str) -> str:
-    """The message for a value that is not allowed."""
-    return _with_detail("Forbidden", detail)
-
-
 def unsupported(value: str, allowed: Sequence[str]) -> str:
     """The message for a value that is not in an enumeration."""
-    return _with_detail(
-        f"Unsupported value: {_shown(Word(value))}", f"supported values: {', '.join(map(quote, allowed))}"
-    )
-
-
-def too_many(count: int, most: int) -> str:
-    """The message for a list that is too long."""
-    return f"Too many: {count}: must have at most {most} items"
-
-
-def too_long(most: int) -> str:
-    """The message for a string, or a map with all its strings, that is too long."""
-    return f"Too long: may not be more than {most} bytes"
-
-
-def _with_detail(text: str, detail: str) -> str:
-    return f"{text}: {detail}" if detail else text
+    return f"Unsupported value: {_shown(Word(value))}: supported values: {', '.join(map(quote, allowed))}"
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        return quote(value)
-    return to_json(value.text if isinstance(value, Word) else value)
+    return quote(value) if isinstance(value, str) else to_json(value.text if isinstance(value, Word) else value)

@@ -6,9 +6,10 @@ The kind is the service's own, so that Kubernetes has messages only for fields i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.documents.document import (
@@ -22,7 +23,7 @@ from policies.admissionpolicy.documents.document import (
     required,
 )
 from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
-from policies.admissionpolicy.documents.validation import NAME_HINT, Values, check_format, check_needed, selector
+from policies.admissionpolicy.documents.validation import NAME_HINT, check_format, check_needed, check_selector
 from policies.engine.match import LabelSelector
 from policies.engine.rule import PolicyException
 from policies.golang.quote import trimmed
@@ -60,29 +61,27 @@ def is_meant(group: str, kind: str) -> bool:
     return group == GROUP or (kind == KIND and (not group or bool(closest(group, [GROUP]))))
 
 
-def validate(value: Values, top: Spot) -> None:
+def validate(top: Spot) -> None:
     """Note all problems of a decoded document."""
-    metadata, below = value.get("metadata", {}), top.child("metadata")
-    if check_needed(metadata, "name", below, "name the exception: answers and metrics show it"):
-        check_format(metadata["name"], dns_subdomain, below.child("name"), NAME_HINT)
-    if metadata.get("namespace"):
-        below.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
-    spec, spot = value.get("spec", {}), top.child("spec")
-    _policies(spec.get("policies", ()), spot.child("policies"))
-    if not trimmed(spec.get("reason", "")):
-        spot.child("reason").fault(required(), "say why, best with a ticket: whoever audits it reads this")
-    if check_needed(spec, "until", spot, _UNTIL_HINT):
-        _until(spec["until"], spot.child("until"))
-    match, below = spec.get("match", {}), spot.child("match")
+    metadata, spec = top.child("metadata"), top.child("spec")
+    if check_needed(metadata.child("name"), "name the exception: answers and metrics show it"):
+        check_format(metadata.child("name"), dns_subdomain, NAME_HINT)
+    if metadata.child("namespace").value:
+        metadata.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
+    _policies(spec.child("policies"))
+    if not trimmed(spec.child("reason").value or ""):
+        spec.child("reason").fault(required(), "say why, best with a ticket: whoever audits it reads this")
+    if check_needed(spec.child("until"), _UNTIL_HINT):
+        _until(spec.child("until"))
     for name in EXCEPTION_GLOBS:
-        for index, glob in enumerate(match.get(name, ())):
-            if not glob:
-                below.child(name, index).fault(required("an empty glob matches nothing"), "write a name, or * for all")
-    _kinds(match.get("kinds", ()), below.child("kinds"))
-    selector(match.get("objectSelector", {}), below.child("objectSelector"))
+        for glob in spec.child("match", name).items():
+            if not glob.value:
+                glob.fault(required("an empty glob matches nothing"), "write a name, or * for all")
+    _kinds(spec.child("match", "kinds"))
+    check_selector(spec.child("match", "objectSelector"))
 
 
-def build(value: Values) -> PolicyException:
+def build(value: Mapping[str, Any]) -> PolicyException:
     """The exception that a valid document describes."""
     spec = value["spec"]
     match = spec.get("match", {})
@@ -106,34 +105,35 @@ def warn(exception: PolicyException, top: Spot, today: date) -> None:
         spot.warn(f"ends {when}: nothing passes by it after {exception.until}", "fix what it is for, or extend it")
 
 
-def _policies(names: Sequence[str], spot: Spot) -> None:
-    if not names:
+def _policies(spot: Spot) -> None:
+    if not spot.value:
         spot.fault(required(), "name the policies or built-in rules that it is an exception from")
-    for index, name in enumerate(names):
-        if not name:
-            spot.child(index).fault(required(), "write the name of a policy or built-in rule")
-        elif name in names[:index]:
-            spot.child(index).fault(duplicate(name), "name each once")
+    for index, name in enumerate(spot.items()):
+        if not name.value:
+            name.fault(required(), "write the name of a policy or built-in rule")
+        elif name.value in spot.value[:index]:
+            name.fault(duplicate(name.value), "name each once")
 
 
-def _until(text: str, spot: Spot) -> None:
-    if not _DATE.fullmatch(text):  # fromisoformat also accepts weeks, and dates without dashes
-        spot.fault(invalid(text, "must be a date: YYYY-MM-DD"), _UNTIL_HINT)
+def _until(spot: Spot) -> None:
+    if not _DATE.fullmatch(spot.value):  # fromisoformat also accepts weeks, and dates without dashes
+        spot.fault(invalid(spot.value, "must be a date: YYYY-MM-DD"), _UNTIL_HINT)
         return
     try:
-        date.fromisoformat(text)
+        date.fromisoformat(spot.value)
     except ValueError as error:
-        spot.fault(invalid(text, f"is not a calendar date: {error}"), _UNTIL_HINT)
+        spot.fault(invalid(spot.value, f"is not a calendar date: {error}"), _UNTIL_HINT)
 
 
-def _kinds(kinds: Sequence[str], spot: Spot) -> None:
+def _kinds(spot: Spot) -> None:
     """Warn of a resource in place of a kind, and of a workload without its group, for that means the core group."""
     resources = {each.name: each.kind for each in served_resources() if "/" not in each.name}
-    for index, kind in enumerate(kinds):
+    for below in spot.items():
+        kind = below.value
         if (meant := resources.get(kind.partition(".")[0])) is not None:
             hint = f"did you mean {f'{meant.kind}.{meant.group}'.rstrip('.')}?"
-            spot.child(index).warn(f"{kind} is a resource, and no kind: it matches nothing", hint)
+            below.warn(f"{kind} is a resource, and no kind: it matches nothing", hint)
         group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
         if group:
             hint = f"did you mean {kind}.{group}?"
-            spot.child(index).warn(f"there is no {kind} in the core group: it matches nothing", hint)
+            below.warn(f"there is no {kind} in the core group: it matches nothing", hint)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from policies.admissionpolicy.documents.document import Place, Problem, Spot, invalid, show
+from policies.admissionpolicy.documents.document import Problem, Spot, invalid, show
 from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.kubernetes import VARIABLES, admission
@@ -19,6 +19,9 @@ from policies.cel.program import Composition, InstantiationError, ResultError, c
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import BOOL, NULL, STRING, Type, list_of
 from policies.golang.quote import trimmed
+
+PATCH_TYPES = {"ApplyConfiguration": OBJECT, "JSONPatch": list_of(JSON_PATCH)}
+"""What expressions of mutations return, by patchType."""
 
 _VARIABLES = "variables"
 
@@ -36,47 +39,41 @@ class Expressions:
         self._composed = composed
         self._composition = Composition(admission(params=params, dialect=dialect))
 
-    def match_condition(self, text: str, spot: Spot) -> None:
+    def match_condition(self, spot: Spot) -> None:
         """Check a match condition: bool, without variables."""
-        _check(
-            text, _without_variables(admission(params=self._params, dialect=self._dialect)), (BOOL,), spot, trim=True
-        )
+        _check(spot, _without_variables(admission(params=self._params, dialect=self._dialect)), (BOOL,), trim=True)
 
-    def variable(self, name: str, text: str, spot: Spot) -> None:
+    def variable(self, name: str, spot: Spot) -> None:
         """Check a variable, of any type, and declare it for all later expressions."""
-        declared = self._composition.declare(name, text)
+        declared = self._composition.declare(name, spot.value)
         program = declared.programs[name]
         if name:  # nothing can refer to a variable without a name
             self._composition = declared
         if isinstance(program, CompileError):
-            _note(program, _words(text, program), spot)
+            _note(program, spot.value, program, spot)
 
-    def validation(self, text: str, spot: Spot) -> None:
+    def validation(self, spot: Spot) -> None:
         """Check a validation: bool."""
-        self._check(text, (BOOL,), spot)
+        self._check(spot, (BOOL,))
 
-    def message(self, text: str, spot: Spot) -> None:
+    def message(self, spot: Spot) -> None:
         """Check a messageExpression: a string, without the authorizer."""
         environment = admission(params=self._params, authorizer_=False, dialect=self._dialect)
         if self._composed:
             environment = environment.with_fields(VARIABLES.name, self._composition.environment.structs[VARIABLES.name])
         else:
             environment = _without_variables(environment)
-        _check(text, environment, (STRING,), spot)
+        _check(spot, environment, (STRING,))
 
-    def audit_annotation(self, text: str, spot: Spot) -> None:
+    def audit_annotation(self, spot: Spot) -> None:
         """Check the value of an audit annotation: a string, or null for none."""
-        self._check(text, (STRING, NULL), spot, trim=True, shown=text)
+        self._check(spot, (STRING, NULL), trim=True, shown=spot.value)
 
-    def apply_configuration(self, text: str, spot: Spot) -> None:
-        """Check an apply configuration: `Object{...}`."""
-        _check(text, self._composition.for_mutations().environment, (OBJECT,), spot, trim=True)
+    def mutation(self, patch_type: str, spot: Spot) -> None:
+        """Check an apply configuration, `Object{...}`, or a JSON Patch, a list of `JSONPatch{...}`."""
+        _check(spot, self._composition.for_mutations().environment, (PATCH_TYPES[patch_type],), trim=True)
 
-    def json_patch(self, text: str, spot: Spot) -> None:
-        """Check a JSON Patch: a list of `JSONPatch{...}`."""
-        _check(text, self._composition.for_mutations().environment, (list_of(JSON_PATCH),), spot, trim=True)
-
-    def _check(self, text: str, results: Sequence[Type], spot: Spot, *, trim: bool = False, shown: str = "") -> None:
+    def _check(self, spot: Spot, results: Sequence[Type], *, trim: bool = False, shown: str = "") -> None:
         """Check an expression that may read `variables` if the policy is composed.
 
         For evaluation they are always there. If the text does not name them, that makes no difference, and what is
@@ -84,10 +81,10 @@ class Expressions:
         """
         environment = self._composition.environment
         if not self._composed:
-            if _VARIABLES not in text and _failure(text, environment, results) is None:
+            if _VARIABLES not in spot.value and _failure(spot.value, environment, results) is None:
                 return
             environment = _without_variables(environment)
-        _check(text, environment, results, spot, trim=trim, shown=shown)
+        _check(spot, environment, results, trim=trim, shown=shown)
 
 
 @lru_cache(maxsize=16)
@@ -96,19 +93,19 @@ def _without_variables(environment: Environment) -> Environment:
 
 
 def _check(
-    text: str, environment: Environment, results: Sequence[Type], spot: Spot, *, trim: bool = False, shown: str = ""
+    spot: Spot, environment: Environment, results: Sequence[Type], *, trim: bool = False, shown: str = ""
 ) -> None:
     """Compile an expression whose result has one of some types, and note what is wrong.
 
     trim: whether the API server removes white space around the expression before it compiles and quotes it. shown: what
     it quotes instead of the expression.
     """
+    text: str = spot.value
     error = _failure(text, environment, results)
-    if error is None:
-        return
-    stripped = trimmed(text) if trim else text
-    reference = error if stripped == text else _failure(stripped, environment, results) or error
-    _note(error, _words(shown or stripped, reference), spot)
+    if error is not None:
+        stripped = trimmed(text) if trim else text
+        reference = error if stripped == text else _failure(stripped, environment, results) or error
+        _note(error, shown or stripped, reference, spot)
 
 
 def _failure(text: str, environment: Environment, results: Sequence[Type]) -> CompileError | None:
@@ -123,19 +120,19 @@ def _failure(text: str, environment: Environment, results: Sequence[Type]) -> Co
     return ResultError(source, (Issue(0, f"must evaluate to one of [{expected}] but got {program.type.declared}"),))
 
 
-def _words(text: str, error: CompileError) -> str:
-    if isinstance(error, InstantiationError):
-        return f"Internal error: {error.full_reference()}"
-    return invalid(text, error.full_reference())
-
-
-def _note(error: CompileError, message: str, spot: Spot) -> None:
-    if spot.report.hidden(spot.path):
+def _note(error: CompileError, text: str, reference: CompileError, spot: Spot) -> None:
+    """Note an error with its places in the file. reference: that of the API server, whose words are the message."""
+    if spot.is_hidden:
         return
+    words = reference.full_reference()
+    message = f"Internal error: {words}" if isinstance(reference, InstantiationError) else invalid(text, words)
     document = spot.report.document
-    start = document.place(spot.path)
-    places = [_place(issue, error.source.text, start, spot) for issue in error.issues]
-    blocks = [_block(issue, error.source) for issue in error.issues]
+    places, blocks = [], []
+    for issue in error.issues:
+        offset = max(issue.position, 0)  # an issue without a position is at the start
+        place = document.place_inside(spot.path, offset)
+        places.append(place or Source(error.source.text, "", *document.place(spot.path)).location(offset))
+        blocks.append("\n".join((issue.message, *error.source.excerpt(offset))))
     further = [
         f"{document.name}:{line}:{column}: {block}" for (line, column), block in zip(places, blocks, strict=True)
     ]
@@ -150,14 +147,3 @@ def _note(error: CompileError, message: str, spot: Spot) -> None:
             excerpt="\n".join([blocks[0], *further[1:]]),
         )
     )
-
-
-def _place(issue: Issue, text: str, start: Place, spot: Spot) -> Place:
-    """The place of an issue in the file; the start of the expression for an issue without a position."""
-    offset = max(issue.position, 0)
-    return spot.report.document.place_inside(spot.path, offset) or Source(text, "", *start).location(offset)
-
-
-def _block(issue: Issue, source: Source) -> str:
-    """An issue with its line of the expression, and a caret below its position."""
-    return "\n".join((issue.message, *source.excerpt(max(issue.position, 0))))

@@ -29,7 +29,7 @@ from policies.admissionpolicy.documents.document import (
 )
 from policies.admissionpolicy.documents.exception import WrittenException
 from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
-from policies.admissionpolicy.documents.validation import PATCHES, Values, validate_binding, validate_policy
+from policies.admissionpolicy.documents.validation import PATCHES, validate_binding, validate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Binding,
@@ -273,14 +273,14 @@ def _part(document: Document, dialect: Dialect) -> Part:
     own, version = kind == exception.KIND, str(document.value["apiVersion"]).rpartition("/")[2]
     value = decode(document.value, EXCEPTION if own else KINDS[kind], top, version)
     if own:
-        exception.validate(value, top)
+        exception.validate(replace(top, value=value))
     else:
-        _validate(value, kind, version, top, dialect)
+        _validate(replace(top, value=value), kind, version, dialect)
     built = None
     if not report.failed:
         built = WrittenException(exception.build(value), document) if own else _built(value, document)
     return Part(
-        report=report if own else report.outline(_PLACES),
+        report=report if own else report.continued(document.outline(_PLACES)),
         kind=kind,
         name=value.get("metadata", {}).get("name", ""),
         policy_name=value.get("spec", {}).get("policyName", ""),
@@ -288,12 +288,13 @@ def _part(document: Document, dialect: Dialect) -> Part:
     )
 
 
-def _validate(value: Values, kind: str, version: str, top: Spot, dialect: Dialect) -> None:
+def _validate(top: Spot, kind: str, version: str, dialect: Dialect) -> None:
     mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
     # Before validation, as in the API server, so that defaults are validated like written values.
-    if binds and version == "v1alpha1" and "paramRef" in value.get("spec", {}):
-        value["spec"]["paramRef"].setdefault("parameterNotFoundAction", "Deny")
-    (validate_binding if binds else validate_policy)(value, top, dialect, mutating=mutating)
+    reference = top.child("spec", "paramRef").value
+    if binds and version == "v1alpha1" and reference is not None:
+        reference.setdefault("parameterNotFoundAction", "Deny")
+    (validate_binding if binds else validate_policy)(top, dialect, mutating=mutating)
     if dialect.release.validates_declaratively:
         top.report.forget_repetitions()
 
@@ -314,7 +315,7 @@ def _definition(value: Any, spot: Spot) -> None:
         )
 
 
-def _built(value: Values, document: Document) -> Policy | Binding:
+def _built(value: Mapping[str, Any], document: Document) -> Policy | Binding:
     """The policy or binding that a valid document describes, with the defaults of the API server filled in.
 
     Source: SetDefaults_* in kubernetes' pkg/apis/admissionregistration/v1/defaults.go. A validation's reason has no
@@ -338,7 +339,7 @@ def _built(value: Values, document: Document) -> Policy | Binding:
             validation_actions=frozenset(spec.get("validationActions", ())),
         )
 
-    def items(field: str) -> Iterator[tuple[Values, Callable[..., Expression]]]:
+    def items(field: str) -> Iterator[tuple[Mapping[str, Any], Callable[..., Expression]]]:
         """The items of a list, each with what makes an expression of a field below it."""
         for index, item in enumerate(spec.get(field, ())):
             yield item, partial(_expression, document, "spec", field, index)
@@ -382,7 +383,7 @@ def _expression(document: Document, *path: str | int) -> Expression:
     return Expression(text=text, path=show(path), file=document.name, line=line, column=column)
 
 
-def _match_resources(value: Values) -> MatchResources:
+def _match_resources(value: Mapping[str, Any]) -> MatchResources:
     return MatchResources(
         resource_rules=tuple(map(_rule, value.get("resourceRules", ()))),
         exclude_resource_rules=tuple(map(_rule, value.get("excludeResourceRules", ()))),
@@ -392,7 +393,7 @@ def _match_resources(value: Values) -> MatchResources:
     )
 
 
-def _rule(value: Values) -> NamedRule:
+def _rule(value: Mapping[str, Any]) -> NamedRule:
     return NamedRule(
         resource_names=tuple(value.get("resourceNames", ())),
         api_groups=tuple(value["apiGroups"]),
@@ -403,7 +404,7 @@ def _rule(value: Values) -> NamedRule:
     )
 
 
-def _param_ref(value: Values) -> ParamRef:
+def _param_ref(value: Mapping[str, Any]) -> ParamRef:
     return ParamRef(
         name=value.get("name", ""),
         namespace=value.get("namespace", ""),

@@ -8,18 +8,14 @@ the same order. The input was decoded strictly: values have the right types, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from policies.admissionpolicy.documents.document import (
     Spot,
     Word,
     duplicate,
-    forbidden,
     invalid,
     required,
     show,
-    too_long,
-    too_many,
     unsupported,
 )
 from policies.admissionpolicy.documents.expression import Expressions
@@ -39,279 +35,161 @@ from policies.kubernetes.name import (
 )
 from policies.kubernetes.spelling import closest, did_you_mean
 
-Values = Mapping[str, Any]
+PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+"""The types of patches, and the fields with their expressions."""
 NAME_HINT = "use lower case letters, digits, '-' and '.'"
 
-
-def check_needed(value: Values, name: str, spot: Spot, hint: str) -> bool:
-    """Whether a required string is not empty; note it otherwise."""
-    if value.get(name):
-        return True
-    spot.child(name).fault(required(), hint)
-    return False
-
-
-def check_choice(value: Values, name: str, allowed: Sequence[str], spot: Spot) -> None:
-    """Note a value that is not in an enumeration. An absent value is allowed, because it has a default."""
-    if name in value:
-        check_word(value[name], allowed, spot.child(name))
-
-
-def check_word(word: str, allowed: Sequence[str], spot: Spot) -> None:
-    """Note a word that is not in an enumeration."""
-    if word not in allowed:
-        hint = did_you_mean(word, allowed, f"write {' or '.join(allowed)}")
-        spot.fault(unsupported(word, allowed), hint)
-
-
-def check_format(text: str, check: Format, spot: Spot, hint: str) -> None:
-    """Note a string that does not have a format."""
-    for words in check(text):
-        spot.fault(invalid(text, words), hint)
-
-
-def check_labels(labels: Mapping[str, str], spot: Spot) -> None:
-    """Note invalid labels, or matchLabels of a selector. The API server's messages do not contain the key."""
-    path = show(spot.path)
-    for key, value in labels.items():
-        for words in label_key(key):
-            spot.child(key).fault(invalid(key, words), "write a label key, as example.org/team", path=path, key=True)
-        for words in label_value(value):
-            spot.child(key).fault(invalid(value, words), "write a label value of at most 63 characters", path=path)
-
-
-MATCH_POLICIES = ("Equivalent", "Exact")
-SCOPES = ("*", "Cluster", "Namespaced")
-OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
-
-
-def no_delete(value: Values, spot: Spot) -> None:
-    """Refuse the operation DELETE, which has nothing to mutate. The API server's message names no rule."""
-    path = show((*spot.path, "resourceRules", "operations"))
-    for index, rule in enumerate(value.get("resourceRules", ())):
-        for number, operation in enumerate(rule.get("operations", ())):
-            if operation not in MUTATING_OPERATIONS:
-                place = spot.child("resourceRules", index, "operations", number)
-                hint = "a mutating policy has nothing to do on DELETE: leave it out"
-                place.fault(unsupported(operation, MUTATING_OPERATIONS), hint, path=path)
-
-
-def unconverted(value: Values, spot: Spot) -> None:
-    """Warn if a rule omits a version of its group: with Equivalent, objects of that version match nevertheless.
-
-    kube-apiserver would convert them to the version in the rule, if it serves that version.
-    """
-    if value.get("matchPolicy", "Equivalent") != "Equivalent":
-        return
-    for index, rule in enumerate(value.get("resourceRules", ())):
-        named = rule.get("apiVersions", ())
-        unnamed = [
-            f"{group}/{version}" if group else version
-            for group in rule.get("apiGroups", ())
-            for version in SERVED_VERSIONS.get(group, ())
-            if named and version not in named and "*" not in named
-        ]
-        if unnamed:
-            message = f"objects of {', '.join(unnamed)} are not converted: expressions see them as they are sent"
-            hint = "name that version as well, or write matchPolicy: Exact to leave it out"
-            spot.child("resourceRules", index, "apiVersions").warn(message, hint)
-
-
-def match_resources(value: Values, spot: Spot) -> None:
-    """Validate matchConstraints or matchResources."""
-    check_choice(value, "matchPolicy", MATCH_POLICIES, spot)
-    for name in ("namespaceSelector", "objectSelector"):
-        selector(value.get(name, {}), spot.child(name))
-    for name in ("resourceRules", "excludeResourceRules"):
-        for index, rule in enumerate(value.get(name, ())):
-            _rule(rule, spot.child(name, index))
-
-
-def selector(value: Values, spot: Spot) -> None:
-    """Validate a label selector."""
-    check_labels(value.get("matchLabels", {}), spot.child("matchLabels"))
-    for index, requirement in enumerate(value.get("matchExpressions", ())):
-        _requirement(requirement, spot.child("matchExpressions", index))
-
-
-def _requirement(value: Values, spot: Spot) -> None:
-    operator, values = value.get("operator", ""), value.get("values", ())
-    below = spot.child("values")
-    if operator in ("In", "NotIn"):
-        if not values:
-            detail = "must be specified when `operator` is 'In' or 'NotIn'"
-            below.fault(required(detail), "list the values, or use Exists")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            below.fault(forbidden(detail), "leave the values out, or use In or NotIn")
-    else:
-        hint = "write In, NotIn, Exists or DoesNotExist"
-        spot.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
-    check_format(value.get("key", ""), label_key, spot.child("key"), "write a label key, as example.org/team")
-    for index, item in enumerate(values):
-        check_format(item, label_value, below.child(index), "write a label value of at most 63 characters")
-
-
-def _rule(value: Values, spot: Spot) -> None:
-    names = value.get("resourceNames", ())
-    for index, name in enumerate(names):
-        check_format(
-            name, path_segment, spot.child("resourceNames", index), "write a name as it stands in metadata.name"
-        )
-        if name in names[:index]:
-            spot.child("resourceNames", index).fault(duplicate(name), "name each object once")
-    _operations(value.get("operations", ()), spot.child("operations"))
-    _alone(
-        value.get("apiGroups", ()), "API groups", spot.child("apiGroups"), 'write "" for the core group, "*" for all'
-    )
-    versions = value.get("apiVersions", ())
-    _alone(versions, "API versions", spot.child("apiVersions"), 'write the versions, as v1, or "*" for all')
-    for index, version in enumerate(versions):
-        if not version:
-            spot.child("apiVersions", index).fault(required(), "write a version, as v1")
-    _resources(value.get("resources", ()), spot.child("resources"))
-    check_choice(value, "scope", SCOPES, spot)
-
-
-def _operations(operations: Sequence[str], spot: Spot) -> None:
-    _alone(operations, "operations", spot, 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
-    for index, operation in enumerate(operations):
-        check_word(operation, OPERATIONS, spot.child(index))
-
-
-def _alone(items: Sequence[str], what: str, spot: Spot, hint: str) -> None:
-    """Require at least one item, and no other item beside `*`."""
-    if not items:
-        spot.fault(required(), hint)
-    elif len(items) > 1 and "*" in items:
-        spot.fault(invalid(items, f"if '*' is present, must not specify other {what}"), "leave the others out")
-
-
-def _resources(resources: Sequence[str], spot: Spot) -> None:
-    if not resources:
-        spot.fault(required(), 'write plural names in small letters, as pods or deployments/scale, or "*" for all')
-    _subresources(resources, spot)
-    if len(resources) > 1 and "*/*" in resources:
-        detail = "if '*/*' is present, must not specify other resources"
-        spot.fault(invalid(resources, detail), "leave the others out")
-    plain = [resource for resource in resources if resource and "/" not in resource]
-    if "*" in plain and plain[-1] != "*":  # the API server checks only the last one
-        detail = "if '*' is present, must not specify other resources without subresources"
-        spot.fault(invalid(resources, detail), "leave the others out")
-
-
-def _subresources(resources: Sequence[str], spot: Spot) -> None:
-    """Refuse resources after a pattern, such as `pods/*`, that matches them."""
-    below: set[str] = set()  # resources with a pattern for all their subresources
-    everywhere: set[str] = set()  # subresources with a pattern for all resources
-    for index, resource in enumerate(resources):
-        name, slash, subresource = resource.partition("/")
-        if not resource:
-            spot.child(index).fault(required(), "write a resource, as pods")
-        elif slash:
-            patterns = [f"{name}/*"] if name in below else []
-            patterns += [f"*/{subresource}"] if subresource in everywhere else []
-            for pattern in patterns:
-                detail = f"if '{pattern}' is present, must not specify {resource}"
-                spot.child(index).fault(invalid(resource, detail), "leave it out: it is among the others")
-            below |= {name} if subresource == "*" else set()
-            everywhere |= {subresource} if name == "*" else set()
-
-
-FAILURE_POLICIES = ("Fail", "Ignore")
-REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-ACTIONS = ("Audit", "Deny", "Warn")
-REINVOCATION_POLICIES = ("IfNeeded", "Never")
-NOT_FOUND_ACTIONS = ("Deny", "Allow")
-PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
-
-STATIC_SUFFIX = ".static.k8s.io"
-ANNOTATIONS_SIZE = 256 * 1024
-MATCH_CONDITIONS = 64
-AUDIT_ANNOTATIONS = 20
-VALUE_EXPRESSION_SIZE = 5 * 1024
-
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+_STATIC_SUFFIX = ".static.k8s.io"
+_ANNOTATIONS_SIZE = 256 * 1024
+_MATCH_CONDITIONS = 64
+_AUDIT_ANNOTATIONS = 20
+_VALUE_EXPRESSION_SIZE = 5 * 1024
 _UNNAMED = "name the policy that this binding puts into force"
 _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersions and resources"
+_KIND_HINT = "write the kind of the parameters, as ConfigMap"
+_KEY_HINT = "write a label key, as example.org/team"
+_VALUE_HINT = "write a label value of at most 63 characters"
 
 
-def validate_policy(value: Values, top: Spot, dialect: Dialect, *, mutating: bool) -> None:
+def validate_policy(top: Spot, dialect: Dialect, *, mutating: bool) -> None:
     """Note every problem of a policy."""
-    _metadata(value.get("metadata", {}), top.child("metadata"), dialect)
-    _own_annotations(value.get("metadata", {}).get("annotations", {}), top.child("metadata", "annotations"))
-    spec, spot = value.get("spec", {}), top.child("spec")
-    check_choice(spec, "failurePolicy", FAILURE_POLICIES, spot)
-    if "paramKind" in spec:
-        _param_kind(spec["paramKind"], spot.child("paramKind"))
-    _constraints(spec, spot, mutating=mutating)
-    composed = mutating or bool(spec.get("variables"))
-    expressions = Expressions(dialect, params="paramKind" in spec, composed=composed)
-    _match_conditions(spec.get("matchConditions", ()), spot.child("matchConditions"), expressions)
-    _variables(spec.get("variables", ()), spot.child("variables"), expressions)
+    _metadata(top.child("metadata"), dialect)
+    _own_annotations(top.child("metadata", "annotations"))
+    spec = top.child("spec")
+    _choice(spec.child("failurePolicy"), ("Fail", "Ignore"))
+    _param_kind(spec.child("paramKind"))
+    _constraints(spec.child("matchConstraints"), mutating=mutating)
+    composed = mutating or bool(spec.child("variables").value)
+    params = spec.child("paramKind").value is not None
+    expressions = Expressions(dialect, params=params, composed=composed)
+    _match_conditions(spec.child("matchConditions"), expressions)
+    _variables(spec.child("variables"), expressions)
     if mutating:
-        _mutations(spec.get("mutations", ()), spot.child("mutations"), expressions)
-        if check_needed(
-            spec, "reinvocationPolicy", spot, "write Never, or IfNeeded to run again after other mutations"
-        ):
-            check_choice(spec, "reinvocationPolicy", REINVOCATION_POLICIES, spot)
+        _mutations(spec.child("mutations"), expressions)
+        reinvocation = spec.child("reinvocationPolicy")
+        if check_needed(reinvocation, "write Never, or IfNeeded to run again after other mutations"):
+            _choice(reinvocation, ("IfNeeded", "Never"))
     else:
-        _checks(spec, value.get("metadata", {}).get("name", ""), spot, expressions)
+        _checks(spec, top.child("metadata", "name").value or "", expressions)
 
 
-def validate_binding(value: Values, top: Spot, dialect: Dialect, *, mutating: bool) -> None:
+def validate_binding(top: Spot, dialect: Dialect, *, mutating: bool) -> None:
     """Note every problem of a binding."""
-    _metadata(value.get("metadata", {}), top.child("metadata"), dialect)
-    spec, spot = value.get("spec", {}), top.child("spec")
+    _metadata(top.child("metadata"), dialect)
+    spec = top.child("spec")
+    policy = spec.child("policyName")
     is_declared = dialect.release.validates_declaratively and not mutating
-    if spec.get("policyName"):
-        check_format(spec["policyName"], dns_subdomain, spot.child("policyName"), "write the policy's metadata.name")
+    if policy.value:
+        check_format(policy, dns_subdomain, "write the policy's metadata.name")
     elif not is_declared:
-        check_needed(spec, "policyName", spot, _UNNAMED)
-    if "paramRef" in spec:
-        _param_ref(spec["paramRef"], spot.child("paramRef"))
-    if "matchResources" in spec:
-        match_resources(spec["matchResources"], spot.child("matchResources"))
-        if mutating:
-            no_delete(spec["matchResources"], spot.child("matchResources"))
+        check_needed(policy, _UNNAMED)
+    _param_ref(spec.child("paramRef"))
+    _match_resources(spec.child("matchResources"))
+    if mutating:
+        _no_delete(spec.child("matchResources"))
     if is_declared:
-        check_needed(spec, "policyName", spot, _UNNAMED)
+        check_needed(policy, _UNNAMED)
     if not mutating:
-        _actions(spec.get("validationActions", ()), spot.child("validationActions"), dialect)
+        _actions(spec.child("validationActions"), dialect)
 
 
-def _metadata(value: Values, spot: Spot, dialect: Dialect) -> None:
-    name = value.get("name", "")
-    if generated := value.get("generateName"):
+def check_needed(spot: Spot, hint: str) -> bool:
+    """Whether a required value is not empty; note it otherwise."""
+    if not spot.value:
+        spot.fault(required(), hint)
+    return bool(spot.value)
+
+
+def check_format(spot: Spot, check: Format, hint: str) -> None:
+    """Note a string that does not have a format."""
+    for words in check(spot.value or ""):
+        spot.fault(invalid(spot.value or "", words), hint)
+
+
+def check_selector(spot: Spot) -> None:
+    """Validate a label selector, if there is one."""
+    _labels(spot.child("matchLabels"))
+    for requirement in spot.child("matchExpressions").items():
+        operator, values = requirement.child("operator").value or "", requirement.child("values")
+        if operator in ("In", "NotIn"):
+            if not values.value:
+                detail = "must be specified when `operator` is 'In' or 'NotIn'"
+                values.fault(required(detail), "list the values, or use Exists")
+        elif operator in ("Exists", "DoesNotExist"):
+            if values.value:
+                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                values.fault(f"Forbidden: {detail}", "leave the values out, or use In or NotIn")
+        else:
+            hint = "write In, NotIn, Exists or DoesNotExist"
+            requirement.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
+        check_format(requirement.child("key"), label_key, _KEY_HINT)
+        for item in values.items():
+            check_format(item, label_value, _VALUE_HINT)
+
+
+def _choice(spot: Spot, allowed: Sequence[str]) -> None:
+    """Note a value that is not in an enumeration. An absent value is allowed, because it has a default."""
+    if spot.value is not None and spot.value not in allowed:
+        hint = did_you_mean(spot.value, allowed, f"write {' or '.join(allowed)}")
+        spot.fault(unsupported(spot.value, allowed), hint)
+
+
+def _labels(spot: Spot) -> None:
+    """Note invalid labels, or matchLabels of a selector. The API server's messages do not contain the key."""
+    path = show(spot.path)
+    for key, value in (spot.value or {}).items():
+        for words in label_key(key):
+            spot.child(key).fault(invalid(key, words), _KEY_HINT, path=path, key=True)
+        for words in label_value(value):
+            spot.child(key).fault(invalid(value, words), _VALUE_HINT, path=path)
+
+
+def _metadata(spot: Spot, dialect: Dialect) -> None:
+    name, generated = spot.child("name"), spot.child("generateName")
+    if generated.value:
         # As maskTrailingDash of the API server: a dash at the end is valid, because the generated name continues.
-        masked = f"{generated[:-2]}a" if len(generated) > 1 and generated.endswith("-") else generated
-        for words in dns_subdomain(masked):
-            spot.child("generateName").fault(invalid(generated, words), NAME_HINT)
-    if name:
-        check_format(name, dns_subdomain, spot.child("name"), NAME_HINT)
-        if name.endswith(STATIC_SUFFIX):
-            reserved = (
-                f'names ending with "{STATIC_SUFFIX}" are reserved for static manifest-based configurations '
-                "and cannot be managed via the API"
-            )
-            if dialect.release.reserves_static_names and not dialect.stored:
-                spot.child("name").fault(invalid(name, reserved), "choose another name")
-            else:
-                spot.child("name").warn(reserved, "choose another name")
+        text = generated.value
+        for words in dns_subdomain(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text):
+            generated.fault(invalid(text, words), NAME_HINT)
+    if not name.value:
+        name.fault(required("name or generateName is required"), "a file needs a name of its own")
     else:
-        spot.child("name").fault(required("name or generateName is required"), "a file needs a name of its own")
-    if value.get("namespace"):
-        spot.child("namespace").warn(forbidden("not allowed on this type"), "a policy is in no namespace: leave it out")
-    check_labels(value.get("labels", {}), spot.child("labels"))
-    _annotations(value.get("annotations", {}), spot.child("annotations"))
-    for finalizer in value.get("finalizers", ()):
-        check_format(finalizer, label_key, spot.child("finalizers"), "leave finalizers out")
+        check_format(name, dns_subdomain, NAME_HINT)
+    if (name.value or "").endswith(_STATIC_SUFFIX):
+        reserved = (
+            f'names ending with "{_STATIC_SUFFIX}" are reserved for static manifest-based configurations '
+            "and cannot be managed via the API"
+        )
+        if dialect.release.reserves_static_names and not dialect.stored:
+            name.fault(invalid(name.value, reserved), "choose another name")
+        else:
+            name.warn(reserved, "choose another name")
+    if spot.child("namespace").value:
+        hint = "a policy is in no namespace: leave it out"
+        spot.child("namespace").warn("Forbidden: not allowed on this type", hint)
+    _labels(spot.child("labels"))
+    _annotations(spot.child("annotations"))
+    for finalizer in spot.child("finalizers").items():
+        for words in label_key(finalizer.value):
+            spot.child("finalizers").fault(invalid(finalizer.value, words), "leave finalizers out")
 
 
-def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
+def _annotations(spot: Spot) -> None:
+    annotations: Mapping[str, str] = spot.value or {}
+    for key in annotations:
+        for words in label_key(key.lower()):
+            hint = "write an annotation key, as example.org/owner"
+            spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_SIZE:
+        message = f"Too long: may not be more than {_ANNOTATIONS_SIZE} bytes"
+        spot.fault(message, "keep notes of that length elsewhere")
+
+
+def _own_annotations(spot: Spot) -> None:
     """Warn of unknown annotations with this service's prefix, because a typo would silently have no effect."""
-    for key, value in annotations.items():
+    for key, value in (spot.value or {}).items():
         if not key.startswith(OWN_PREFIX):
             continue
         if key not in OWN_ANNOTATIONS:
@@ -323,27 +201,20 @@ def _own_annotations(annotations: Mapping[str, str], spot: Spot) -> None:
             spot.child(key).warn(f"{quote(value)} is neither true nor false", 'write "false" to leave templates alone')
 
 
-def _annotations(annotations: Mapping[str, str], spot: Spot) -> None:
-    for key in annotations:
-        for words in label_key(key.lower()):
-            hint = "write an annotation key, as example.org/owner"
-            spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_SIZE:
-        spot.fault(too_long(ANNOTATIONS_SIZE), "keep notes of that length elsewhere")
-
-
-def _param_kind(value: Values, spot: Spot) -> None:
-    if check_needed(value, "apiVersion", spot, "write it as in the parameters themselves: v1 for ConfigMaps"):
-        _group_version(value["apiVersion"], spot.child("apiVersion"))
-    if check_needed(value, "kind", spot, "write the kind of the parameters, as ConfigMap"):
-        kind = value["kind"]
-        for words in dns1035_label(kind.lower()):
+def _param_kind(spot: Spot) -> None:
+    if spot.value is None:
+        return
+    version, kind = spot.child("apiVersion"), spot.child("kind")
+    if check_needed(version, "write it as in the parameters themselves: v1 for ConfigMaps"):
+        _group_version(version)
+    if check_needed(kind, _KIND_HINT):
+        for words in dns1035_label(kind.value.lower()):
             detail = f"may have mixed case, but should otherwise match: {words}"
-            spot.child("kind").fault(invalid(kind, detail), "write the kind of the parameters, as ConfigMap")
+            kind.fault(invalid(kind.value, detail), _KIND_HINT)
 
 
-def _group_version(text: str, spot: Spot) -> None:
-    hint = "write v1 or group/version, as in the parameters themselves"
+def _group_version(spot: Spot) -> None:
+    text, hint = spot.value, "write v1 or group/version, as in the parameters themselves"
     group, _, version = text.rpartition("/") if text != "/" else ("", "", "")
     if "/" in group:
         spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
@@ -356,190 +227,280 @@ def _group_version(text: str, spot: Spot) -> None:
         spot.fault(invalid(version, ",".join(problems)), hint)
 
 
-def _constraints(spec: Values, spot: Spot, *, mutating: bool) -> None:
-    below = spot.child("matchConstraints")
-    if "matchConstraints" not in spec:
-        below.fault(required(), _RULE_HINT)
+def _constraints(spot: Spot, *, mutating: bool) -> None:
+    if spot.value is None:
+        spot.fault(required(), _RULE_HINT)
         return
-    constraints = spec["matchConstraints"]
-    match_resources(constraints, below)
-    unconverted(constraints, below)
-    if not constraints.get("resourceRules"):
-        below.child("resourceRules").fault(required(), _RULE_HINT)
+    _match_resources(spot)
+    _unconverted(spot)
+    check_needed(spot.child("resourceRules"), _RULE_HINT)
     if mutating:
-        no_delete(constraints, below)
+        _no_delete(spot)
 
 
-def _match_conditions(conditions: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
-    if len(conditions) > MATCH_CONDITIONS:
-        spot.fault(too_many(len(conditions), MATCH_CONDITIONS), "join conditions with &&")
+def _match_resources(spot: Spot) -> None:
+    _choice(spot.child("matchPolicy"), ("Equivalent", "Exact"))
+    for name in ("namespaceSelector", "objectSelector"):
+        check_selector(spot.child(name))
+    for name in ("resourceRules", "excludeResourceRules"):
+        for rule in spot.child(name).items():
+            _rule(rule)
+
+
+def _no_delete(spot: Spot) -> None:
+    """Refuse the operation DELETE, which has nothing to mutate. The API server's message names no rule."""
+    path = show((*spot.path, "resourceRules", "operations"))
+    for rule in spot.child("resourceRules").items():
+        for operation in rule.child("operations").items():
+            if operation.value not in _MUTATING_OPERATIONS:
+                hint = "a mutating policy has nothing to do on DELETE: leave it out"
+                operation.fault(unsupported(operation.value, _MUTATING_OPERATIONS), hint, path=path)
+
+
+def _unconverted(spot: Spot) -> None:
+    """Warn if a rule omits a version of its group: with Equivalent, objects of that version match nevertheless.
+
+    kube-apiserver would convert them to the version in the rule, if it serves that version.
+    """
+    if spot.child("matchPolicy").value not in (None, "Equivalent"):
+        return
+    for rule in spot.child("resourceRules").items():
+        named = rule.child("apiVersions").value
+        unnamed = [
+            f"{group}/{version}" if group else version
+            for group in rule.child("apiGroups").value or ()
+            for version in SERVED_VERSIONS.get(group, ())
+            if named and version not in named and "*" not in named
+        ]
+        if unnamed:
+            message = f"objects of {', '.join(unnamed)} are not converted: expressions see them as they are sent"
+            hint = "name that version as well, or write matchPolicy: Exact to leave it out"
+            rule.child("apiVersions").warn(message, hint)
+
+
+def _rule(spot: Spot) -> None:
+    names = spot.child("resourceNames")
+    for index, name in enumerate(names.items()):
+        check_format(name, path_segment, "write a name as it stands in metadata.name")
+        if name.value in names.value[:index]:
+            name.fault(duplicate(name.value), "name each object once")
+    operations, versions = spot.child("operations"), spot.child("apiVersions")
+    _alone(operations, "operations", 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
+    for operation in operations.items():
+        _choice(operation, _OPERATIONS)
+    _alone(spot.child("apiGroups"), "API groups", 'write "" for the core group, "*" for all')
+    _alone(versions, "API versions", 'write the versions, as v1, or "*" for all')
+    for version in versions.items():
+        check_needed(version, "write a version, as v1")
+    _resources(spot.child("resources"))
+    _choice(spot.child("scope"), ("*", "Cluster", "Namespaced"))
+
+
+def _alone(spot: Spot, what: str, hint: str) -> None:
+    """Require at least one item, and no other item beside `*`."""
+    if check_needed(spot, hint) and len(spot.value) > 1 and "*" in spot.value:
+        spot.fault(invalid(spot.value, f"if '*' is present, must not specify other {what}"), "leave the others out")
+
+
+def _resources(spot: Spot) -> None:
+    """Refuse an empty list, and resources beside a pattern that matches them, such as `pods/*`."""
+    check_needed(spot, 'write plural names in small letters, as pods or deployments/scale, or "*" for all')
+    below: set[str] = set()  # resources with a pattern for all their subresources
+    everywhere: set[str] = set()  # subresources with a pattern for all resources
+    for item in spot.items():
+        name, slash, subresource = item.value.partition("/")
+        if not item.value:
+            item.fault(required(), "write a resource, as pods")
+        elif slash:
+            patterns = [f"{name}/*"] if name in below else []
+            patterns += [f"*/{subresource}"] if subresource in everywhere else []
+            for pattern in patterns:
+                detail = f"if '{pattern}' is present, must not specify {item.value}"
+                item.fault(invalid(item.value, detail), "leave it out: it is among the others")
+            below |= {name} if subresource == "*" else set()
+            everywhere |= {subresource} if name == "*" else set()
+    resources = spot.value or ()
+    if len(resources) > 1 and "*/*" in resources:
+        detail = "if '*/*' is present, must not specify other resources"
+        spot.fault(invalid(resources, detail), "leave the others out")
+    plain = [resource for resource in resources if resource and "/" not in resource]
+    if "*" in plain and plain[-1] != "*":  # the API server checks only the last one
+        detail = "if '*' is present, must not specify other resources without subresources"
+        spot.fault(invalid(resources, detail), "leave the others out")
+
+
+def _match_conditions(spot: Spot, expressions: Expressions) -> None:
+    _limit(spot, _MATCH_CONDITIONS, "join conditions with &&")
     known: set[str] = set()
-    for index, condition in enumerate(conditions):
-        below = spot.child(index)
-        text, name = condition.get("expression", ""), condition.get("name", "")
-        if trimmed(text):
-            expressions.match_condition(text, below.child("expression"))
+    for condition in spot.items():
+        expression, name = condition.child("expression"), condition.child("name")
+        if trimmed(expression.value or ""):
+            expressions.match_condition(expression)
         else:
-            below.child("expression").fault(required(), "write an expression that is true for requests to judge")
-        if not name:
-            below.child("name").fault(required(), "name the condition: its name stands in errors")
+            expression.fault(required(), "write an expression that is true for requests to judge")
+        if not check_needed(name, "name the condition: its name stands in errors"):
             continue
-        check_format(name, label_key, below.child("name"), "write a name, as exclude-leases")
-        if name in known:
-            below.child("name").fault(duplicate(name), "give each condition a name of its own")
-        known.add(name)
+        check_format(name, label_key, "write a name, as exclude-leases")
+        if name.value in known:
+            name.fault(duplicate(name.value), "give each condition a name of its own")
+        known.add(name.value)
 
 
-def _variables(variables: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
+def _limit(spot: Spot, most: int, hint: str) -> None:
+    count = len(spot.value or ())
+    if count > most:
+        spot.fault(f"Too many: {count}: must have at most {most} items", hint)
+
+
+def _variables(spot: Spot, expressions: Expressions) -> None:
     known: set[str] = set()
-    for index, variable in enumerate(variables):
-        below = spot.child(index)
-        text, name = variable.get("expression", ""), variable.get("name", "")
+    for variable in spot.items():
+        expression, at = variable.child("expression"), variable.child("name")
+        name = at.value or ""
         if not trimmed(name):
-            below.child("name").fault(required("name is not specified"), "expressions say variables.name")
+            at.fault(required("name is not specified"), "expressions say variables.name")
         elif not is_identifier(name):
             hint = "use letters, digits and _ only, no digit first, and no word of CEL"
-            below.child("name").fault(invalid(name, "must be a valid CEL identifier"), hint)
+            at.fault(invalid(name, "must be a valid CEL identifier"), hint)
         elif name in known:
-            below.child("name").warn(duplicate(name), "only the last variable of a name has an effect: rename one")
+            at.warn(duplicate(name), "only the last variable of a name has an effect: rename one")
         known.add(name)
-        if trimmed(text):
-            expressions.variable(name, text, below.child("expression"))
+        if trimmed(expression.value or ""):
+            expressions.variable(name, expression)
         else:
             hint = "write the expression that the name stands for"
-            below.child("expression").fault(required("expression is not specified"), hint)
+            expression.fault(required("expression is not specified"), hint)
 
 
-def _checks(spec: Values, policy: str, spot: Spot, expressions: Expressions) -> None:
+def _checks(spec: Spot, policy: str, expressions: Expressions) -> None:
     """Check validations and audit annotations; at least one of them is required."""
-    names = ("validations", "auditAnnotations")
-    if not any(spec.get(name) for name in names):
-        if not any(spot.report.hidden((*spot.path, name)) for name in names):
-            for name in names:
+    both = (spec.child("validations"), spec.child("auditAnnotations"))
+    if not any(spot.value for spot in both):
+        if not any(spot.is_hidden for spot in both):
+            for spot in both:
                 detail = "validations or auditAnnotations must contain at least one item"
-                spot.child(name).fault(required(detail), "add a validation: an expression that has to be true")
+                spot.fault(required(detail), "add a validation: an expression that has to be true")
         return
-    for index, validation in enumerate(spec.get("validations", ())):
-        _validation(validation, spot.child("validations", index), expressions)
-    _audit_annotations(spec.get("auditAnnotations", ()), policy, spot.child("auditAnnotations"), expressions)
+    for validation in both[0].items():
+        _validation(validation, expressions)
+    _audit_annotations(both[1], policy, expressions)
 
 
-def _validation(value: Values, spot: Spot, expressions: Expressions) -> None:
-    if trimmed(text := value.get("expression", "")):
-        expressions.validation(text, spot.child("expression"))
+def _validation(spot: Spot, expressions: Expressions) -> None:
+    expression, long, short = spot.child("expression"), spot.child("messageExpression"), spot.child("message")
+    if trimmed(expression.value or ""):
+        expressions.validation(expression)
     else:
         hint = "write an expression that is true for what is allowed"
-        spot.child("expression").fault(required("expression is not specified"), hint)
-    message_expression = value.get("messageExpression", "")
-    if trimmed(message_expression):
-        expressions.message(message_expression, spot.child("messageExpression"))
-    elif message_expression:
+        expression.fault(required("expression is not specified"), hint)
+    if trimmed(long.value or ""):
+        expressions.message(long)
+    elif long.value:
         hint = "write an expression for the message, or leave it out"
-        spot.child("messageExpression").fault(invalid(message_expression, "must be non-empty if specified"), hint)
-    message = value.get("message", "")
-    if message and not trimmed(message):
-        hint = "write what is wrong and what to do, or leave it out"
-        spot.child("message").fault(invalid(message, "must be non-empty if specified"), hint)
-    elif any(character in trimmed(message) for character in "\n\r"):
-        hint = "put it on one line: >- folds a YAML text"
-        spot.child("message").fault(invalid(message, "must not contain line breaks"), hint)
-    check_choice(value, "reason", REASONS, spot)
+        long.fault(invalid(long.value, "must be non-empty if specified"), hint)
+    message = trimmed(short.value or "")
+    if short.value and not message:
+        short.fault(
+            invalid(short.value, "must be non-empty if specified"),
+            "write what is wrong and what to do, or leave it out",
+        )
+    elif any(character in message for character in "\n\r"):
+        short.fault(invalid(short.value, "must not contain line breaks"), "put it on one line: >- folds a YAML text")
+    _choice(spot.child("reason"), ("Forbidden", "Invalid", "RequestEntityTooLarge"))
 
 
-def _audit_annotations(items: Sequence[Values], policy: str, spot: Spot, expressions: Expressions) -> None:
-    if len(items) > AUDIT_ANNOTATIONS:
+def _audit_annotations(spot: Spot, policy: str, expressions: Expressions) -> None:
+    items = spot.value or ()
+    if len(items) > _AUDIT_ANNOTATIONS:
         shown = [{"Key": item.get("key", ""), "ValueExpression": item.get("valueExpression", "")} for item in items]
-        detail = f"must not have more than {AUDIT_ANNOTATIONS} auditAnnotations"
+        detail = f"must not have more than {_AUDIT_ANNOTATIONS} auditAnnotations"
         spot.fault(invalid(shown, detail), "put several values into one annotation")
     keys: set[str] = set()
-    for index, item in enumerate(items):
-        below, key = spot.child(index), item.get("key", "")
+    for item in spot.items():
+        at = item.child("key")
+        key = at.value or ""
         if not policy:
-            below.child("key").fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
+            at.fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
         else:
             for words in label_key(f"{policy}/{key}"):
                 hint = "write a key without a slash: the policy's name becomes its prefix"
-                below.child("key").fault(invalid(f"{policy}/{key}", words), hint)
-        _value_expression(item.get("valueExpression", ""), below.child("valueExpression"), expressions)
+                at.fault(invalid(f"{policy}/{key}", words), hint)
+        expression = item.child("valueExpression")
+        text = trimmed(expression.value or "")
+        if not text:
+            hint = "write an expression for the value; null for no annotation"
+            expression.fault(required("valueExpression is not specified"), hint)
+        elif len(text.encode()) > _VALUE_EXPRESSION_SIZE:
+            detail = f"must not exceed {_VALUE_EXPRESSION_SIZE} bytes in length"
+            expression.fault(required(detail), "move parts of it to variables")
+        else:
+            expressions.audit_annotation(expression)
         if key in keys:
-            below.child("key").fault(duplicate(key), "give each annotation a key of its own")
+            at.fault(duplicate(key), "give each annotation a key of its own")
         keys.add(key)
 
 
-def _value_expression(text: str, spot: Spot, expressions: Expressions) -> None:
-    inner = trimmed(text)
-    if not inner:
-        hint = "write an expression for the value; null for no annotation"
-        spot.fault(required("valueExpression is not specified"), hint)
-    elif len(inner.encode()) > VALUE_EXPRESSION_SIZE:
-        detail = f"must not exceed {VALUE_EXPRESSION_SIZE} bytes in length"
-        spot.fault(required(detail), "move parts of it to variables")
-    else:
-        expressions.audit_annotation(text, spot)
-
-
-def _mutations(mutations: Sequence[Values], spot: Spot, expressions: Expressions) -> None:
-    if not mutations:
+def _mutations(spot: Spot, expressions: Expressions) -> None:
+    if not spot.value:
         spot.fault(required("mutations must contain at least one item"), "add a mutation: patchType and its expression")
-    for index, mutation in enumerate(mutations):
-        _mutation(mutation, spot.child(index), expressions)
+    for mutation in spot.items():
+        if check_needed(mutation.child("patchType"), "write ApplyConfiguration or JSONPatch"):
+            _mutation(mutation, expressions)
 
 
-def _mutation(value: Values, spot: Spot, expressions: Expressions) -> None:
-    kind = value.get("patchType", "")
-    if not kind:
-        spot.child("patchType").fault(required(), "write ApplyConfiguration or JSONPatch")
-        return
+def _mutation(spot: Spot, expressions: Expressions) -> None:
+    kind = spot.child("patchType").value
     if kind not in PATCHES:
-        check_word(kind, tuple(PATCHES), spot.child("patchType"))
+        _choice(spot.child("patchType"), tuple(PATCHES))
         return
     field = PATCHES[kind]
     (other,) = (name for name in PATCHES.values() if name != field)
-    below = spot.child(field)
-    if field not in value:
-        below.fault(required(f"must be specified when patchType is {kind}"), f"add {field} with its expression")
-    elif not trimmed(text := value[field].get("expression", "")):
-        below.child("expression").fault(required(), "write the expression of the patch")
+    expression = spot.child(field, "expression")
+    if spot.child(field).value is None:
+        detail = f"must be specified when patchType is {kind}"
+        spot.child(field).fault(required(detail), f"add {field} with its expression")
+    elif not trimmed(expression.value or ""):
+        expression.fault(required(), "write the expression of the patch")
     else:
-        compiled = expressions.json_patch if kind == "JSONPatch" else expressions.apply_configuration
-        compiled(text, below.child("expression"))
-    if other in value:
+        expressions.mutation(kind, expression)
+    if spot.child(other).value is not None:
         detail = f"must not be specified when patchType is {kind}"
         spot.child(other).fault(invalid(f"{{{other}}}", detail), "make a mutation of its own of it", key=True)
 
 
-def _param_ref(value: Values, spot: Spot) -> None:
-    name, selected = value.get("name", ""), "selector" in value
+def _param_ref(spot: Spot) -> None:
+    if spot.value is None:
+        return
+    name, selector = spot.child("name"), spot.child("selector")
     hint = "a binding takes one object by name, or all that selector selects"
-    if name:
-        check_format(name, path_segment, spot.child("name"), "write the metadata.name of the parameters")
-    if name and selected:
-        spot.child("name").fault(forbidden("name and selector are mutually exclusive"), hint)
-    if selected:
-        selector(value["selector"], spot.child("selector"))
-    if name and selected:
-        spot.child("selector").fault(forbidden("name and selector are mutually exclusive"), hint, key=True)
-    if not name and not selected and not spot.report.hidden((*spot.path, "selector")):
+    exclusive = "Forbidden: name and selector are mutually exclusive"
+    if name.value:
+        check_format(name, path_segment, "write the metadata.name of the parameters")
+    if name.value and selector.value is not None:
+        name.fault(exclusive, hint)
+    check_selector(selector)
+    if name.value and selector.value is not None:
+        selector.fault(exclusive, hint, key=True)
+    if not name.value and selector.value is None and not selector.is_hidden:
         spot.fault(required("one of name or selector must be specified"), hint)
-    if check_needed(
-        value, "parameterNotFoundAction", spot, "write Deny, or Allow to skip the policy without parameters"
-    ):
-        check_choice(value, "parameterNotFoundAction", NOT_FOUND_ACTIONS, spot)
+    action = spot.child("parameterNotFoundAction")
+    if check_needed(action, "write Deny, or Allow to skip the policy without parameters"):
+        _choice(action, ("Deny", "Allow"))
 
 
-def _actions(actions: Sequence[str], spot: Spot, dialect: Dialect) -> None:
+def _actions(spot: Spot, dialect: Dialect) -> None:
     known: set[str] = set()
-    for index, action in enumerate(actions):
-        check_word(action, ACTIONS, spot.child(index))
-        if action in known:
-            spot.child(index).fault(duplicate(Word(action)), "name each action once")
-        known.add(action)
+    for action in spot.items():
+        _choice(action, ("Audit", "Deny", "Warn"))
+        if action.value in known:
+            action.fault(duplicate(Word(action.value)), "name each action once")
+        known.add(action.value)
     if {"Deny", "Warn"} <= known:
         detail = (
             "must not contain both Deny and Warn (repeating the same validation failure information in the API "
             "response and headers serves no purpose)"
         )
-        spot.fault(invalid(actions, detail), "keep Deny alone: what it refuses is told anyway")
+        spot.fault(invalid(spot.value, detail), "keep Deny alone: what it refuses is told anyway")
     if not known:
         detail = "" if dialect.release.validates_declaratively else "at least one validation action is required"
         spot.fault(required(detail), "write Deny, Warn or Audit")

@@ -34,6 +34,9 @@ PatchType = Literal["ApplyConfiguration", "JSONPatch"]
 ReinvocationPolicy = Literal["Never", "IfNeeded"]
 
 
+DENY: frozenset[ValidationAction] = frozenset({"Deny"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     """The file of a document, and the line, from 1, on which it begins."""
@@ -154,6 +157,11 @@ class Policy:
     failure_policy: FailurePolicy = "Fail"
     reinvocation_policy: ReinvocationPolicy | Literal[""] = ""
     origin: Origin
+
+    @property
+    def failure_actions(self) -> frozenset[ValidationAction]:
+        """What a failure leads to, whatever bindings say; none if it is ignored."""
+        return DENY if self.failure_policy == "Fail" else frozenset()
 
     @property
     def judged_expressions(self) -> Iterator[Expression]:

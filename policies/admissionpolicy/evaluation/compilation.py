@@ -50,7 +50,7 @@ _CHEAP_CALLS = frozenset(
         *("of", "none", "dyn", "type", "@not_strictly_false"),  # the first two are optional.of and optional.none
     )
 )
-_SELECTED = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
+_SELECTION = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
 _CHEAP_COUNT = 4
 """This many expressions, variables included, stay below a policy's limit even at twice their own limits."""
 
@@ -103,8 +103,14 @@ class CompiledPolicy:
     @cached_property
     def reads(self) -> Mapping[str, Reads]:
         """The fields of `object` and `oldObject` that any expression of a validating policy reads."""
+        policy = self.policy
+        composed = (
+            *(condition.expression for condition in policy.match_conditions),
+            *policy.judged_expressions,
+            *(annotation.value_expression for annotation in policy.audit_annotations),
+        )
         try:
-            return composed_reads((expression.source for expression in self._composed()), self.composition)
+            return composed_reads((expression.source for expression in composed), self.composition)
         except CompileError:
             return dict.fromkeys(ROOTS, EVERYTHING)
 
@@ -172,12 +178,6 @@ class CompiledPolicy:
             if isinstance(unit.program, Program):
                 unit.program.load()
 
-    def _composed(self) -> Iterator[Expression]:
-        """The expressions of a validating policy, without its variables."""
-        yield from (condition.expression for condition in self.policy.match_conditions)
-        yield from self.policy.judged_expressions
-        yield from (annotation.value_expression for annotation in self.policy.audit_annotations)
-
     def _units(self) -> Iterator[Unit]:
         yield from self.conditions
         for variable in self.policy.variables:
@@ -237,13 +237,12 @@ class Compiler:
 
     def __call__(self, policy: Policy) -> CompiledPolicy:
         """The compiled policy. It keeps the policy alive, so that no other object can have the same id."""
-        compiled = self._cache[id(policy)] = self._previous.get(id(policy)) or self._compiled(policy)
-        return compiled
-
-    def _compiled(self, policy: Policy) -> CompiledPolicy:
-        compiled = compile_policy(policy, self._release)
-        if self._on_fault is not None:
-            compiled.watch(partial(self._on_fault, policy))
+        compiled = self._previous.get(id(policy))
+        if compiled is None:
+            compiled = compile_policy(policy, self._release)
+            if self._on_fault is not None:
+                compiled.watch(partial(self._on_fault, policy))
+        self._cache[id(policy)] = compiled
         return compiled
 
 
@@ -270,7 +269,7 @@ def _annotation(expression: Expression, environment: Environment) -> Unit:
 
 def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[str]:
     """The variables that an expression may read: all of them, if it uses `variables` other than as `variables.name`."""
-    selected = _SELECTED.findall(expression.text)
+    selected = _SELECTION.findall(expression.text)
     if len(selected) != expression.text.count("variables"):
         return frozenset(names)
     return frozenset(selected).intersection(names)
@@ -280,82 +279,71 @@ def _is_cheap(program: Program | CompileError) -> bool:
     if isinstance(program, CompileError):
         return True  # it is never evaluated
     calls = (node for node in walk(parse(program.source)) if isinstance(node, Call))
-    return all(call.function in _CHEAP_CALLS or _is_cheap_join(call) for call in calls)
-
-
-def _is_cheap_join(call: Call) -> bool:
-    """Whether a call joins texts with a literal between them, which is as long whatever the input is."""
-    return call.function == "join" and all(isinstance(argument, Literal) for argument in call.args)
-
-
-_NAMESPACE = "namespaceObject"
+    # A join with a literal between the texts is as long whatever the input is.
+    return all(
+        call.function in _CHEAP_CALLS
+        or (call.function == "join" and all(isinstance(argument, Literal) for argument in call.args))
+        for call in calls
+    )
 
 
 def part_of(compiled: CompiledPolicy, *, is_selective: bool) -> fusion.Part | None:
-    """The expressions of a validating policy; None if only its own evaluation can tell that it has nothing to say.
+    """What of a validating policy goes into the function that judges many together.
 
-    is_selective: whether it depends on more than the kind of a request, and on its Namespace, if the policy applies.
+    None if only its own evaluation can tell that it has nothing to say. is_selective: whether it depends on more than
+    the kind of a request, and on its Namespace, if the policy applies.
     """
     units = (*compiled.conditions, *compiled.validations)
-    programs = [program for program in compiled.composition.programs.values() if isinstance(program, Program)]
-    if compiled.annotations or not all(isinstance(unit.program, Program) for unit in units):
+    programs = (*(unit.program for unit in units), *compiled.composition.programs.values())
+    if compiled.annotations or not all(isinstance(program, Program) for program in programs):
         return None
-    if len(programs) < len(compiled.composition.programs):
-        return None
-    variables = _variables(compiled)
-    conditions = [_expression(compiled, unit, variables) for unit in compiled.conditions]
+    variables: dict[str, fusion.Expression] = {}
+    for variable in compiled.policy.variables:
+        variables[variable.name] = _fusible(compiled, variable.expression, variables)
+    conditions, validations = (
+        [_fusible(compiled, unit.expression, variables) for unit in each]
+        for each in (compiled.conditions, compiled.validations)
+    )
     # Match conditions do not see the Namespace, not even through variables.
-    if any(_NAMESPACE in text for condition in conditions for text in _texts(condition.tree, variables)):
+    if any("namespaceObject" in _names_in(condition.tree, variables) for condition in conditions):
         return None
     return fusion.Part(
         conditions,
-        [_expression(compiled, unit, variables) for unit in compiled.validations],
+        validations,
         variables,
         is_selective or compiled.policy.param_kind is not None,
-        lambda known: _is_silent(compiled, known),
+        lambda known: not compiled.speaks or compiled.has_cheap_messages(known),
         compiled.message_reads,
     )
 
 
-def _is_silent(compiled: CompiledPolicy, known: Collection[str]) -> bool:
-    return not compiled.speaks or compiled.has_cheap_messages(known)
-
-
-def _variables(compiled: CompiledPolicy) -> dict[str, fusion.Expression]:
-    variables: dict[str, fusion.Expression] = {}
-    for variable in compiled.policy.variables:
-        tree = checked_tree(variable.expression.source, compiled.composition)
-        variables[variable.name] = fusion.Expression(tree, _shared_text(variable.expression.text, tree, variables))
-    return variables
-
-
-def _expression(compiled: CompiledPolicy, unit: Unit, variables: dict[str, fusion.Expression]) -> fusion.Expression:
-    tree = checked_tree(unit.expression.source, compiled.composition)
-    return fusion.Expression(tree, _shared_text(unit.expression.text, tree, variables))
-
-
-def _shared_text(text: str, tree: Node, variables: dict[str, fusion.Expression]) -> str | None:
-    """A text for an expression and those of its variables; None if it may mean something else in another policy."""
-    names = sorted(set(_names(tree)))
+def _fusible(
+    compiled: CompiledPolicy, expression: Expression, variables: Mapping[str, fusion.Expression]
+) -> fusion.Expression:
+    """An expression with a text for it and its variables; None for one that may mean something else elsewhere."""
+    tree = checked_tree(expression.source, compiled.composition)
+    names = sorted(set(_selected(tree)))
     texts = [variables[name].text if name in variables else None for name in names]
     if None in texts or any(isinstance(node, Ident) and node.name == "params" for node in walk(tree)):
-        return None
-    return sha256(repr((text, list(zip(names, texts, strict=True)))).encode(errors="surrogatepass")).hexdigest()
+        return fusion.Expression(tree, None)
+    shared = repr((expression.text, list(zip(names, texts, strict=True)))).encode(errors="surrogatepass")
+    return fusion.Expression(tree, sha256(shared).hexdigest())
 
 
-def _names(tree: Node) -> Iterator[str]:
+def _selected(tree: Node) -> Iterator[str]:
     """The variables that an expression reads."""
     for node in walk(tree):
         if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables":
             yield node.field
 
 
-def _texts(tree: Node, variables: dict[str, fusion.Expression]) -> Iterator[str]:
+def _names_in(tree: Node, variables: Mapping[str, fusion.Expression]) -> set[str]:
     """The names that an expression reads, and those that its variables do."""
-    pending, seen = [tree], set[str]()
+    pending, seen, names = [tree], set[str](), set[str]()
     while pending:
         current = pending.pop()
-        yield from (node.name for node in walk(current) if isinstance(node, Ident))
-        new = {name for name in _names(current) if name in variables} - seen
+        names |= {node.name for node in walk(current) if isinstance(node, Ident)}
+        new = {name for name in _selected(current) if name in variables} - seen
         seen |= new
         pending += [variables[name].tree for name in new]
+    return names

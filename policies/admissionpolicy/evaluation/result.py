@@ -26,12 +26,6 @@ ANNOTATION_LIMIT = 10 * 1024
 """The value of an audit annotation is truncated to this many bytes."""
 
 
-def not_annotation(expression: str, type_name: str) -> str:
-    """The message for an audit annotation whose expression returns neither a string nor null."""
-    problem = f"valueExpression '{expression}' resulted in unsupported return type: {type_name}."
-    return f"{problem} Return type must be either string or null."
-
-
 def denial_message(message: Value, static: str, expression: str) -> str:
     """The message for a validation that is false.
 
@@ -44,38 +38,9 @@ def denial_message(message: Value, static: str, expression: str) -> str:
     return words or trimmed(static) or f"failed expression: {trimmed(expression)}"
 
 
-def misconfigured_policy(error: str) -> str:
-    """The message for a policy that cannot be evaluated."""
-    return f"failed to configure policy: {error}"
-
-
-def misconfigured_binding(error: str) -> str:
-    """The message for a binding whose parameters cannot be found."""
-    return f"failed to configure binding: {error}"
-
-
-def validating_denial(policy: str, binding: str, message: str) -> str:
-    """The refusal by a ValidatingAdmissionPolicy; `binding` is empty if the policy itself is misconfigured."""
-    with_binding = f" with binding '{binding}'" if binding else ""
-    return f"ValidatingAdmissionPolicy '{policy}'{with_binding} denied request: {message}"
-
-
 def warning_text(policy: str, binding: str, message: str) -> str:
     """The warning of a validation that fails under the action Warn."""
     return f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-
-
-def mutating_denial(policy: str, binding: str, message: str) -> str:
-    """The refusal by a MutatingAdmissionPolicy."""
-    if not binding:
-        return f"policy {quote(policy)} denied request: {message}"
-    return f"policy '{policy}' with binding '{binding}' denied request: {message}"
-
-
-def no_schema(group: str, version: str, kind: str) -> str:
-    """The message for a mutation of something without a schema, such as the options of a connection."""
-    start = "error applying patch: failed to convert patch object to typed object"
-    return f"{start}: no corresponding type for {group}/{version}, Kind={kind}"
 
 
 def annotation_value(value: str) -> str:
@@ -123,10 +88,7 @@ class Finding:
 
     @property
     def status(self) -> Status:
-        """The reason and code of the refusal. Mutating policies refuse with 403, whatever the reason.
-
-        Sources: validating/dispatcher.go and generic/policy_dispatcher.go, as in texts.
-        """
+        """The reason and code of the refusal. Mutating policies refuse with 403, whatever the reason."""
         if self.policy_kind == "MutatingAdmissionPolicy" and self.kind != "internal":
             return Status(self.reason, FORBIDDEN.code)
         return Status(self.reason, CODES[self.reason])
@@ -136,9 +98,11 @@ class Finding:
         """The API server's message for the refusal, without the object's name before it."""
         if self.kind == "internal":
             return self.message
-        if self.policy_kind == "MutatingAdmissionPolicy":
-            return mutating_denial(self.policy, self.binding, self.message)
-        return validating_denial(self.policy, self.binding, self.message)
+        with_binding = f" with binding '{self.binding}'" if self.binding else ""
+        denied = f"{with_binding} denied request: {self.message}"
+        if self.policy_kind == "ValidatingAdmissionPolicy":
+            return f"ValidatingAdmissionPolicy '{self.policy}'{denied}"
+        return f"policy '{self.policy}'{denied}" if self.binding else f"policy {quote(self.policy)}{denied}"
 
 
 class Result(Struct, frozen=True, kw_only=True):

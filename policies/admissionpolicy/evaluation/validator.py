@@ -22,12 +22,9 @@ from policies.admissionpolicy.evaluation.result import (
     annotation_value,
     combined,
     denial_message,
-    misconfigured_binding,
-    misconfigured_policy,
-    not_annotation,
     result_of,
 )
-from policies.admissionpolicy.model import Binding, ValidationAction
+from policies.admissionpolicy.model import DENY, Binding, ValidationAction
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.errors import BudgetError
 from policies.cel.explanation import explain
@@ -153,11 +150,9 @@ def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) ->
     return values if 0 <= spent <= remaining else None
 
 
-_DENY: frozenset[ValidationAction] = frozenset({"Deny"})
 # Actions whose message people read at once. An explanation takes up to 100 times as long as the evaluation, which is
 # too long for frequent audit entries.
 _SHOWN: frozenset[ValidationAction] = frozenset({"Deny", "Warn"})
-_NOTHING: frozenset[ValidationAction] = frozenset()
 _SPARE_FOR_MESSAGES = 8 * EXPRESSION_LIMIT
 
 
@@ -178,7 +173,7 @@ def evaluate_policy(
         try:
             scope_of(compiled.policy.param_kind, parameters)
         except ConfigurationError as error:
-            return _misconfigured(compiled, "", misconfigured_policy(str(error)))
+            return _misconfigured(compiled, "", f"failed to configure policy: {error}")
     return combined([evaluate(compiled, binding, parameters, inputs, budget=budget) for binding in bindings])
 
 
@@ -194,7 +189,7 @@ def evaluate(
     try:
         objects = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
     except ConfigurationError as error:
-        return _misconfigured(compiled, binding.name, misconfigured_binding(str(error)))
+        return _misconfigured(compiled, binding.name, f"failed to configure binding: {error}")
     if not objects:
         return Result(skipped=((binding.name, "it has no parameters"),))
     return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
@@ -221,8 +216,7 @@ def holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Result:
-    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING  # whatever the binding says
-    name = compiled.policy.name
+    name, actions = compiled.policy.name, compiled.policy.failure_actions
     return result_of([Finding(policy=name, binding=binding, kind="misconfigured", message=message, actions=actions)])
 
 
@@ -357,14 +351,18 @@ class _Evaluation:
                     published[key] = (annotation_value(text),)
             elif value is not None:
                 if isinstance(value, Failure):
-                    actions, text = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING, value.text
+                    actions, text = compiled.policy.failure_actions, value.text
                 else:
-                    actions, text = _DENY, not_annotation(unit.expression.text, type_of(value).name)
+                    actions, text = (
+                        DENY,
+                        f"valueExpression '{unit.expression.text}' resulted in unsupported return type: ",
+                    )
+                    text += f"{type_of(value).name}. Return type must be either string or null."
                 yield self._finding(kind="error", message=text, actions=actions, expression=unit.expression)
 
     def error(self, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None) -> Finding:
         """The finding for an expression that failed. It is like a violation, unless the failurePolicy is Ignore."""
-        actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else _NOTHING
+        actions = self.binding.validation_actions if self.compiled.policy.failure_policy == "Fail" else frozenset()
         reasons = group.reasons(unit) if actions & _SHOWN and unit is not None and group is not None else ()
         return self._finding(
             kind="error",

@@ -26,13 +26,10 @@ from policies.admissionpolicy.evaluation.result import (
     Finding,
     Result,
     combined,
-    misconfigured_binding,
-    misconfigured_policy,
-    no_schema,
     result_of,
 )
 from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, Unmatched, unmatched
-from policies.admissionpolicy.model import Binding, ValidationAction
+from policies.admissionpolicy.model import DENY, Binding
 from policies.admissionpolicy.mutation.application import (
     InternalError,
     MutationError,
@@ -50,8 +47,6 @@ from policies.engine.request import JsonObject
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
 """Policies, each with its bindings that match a request."""
 
-_DENY: frozenset[ValidationAction] = frozenset({"Deny"})
-_NOTHING: frozenset[ValidationAction] = frozenset()
 _JSON_VARIABLES = ("oldObject", "params", "request", "namespaceObject")
 
 
@@ -165,13 +160,13 @@ class _Round:
             if kind is not None:
                 scope_of(kind, self.parameters)
         except ConfigurationError as error:
-            self.findings.append(_misconfigured(compiled, "", misconfigured_policy(str(error))))
+            self.findings.append(_misconfigured(compiled, "", f"failed to configure policy: {error}"))
             return
         for binding in bindings:
             try:
                 objects = collect(kind, binding, self.parameters, self.inputs.request_namespace)
             except ConfigurationError as error:
-                self.findings.append(_misconfigured(compiled, binding.name, misconfigured_binding(str(error))))
+                self.findings.append(_misconfigured(compiled, binding.name, f"failed to configure binding: {error}"))
                 continue
             if not objects:
                 self.skipped.append((binding.name, "it has no parameters"))
@@ -211,7 +206,7 @@ class _Round:
             mutated = self._applied(value, group)
         except InternalError as error:
             finding = _error(invocation, str(error), index, unit)
-            self.findings.append(replace(finding, kind="internal", reason="InternalError", actions=_DENY))
+            self.findings.append(replace(finding, kind="internal", reason="InternalError", actions=DENY))
             raise _HaltedError from error
         except (SpentError, MutationError) as error:
             self.findings.append(_error(invocation, str(error), index, unit))
@@ -226,7 +221,9 @@ class _Round:
         current, kind = self.inputs.object or {}, self.inputs.kind
         if isinstance(value, ObjectValue):
             if self.schema is None:
-                raise MutationError(no_schema(kind.group, kind.version, kind.kind))
+                start = "error applying patch: failed to convert patch object to typed object"
+                name = f"{kind.group}/{kind.version}, Kind={kind.kind}"
+                raise MutationError(f"{start}: no corresponding type for {name}")
             others = [group.names[name] for name in _JSON_VARIABLES]
             return apply_configuration(current, value, self.schema, others)
         patched = apply_json_patch(current, value, self.schema or unknown(kind))
@@ -249,6 +246,5 @@ def _error(
 
 
 def _finding(compiled: CompiledPolicy, binding: str, **fields: Any) -> Finding:
-    actions = _DENY if compiled.policy.failure_policy == "Fail" else _NOTHING
-    name = compiled.policy.name
+    name, actions = compiled.policy.name, compiled.policy.failure_actions
     return Finding(policy_kind="MutatingAdmissionPolicy", policy=name, binding=binding, actions=actions, **fields)

@@ -6,15 +6,13 @@ A policy that matches nothing is as silent as one that everything satisfies, so 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from policies.admissionpolicy.builtin import table
+from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.derivation import derive, is_derived
 from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, NamespaceLabels
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
-from policies.engine.match import EVERYTHING
 from policies.engine.request import AdmissionRequest
 from policies.kubernetes.spelling import closest
 from policies.objects.workload import Workload
@@ -50,7 +48,14 @@ class Coverage:
         labels: NamespaceLabels,
         workloads: Mapping[tuple[str, str], Workload],
     ) -> None:
-        self._bound = [(policy, [b for b in bindings if _names(b, policy)]) for policy in policies]
+        known = tuple(bindings)
+        self._bound = [
+            (
+                policy,
+                [each for each in known if (each.kind, each.policy_name) == (f"{policy.kind}Binding", policy.name)],
+            )
+            for policy in policies
+        ]
         self._labels = labels
         self._workloads = workloads
         self.reach: dict[tuple[str, str], Reach] = {}
@@ -61,13 +66,13 @@ class Coverage:
         derives = any(is_derived(policy) for policy, _ in rest)
         pods = [pod for item in derive(request, self._workloads) for pod in item.requests] if derives else []
         for policy, bindings in rest:
-            for asked in (request, *pods) if is_derived(policy) else (request,):
-                self._raise(_identity(policy), _reach(policy, bindings, asked, self._labels))
+            asked = (request, *pods) if is_derived(policy) else (request,)
+            self.merge({(policy.kind, policy.name): max(self._found(policy, bindings, each) for each in asked)})
 
     def merge(self, reach: Mapping[tuple[str, str], Reach]) -> None:
         """Take into account what came of other requests for the same policies."""
         for identity, value in reach.items():
-            self._raise(identity, value)
+            self.reach[identity] = max(value, self.reach.get(identity, Reach.NOTHING))
 
     def idle(self) -> Iterator[Idle]:
         """The policies that match none of the requests."""
@@ -77,31 +82,27 @@ class Coverage:
                 yield Idle(policy.name, _reason(policy, bindings, reach), _hint(policy.match_constraints))
 
     def _reach(self, policy: Policy) -> Reach:
-        return self.reach.get(_identity(policy), Reach.NOTHING)
+        return self.reach.get((policy.kind, policy.name), Reach.NOTHING)
 
-    def _raise(self, identity: tuple[str, str], reach: Reach) -> None:
-        self.reach[identity] = max(reach, self.reach.get(identity, Reach.NOTHING))
+    def _found(self, policy: Policy, bindings: Iterable[Binding], request: AdmissionRequest) -> Reach:
+        constraints = Matcher(policy.match_constraints)
+        if not constraints.covers(request):
+            return Reach.NOTHING
+        if not self._matches(constraints, request):
+            return Reach.RESOURCE
+        narrow = [binding.match_resources for binding in bindings]
+        if narrow and not any(each is None or self._matches(Matcher(each), request) for each in narrow):
+            return Reach.SELECTED
+        return Reach.MATCHED
 
-
-def _identity(policy: Policy) -> tuple[str, str]:
-    return policy.kind, policy.name
-
-
-def _reach(policy: Policy, bindings: Iterable[Binding], request: AdmissionRequest, labels: NamespaceLabels) -> Reach:
-    constraints = policy.match_constraints
-    anywhere = replace(constraints, namespace_selector=EVERYTHING, object_selector=EVERYTHING)
-    if not _matches(anywhere, request, labels):
-        return Reach.NOTHING
-    if not _matches(constraints, request, labels):
-        return Reach.RESOURCE
-    narrow = [binding.match_resources for binding in bindings]
-    if narrow and not any(each is None or _matches(each, request, labels) for each in narrow):
-        return Reach.SELECTED
-    return Reach.MATCHED
+    def _matches(self, matcher: Matcher, request: AdmissionRequest) -> bool:
+        try:
+            return matcher.matches(request, self._labels)
+        except MatchError:
+            return True  # nobody knows; the policy's own failure is told elsewhere
 
 
 def _reason(policy: Policy, bindings: Iterable[Binding], reach: Reach) -> str:
-    """What keeps requests from the policy."""
     if reach == Reach.NOTHING:
         rules = policy.match_constraints.resource_rules
         return ", ".join(dict.fromkeys(name for rule in rules for name in rule.resources))
@@ -110,21 +111,10 @@ def _reason(policy: Policy, bindings: Iterable[Binding], reach: Reach) -> str:
     return f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
 
 
-def _matches(constraints: MatchResources, request: AdmissionRequest, labels: NamespaceLabels) -> bool:
-    try:
-        return Matcher(constraints).matches(request, labels)
-    except MatchError:
-        return True  # nobody knows; the policy's own failure is told elsewhere
-
-
-def _names(binding: Binding, policy: Policy) -> bool:
-    return (binding.kind, binding.policy_name) == (f"{policy.kind}Binding", policy.name)
-
-
 def _hint(constraints: MatchResources) -> str:
     """The names of resources that stand for those that do not exist in a built-in group; empty if there are none."""
     meant = []
     for rule in constraints.resource_rules:
-        known = {each.name for each in table.served_resources() if each.group in rule.api_groups}
+        known = {each.name for each in served_resources() if each.group in rule.api_groups}
         meant += [closest(name, known) for name in rule.resources if known and "*" not in name and name not in known]
     return ", ".join(filter(None, dict.fromkeys(meant)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
-from itertools import chain
 from typing import Any, NamedTuple, get_args
 
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.evaluation.result import Finding, combined
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
-from policies.admissionpolicy.model import Binding, ParamKind, Policy, PolicyKind, ValidationAction
+from policies.admissionpolicy.model import ParamKind, PolicyKind, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, SubjectCache
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
@@ -49,17 +48,13 @@ Targets = Callable[[str, str], KindTarget]
 
 
 class _CaseReview(NamedTuple):
-    """A case as a request with its facts, and the result of its mutating policies."""
+    """A case as a request with its facts, and as its mutating policies change it."""
 
     request: AdmissionRequest
+    changed: AdmissionRequest
     facts: StaticFacts
     parameters: StaticParameters
     mutated: Mutated
-
-    @property
-    def changed(self) -> AdmissionRequest:
-        """The request as the validating policies see it."""
-        return replace(self.request, object=self.mutated.object)
 
 
 Texts = Mapping[ValidationAction, tuple[str, ...]]
@@ -89,7 +84,14 @@ class SuiteRun:
         release: Release = NEWEST,
     ) -> None:
         self._policies = [
-            BoundPolicy(compile_policy(policy, release), [bound for bound in loaded.bindings if _binds(bound, policy)])
+            BoundPolicy(
+                compile_policy(policy, release),
+                [
+                    binding
+                    for binding in loaded.bindings
+                    if (binding.kind, binding.policy_name) == (f"{policy.kind}Binding", policy.name)
+                ],
+            )
             for policy in loaded.policies
         ]
         self._objects = parameters.objects
@@ -138,13 +140,12 @@ class SuiteRun:
         return self._findings(self._reviewed(case))
 
     def _reviewed(self, case: Case) -> _CaseReview:
-        """A case after the mutating policies."""
         request = request_of(self.received(case), self._targets)
         facts = facts_of(case, request, self._decisions)
         given = StaticParameters(with_data(self._objects, case.params), self._scopes)
         policies = self._of("MutatingAdmissionPolicy") if is_seen(request) else ()
         mutated, _ = MutatingPolicies(policies, given, self._schemas).mutated(request, facts)
-        return _CaseReview(request, facts, given, mutated)
+        return _CaseReview(request, replace(request, object=mutated.object), facts, given, mutated)
 
     def _native(self, review: _CaseReview) -> Texts:
         findings = self._findings(review)
@@ -157,43 +158,37 @@ class SuiteRun:
         """The findings as in kube-apiserver."""
         if not is_seen(review.request):
             return ()
-        changed = review.changed
-        inputs = inputs_of(changed, review.facts)
-        selects = Subject(changed, review.facts, {}).selects
+        inputs = inputs_of(review.changed, review.facts)
+        selects = Subject(review.changed, review.facts, {}).selects
         result = combined(
             evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
             for policy in self._of("ValidatingAdmissionPolicy")
-            if (bindings := policy.matching(changed, selects))
+            if (bindings := policy.matching(review.changed, selects))
         )
         return (*result.findings, *result.ignored)
 
     def _derived(self, review: _CaseReview) -> Texts:
         """The findings of the service, with their places: in a refusal below the text, else in brackets after it."""
         subjects = SubjectCache(_WORKLOADS)
-        rules = (PolicyRule(policy, review.parameters, subjects) for policy in self._of("ValidatingAdmissionPolicy"))
-        outcome = chain.from_iterable(rule.validate(review.changed, review.facts) for rule in rules)
-        violations = [violation for violation in outcome if isinstance(violation, Violation)]
         refusals: dict[str, list[Violation]] = {}
-        for violation in violations:
-            if violation.verdict == "deny":
-                refusals.setdefault(violation.summary, []).append(violation)
+        others: dict[str, list[str]] = {"warn": [], "audit": []}
+        for policy in self._of("ValidatingAdmissionPolicy"):
+            rule = PolicyRule(policy, review.parameters, subjects)
+            for violation in rule.validate(review.changed, review.facts):
+                if not isinstance(violation, Violation):
+                    continue
+                if violation.verdict == "deny":
+                    refusals.setdefault(violation.summary, []).append(violation)
+                else:
+                    others[violation.verdict].append(violation.warning.removeprefix(f"{violation.rule}: "))
         return {
             "Deny": tuple(describe(found).partition(" denied request: ")[2] for found in refusals.values()),
-            "Warn": tuple(_unnamed(violation) for violation in violations if violation.verdict == "warn"),
-            "Audit": tuple(_unnamed(violation) for violation in violations if violation.verdict == "audit"),
+            "Warn": tuple(others["warn"]),
+            "Audit": tuple(others["audit"]),
         }
 
     def _of(self, kind: PolicyKind) -> list[BoundPolicy]:
         return [policy for policy in self._policies if policy.policy.kind == kind]
-
-
-def _unnamed(violation: Violation) -> str:
-    """A warning without the policy's name in front."""
-    return violation.warning.removeprefix(f"{violation.rule}: ")
-
-
-def _binds(binding: Binding, policy: Policy) -> bool:
-    return (binding.kind, binding.policy_name) == (f"{policy.kind}Binding", policy.name)
 
 
 def _as_written(mutated: JsonObject | None, case: Case) -> JsonObject:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, failures, forbidden, warning
 
-from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result, combined, result_of
+from policies.admissionpolicy.evaluation.result import (
+    NOTHING_FOUND,
+    Finding,
+    Result,
+    annotation_value,
+    combined,
+    denial_message,
+    result_of,
+)
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
 AUDITED = Finding(policy="p", binding="b", kind="violation", message="no", actions=frozenset({"Audit"}), index=1)
@@ -39,7 +48,7 @@ def test_the_first_denial_and_the_audited_failures_are_shown(release: Release) -
 
 
 def test_the_status_of_a_finding_follows_from_its_reason() -> None:
-    """Except that a mutating policy always answers 403, and 500 where its result is unfit."""
+    """Except that a mutating policy always answers 403, and 500 where its result is unfit; one may have no binding."""
     refused = Finding(policy_kind="MutatingAdmissionPolicy", policy="p", binding="b", kind="error", message="no")
     unfit = Finding(
         policy_kind="MutatingAdmissionPolicy",
@@ -49,11 +58,15 @@ def test_the_status_of_a_finding_follows_from_its_reason() -> None:
         message="Internal error occurred: x",
         reason="InternalError",
     )
-    assert [((each.status.code, each.status.reason), each.native) for each in (DENIED, AUDITED, refused, unfit)] == [
+    unbound = [replace(each, binding="") for each in (DENIED, refused)]
+    findings = (DENIED, AUDITED, refused, unfit, *unbound)
+    assert [((each.status.code, each.status.reason), each.native) for each in findings] == [
         ((403, "Forbidden"), "ValidatingAdmissionPolicy 'p' with binding 'c' denied request: never"),
         ((422, "Invalid"), "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"),
         ((403, "Invalid"), "policy 'p' with binding 'b' denied request: no"),
         ((500, "InternalError"), "Internal error occurred: x"),
+        ((403, "Forbidden"), "ValidatingAdmissionPolicy 'p' denied request: never"),
+        ((403, "Invalid"), 'policy "p" denied request: no'),
     ]
 
 
@@ -86,3 +99,33 @@ def test_the_words_around_a_message() -> None:
         'deployments.apps "x" is forbidden: no',
         'pods "a\\"b" is forbidden: no',
     )
+
+
+@pytest.mark.parametrize(
+    ("message", "static", "said"),
+    [
+        pytest.param("from CEL", "static", "from CEL", id="expression"),
+        pytest.param("  from CEL\n", "static", "from CEL", id="trimmed"),
+        pytest.param("", "static", "static", id="empty"),
+        pytest.param(" \t\u00a0\u2003", " static ", "static", id="blank"),
+        pytest.param("two\nlines", "static", "static", id="line-break"),
+        pytest.param("a\rb", "static", "a\rb", id="carriage-return"),
+        pytest.param("\x1cx", "static", "\x1cx", id="no-white-space-to-go"),
+        pytest.param("x" * 5120, "static", "x" * 5120, id="longest"),
+        pytest.param("x" * 5121, "static", "static", id="too-long"),
+        pytest.param("\u00fc" * 2561, "static", "static", id="too-many-bytes"),
+        pytest.param(None, "static", "static", id="none"),
+        pytest.param(7, "static", "static", id="no-text"),
+        pytest.param(None, "", "failed expression: a &&\n b", id="expression-itself"),
+        pytest.param("\n", "  ", "failed expression: a &&\n b", id="all-blank"),
+    ],
+)
+def test_what_is_said_of_a_false_validation(message: object, static: str, said: str) -> None:
+    """messageExpression, else message, else the expression."""
+    assert denial_message(message, static, "  a &&\n b \n") == said
+
+
+def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:
+    """10 KiB stay; half a character is replaced."""
+    assert annotation_value("x" * 10240) == "x" * 10240
+    assert annotation_value("x" * 10239 + "\u00fc") == "x" * 10239 + "\ufffd"

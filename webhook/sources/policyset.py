@@ -79,7 +79,8 @@ def updated(
         stays = source in refused or content.version == kept[source].version
         chosen[source] = kept[source] if stays else content
         taken = "\n".join(
-            f"{part.place}: metadata.name: {part.name!r} is the name of a built-in rule\nhint: give the policy another name"
+            f"{part.place}: metadata.name: {part.name!r} is the name of a built-in rule\n"
+            "hint: give the policy another name"
             for part in chosen[source].parts
             if isinstance(part.value, Policy) and part.name in reserved
         )

@@ -29,15 +29,10 @@ def is_identifier(name: str) -> bool:
     return bool(_IDENTIFIER.match(name)) and name not in _KEYWORDS
 
 
-def step(base: str, key: str) -> str:
-    """The optional value of a key."""
-    return f"{base}.?{key}" if is_identifier(key) else f"{base}[?{text(key)}]"
-
-
 def steps(base: str, pattern: Pattern) -> str:
     """The optional value at a path without wildcards; the base itself if the path is empty."""
-    for key in pattern:
-        base = step(base, str(key))
+    for key in map(str, pattern):
+        base = f"{base}.?{key}" if is_identifier(key) else f"{base}[?{text(key)}]"
     return base
 
 
@@ -67,30 +62,6 @@ def pairs(pattern: Pattern, new: str = "object", old: str = "oldObject") -> str:
     return f"[[{value(new, pattern)}, {value(old, pattern)}]]"
 
 
-def present(base: str, pattern: Pattern) -> str:
-    """The list of the values at the pattern, of an object that has the shape of its kind; of another, an error.
-
-    Without the tests of types that `values` has, which the API server compiles in a time that grows with their square.
-    """
-    for position, key in enumerate(pattern):
-        if isinstance(key, Wildcard):
-            tests, children = _path(base, pattern[:position])
-            inner = [test for test in tests if not test.startswith("type(")]
-            tail = pattern[position + 1 :]
-            depth = sum(isinstance(step, Wildcard) for step in tail)
-            child = f"x{depth or ''}" if key is Wildcard.ITEMS else f"{children}[x{depth or ''}]"
-            if depth:
-                mapped = f"{children}.map(x{depth}, {present(child, tail)}).flatten()"
-            else:
-                tests, there = _path(child, tail)
-                those = [test for test in tests if not test.startswith("type(")]
-                mapped = f"{children}.map({', '.join(['x', *([every(those)] if those else []), there])})"
-            return f"({every(inner)} ? {mapped} : [])" if inner else mapped
-    tests, value_there = _path(base, pattern)
-    inner = [test for test in tests if not test.startswith("type(")]
-    return f"({every(inner)} ? [{value_there}] : [])" if inner else f"[{value_there}]"
-
-
 def split(pattern: Pattern) -> tuple[Pattern, Pattern]:
     """A pattern before and from its last wildcard but one on; all of it and nothing if it has one wildcard at most.
 
@@ -102,26 +73,29 @@ def split(pattern: Pattern) -> tuple[Pattern, Pattern]:
     return pattern[:at], pattern[at:]
 
 
-def values(base: str, pattern: Pattern) -> str:
+def values(base: str, pattern: Pattern, *, typed: bool = False) -> str:
     """The list of the values at the pattern, of an object that may have any shape.
 
     A step that is missing or of another type yields nothing, and no error: `&&` ends at the first test that is false.
     For the API server a path from a variable is one look-up, while every optional step is an evaluation of its own.
+    typed: the object has the shape of its kind; of another it is an error. That saves the tests of types, which the API
+    server compiles in a time that grows with their square.
     """
     for position, key in enumerate(pattern):
         if isinstance(key, Wildcard):
-            tests, children = _path(base, pattern[:position])
+            tests, children = _path(base, pattern[:position], typed=typed)
             tail = pattern[position + 1 :]
             deeper = sum(isinstance(step, Wildcard) for step in tail)
             variable = f"x{deeper or ''}"
             kind, child = ("list", variable) if key is Wildcard.ITEMS else ("map", f"{children}[{variable}]")
             if deeper:
-                mapped = f"{children}.map({variable}, {values(child, tail)}).flatten()"
+                mapped = f"{children}.map({variable}, {values(child, tail, typed=typed)}).flatten()"
             else:
-                inner, value_there = _path(child, tail)
+                inner, value_there = _path(child, tail, typed=typed)
                 mapped = f"{children}.map({', '.join([variable, *([every(inner)] if inner else []), value_there])})"
-            return f"({every([*tests, f'type({children}) == {kind}'])} ? {mapped} : [])"
-    tests, value_there = _path(base, pattern)
+            tests += [] if typed else [f"type({children}) == {kind}"]
+            return f"({every(tests)} ? {mapped} : [])" if tests else mapped
+    tests, value_there = _path(base, pattern, typed=typed)
     return f"({every(tests)} ? [{value_there}] : [])" if tests else f"[{value_there}]"
 
 
@@ -136,12 +110,12 @@ def is_map(value: str) -> str:
     return f"type({value}) == map"
 
 
-def _path(base: str, pattern: Pattern) -> tuple[list[str], str]:
+def _path(base: str, pattern: Pattern, *, typed: bool = False) -> tuple[list[str], str]:
     """The tests that there is a value at a path without wildcards, and the value."""
     tests = []
     for key in map(str, pattern):
         is_there = f"has({base}.{key})" if is_identifier(key) else f"{text(key)} in {base}"
-        tests += [is_map(base), is_there]
+        tests += [is_there] if typed else [is_map(base), is_there]
         base = f"{base}.{key}" if is_identifier(key) else f"{base}[{text(key)}]"
     return tests, base
 

@@ -13,6 +13,7 @@ only writes that the entry's rules match, because the API server evaluates it fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from policies.celtext import (
     at,
@@ -22,7 +23,6 @@ from policies.celtext import (
     is_map,
     let,
     pairs,
-    present,
     some,
     split,
     steps,
@@ -49,7 +49,7 @@ from policies.engine.safety import (
 from policies.guard import TAINTS
 from policies.labels import KEPT_KINDS, POD, LabelException
 from policies.objects.fieldpath import Pattern, parse
-from policies.objects.workload import PATCHES, STANDARD, Shape, Workload
+from policies.objects.workload import PATCHES, STANDARD, Workload
 from policies.podspec import Accelerators
 from policies.tolerations import CPU_TAINT
 from policies.topology.annotation import ANNOTATIONS, GATE, PREFIXES, WORDS
@@ -121,30 +121,20 @@ _TAINTS = ("spec", "taints")
 
 def takes_away(*, namespaces: bool, taints: bool) -> HookCondition:
     """True if a Namespace of the control plane is written, or a Node loses a taint; only where that is judged."""
-    judged = ((namespaces, _is_of_control_plane()), (taints, _taint_goes()))
-    return HookCondition("takes-away", some((clause for is_judged, clause in judged if is_judged), " ||\n  "))
-
-
-def _is_of_control_plane() -> str:
-    """Whether a Namespace was the control plane's before the write."""
-    place = ("metadata", "labels", CONTROL_PLANE_LABEL)
-    is_theirs = at("oldObject", place, lambda value: f"{value} == {text(CONTROL_PLANE)}")
-    return f"request.kind.kind == 'Namespace' && {is_theirs}"
-
-
-def _taint_goes() -> str:
-    """Whether a taint that must stay is not among a Node's taints any more, or has another value."""
-    same = every(
-        (
-            "n.key == t.key",
-            "n.effect == t.effect",
-            "(has(n.value) ? n.value : '') == (has(t.value) ? t.value : '')",
+    clauses = []
+    if namespaces:
+        label = ("metadata", "labels", CONTROL_PLANE_LABEL)
+        is_theirs = at("oldObject", label, lambda value: f"{value} == {text(CONTROL_PLANE)}")
+        clauses.append(f"request.kind.kind == 'Namespace' && {is_theirs}")
+    if taints:
+        same = (
+            "n.key == t.key && n.effect == t.effect && (has(n.value) ? n.value : '') == (has(t.value) ? t.value : '')"
         )
-    )
-    stays = at("object", _TAINTS, lambda taints: f"{taints}.exists(n, {same})")
-    goes = f"t.key in {texts(TAINTS)} && !({stays})"
-    is_gone = at("oldObject", _TAINTS, lambda taints: f"{taints}.exists(t, {goes})")
-    return f"request.kind.kind == 'Node' && {is_gone}"
+        stays = at("object", _TAINTS, lambda listed: f"{listed}.exists(n, {same})")
+        goes = f"t.key in {texts(TAINTS)} && !({stays})"
+        is_gone = at("oldObject", _TAINTS, lambda listed: f"{listed}.exists(t, {goes})")
+        clauses.append(f"request.kind.kind == 'Node' && {is_gone}")
+    return HookCondition("takes-away", some(clauses, " ||\n  "))
 
 
 KIND = "request.kind.group + '/' + request.kind.kind"
@@ -196,6 +186,7 @@ def reserved_label_changes(
     """
     rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
     pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)
+    is_a_map = ".filter(x, type(x) == map)"
     of_pod, of_job = _added("p[0]", "p[1]", [pod_label]), _added("p[0]", "p[1]", [f"{pod_label} && {_is_copy()}"])
     clauses = [
         _added("object", "oldObject", [f"{pod_label} && {_is_copy()}", *_allowed_by_kind(exceptions)]),
@@ -203,11 +194,16 @@ def reserved_label_changes(
         f"jobs.exists(p, {of_job})",
         f"claims.exists(p, {_added('p[0]', 'p[1]', [])})",
         f"pods.exists(t, {_claims('t')})",
-        f"copied.exists(p, {_added_to_map(_maps('p[0]'), _maps('p[1]'), [])})",
+        f"copied.exists(p, {_added_to_map(f'[p[0]]{is_a_map}', f'[p[1]]{is_a_map}', [])})",
         *_within(rows, "jobs", of_job),
         *_within(rows, "templates", f"({of_pod} || {_claims('p')})"),
     ]
-    body = "  " + some([*clauses, *([_removed()] if cluster_scope else [])], " ||\n   ")
+    if cluster_scope:
+        kinds = texts(sorted(f"{group}/{kind}" for group, kind in KEPT_KINDS))
+        kept = "has(object.metadata.labels) && k in object.metadata.labels"
+        gone = f"oldObject.metadata.labels.exists(k, {RESERVED} && !({kept}))"
+        clauses.append(every([f"kind in {kinds}", "oldObject != null", "has(oldObject.metadata.labels)", gone]))
+    body = "  " + some(clauses, " ||\n   ")
     for name, places in (("copied", "copied_labels"), ("claims", "claims"), ("jobs", "jobs"), ("pods", "templates")):
         pairs_of_kind = by_kind(_by_places(rows, places))
         # A template that is not a map holds no labels that could be copied.
@@ -313,7 +309,7 @@ def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
     has_specs = "!has(object.spec) || !has(oldObject.spec)"
     is_new = f"(oldObject == null || {has_specs} || object.spec != oldObject.spec)" if places else "oldObject == null"
     if places:
-        named = f"({_by_kind(places, 'object', present)}).exists(s,\n  {_names_known('s')})"
+        named = f"({_by_kind(places, 'object', partial(values, typed=True))}).exists(s,\n  {_names_known('s')})"
         body = let("kind", KIND, f"kind in {texts(deep)} || {named}" if deep else named)
     else:
         body = _names_known("object.spec")
@@ -413,7 +409,10 @@ def _by_places(rows: Iterable[Workload], places: str) -> list[tuple[list[str], s
     for row in rows:
         lists = [pairs(pattern) for pattern in getattr(row, places) if not split(pattern)[1]]
         if places == "templates":
-            lists = lists if row.shape == STANDARD else [_viewed(listed, _view(row.shape)) for listed in lists]
+            if row.shape != STANDARD:
+                labels = f"{steps('x', row.shape.labels)}.optMap(l, dyn({{'labels': l}}))"
+                view = f"{{?'metadata': {labels}, ?'spec': {steps('x', row.shape.spec)}}}"
+                lists = [_viewed(listed, view) for listed in lists]
             lists += [_viewed(pairs(pattern), "{'metadata': {'labels': x}}") for pattern in row.pod_labels]
         if lists:
             kinds_by_list.setdefault(" + ".join(lists), []).append(f"{row.group}/{row.kind}")
@@ -434,12 +433,6 @@ def _viewed(listed: str, view: str) -> str:
     return f"{listed}.map(p, p.map(x, type(x) == map ? {view} : {{}}))"
 
 
-def _view(shape: Shape) -> str:
-    """The template `x` of a shape, as Kubernetes writes one."""
-    metadata = f"{steps('x', shape.labels)}.optMap(l, dyn({{'labels': l}}))"
-    return f"{{?'metadata': {metadata}, ?'spec': {steps('x', shape.spec)}}}"
-
-
 def _claims(pair: str) -> str:
     """Whether a claim template of a volume in a pair of pod templates adds a reserved label."""
     return f"{pairs(_EPHEMERAL_CLAIM, f'{pair}[0]', f'{pair}[1]')}.exists(c, {_added('c[0]', 'c[1]', [])})"
@@ -451,10 +444,6 @@ def _labels(holder: str) -> str:
     return f"[{holder}]{steps}.filter(x, type(x) == map)"
 
 
-def _maps(value: str) -> str:
-    return f"[{value}].filter(x, type(x) == map)"
-
-
 def _added(new: str, old: str, allowed: Sequence[str]) -> str:
     """Whether `new` has a reserved label that `old` lacks and that no clause about `k` and `v` allows."""
     return _added_to_map(_labels(new), _labels(old), allowed)
@@ -464,13 +453,6 @@ def _added_to_map(new: str, old: str, allowed: Sequence[str]) -> str:
     same = f"{old}.exists(o, k in o && o[k] == v)"
     reserved = every([RESERVED, f"!{same}", *(f"!({clause})" for clause in allowed)])
     return f"{new}.exists(l, l.exists(k, v, {reserved}))"
-
-
-def _removed() -> str:
-    kinds = texts(sorted(f"{group}/{kind}" for group, kind in KEPT_KINDS))
-    kept = "has(object.metadata.labels) && k in object.metadata.labels"
-    gone = f"oldObject.metadata.labels.exists(k, {RESERVED} && !({kept}))"
-    return every([f"kind in {kinds}", "oldObject != null", "has(oldObject.metadata.labels)", gone])
 
 
 def _allowed_by_kind(exceptions: Sequence[LabelException]) -> list[str]:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from policies.celtext import by_kind, every, globs, let, pairs, some, step, steps, text, texts, value
+from policies.celtext import by_kind, every, globs, let, pairs, some, steps, text, texts, value
 from policies.objects.fieldpath import parse
 
 
@@ -48,7 +48,7 @@ def test_lists_of_literals() -> None:
 )
 def test_steps(key: str, written: str) -> None:
     """A key that is no identifier of CEL is written as an index, and every step is optional."""
-    assert step("object", key) == written
+    assert steps("object", (key,)) == written
 
 
 def test_paths() -> None:

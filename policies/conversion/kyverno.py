@@ -32,6 +32,7 @@ from policies.conversion.outcome import (
 from policies.golang.quote import quote
 
 _WRITES = ("CREATE", "UPDATE")
+_SELECTORS = (("selector", "objectSelector"), ("namespaceSelector", "namespaceSelector"))
 _SUBJECT = frozenset({"subjects", "roles", "clusterRoles"})
 _RESOURCES = frozenset(
     {"kinds", "name", "names", "namespaces", "annotations", "selector", "namespaceSelector", "operations"}
@@ -71,11 +72,17 @@ def _match(rule: Json, notes: Notes) -> Match:
     if not filters:
         notes.lose("it matches nothing", "match")
     first = filters if any_ else [one for one in filters if one.kinds][:1]
-    made = [made for one in first for made in _rules(one)]
+    made: list[Rule] = []
+    for one in first:
+        operations = list(one.resources.get("operations") or _WRITES)
+        rules = outcome.resource_rules(one.kinds, operations, one.notes.at("resources", "kinds"))
+        made += [rule for index, rule in enumerate(rules) if rule not in (*made, *rules[:index])]
     selectors: dict[str, Any] = {}
     alone = len(filters) == 1
-    if alone:
-        selectors = _selectors(filters[0])
+    for name, target in _SELECTORS if alone else ():  # constraints can have those of the only filter
+        selector = filters[0].resources.get(name)
+        if selector and _is_plain(selector, filters[0].notes.at("resources", name)):
+            selectors[target] = selector
     conditions = [_condition(one, with_kinds=not alone, with_selectors=not alone) for one in filters]
     wanted = both(conditions) if all_ else "" if "" in conditions else either(conditions)
     if any_ and len(any_) > 1 and all(set(one.resources) <= {"kinds", "operations"} and not one.user for one in any_):
@@ -83,7 +90,7 @@ def _match(rule: Json, notes: Notes) -> Match:
     any_, all_ = _filters(rule.get("exclude") or {}, notes.at("exclude"))
     unwanted = [_condition(one, with_kinds=True, with_selectors=True) for one in any_ or all_]
     left_out = either(unwanted) if any_ else both(unwanted)
-    return Match(_merged(made), selectors, both([wanted, f"!({left_out})" if left_out else ""]))
+    return Match(made, selectors, both([wanted, f"!({left_out})" if left_out else ""]))
 
 
 def _filters(block: Json, notes: Notes) -> tuple[list[_Filter], list[_Filter]]:
@@ -104,26 +111,6 @@ def _filter(written: Json, notes: Notes) -> _Filter:
         if written.get(name):
             notes.lose("CEL does not know which roles a user has; write a condition on authorizer", name)
     return _Filter(resources, {key: value for key, value in written.items() if key in _SUBJECT and value}, notes)
-
-
-def _rules(one: _Filter) -> list[Rule]:
-    operations = one.resources.get("operations") or _WRITES
-    return outcome.resource_rules(one.kinds, list(operations), one.notes.at("resources", "kinds"))
-
-
-def _merged(rules: list[Rule]) -> list[Rule]:
-    """Each rule once."""
-    return [rule for index, rule in enumerate(rules) if rule not in rules[:index]]
-
-
-def _selectors(one: _Filter) -> dict[str, Any]:
-    """The selectors of the only filter, which constraints can have."""
-    made = {}
-    for name, target in (("selector", "objectSelector"), ("namespaceSelector", "namespaceSelector")):
-        selector = one.resources.get(name)
-        if selector and _is_plain(selector, one.notes.at("resources", name)):
-            made[target] = selector
-    return made
 
 
 def _is_plain(selector: Json, notes: Notes) -> bool:
@@ -278,13 +265,18 @@ def _rule(name: str, rule: Json, spec: Json, notes: Notes, annotations: Json) ->
     if not matched.rules:
         return None
     webhook = spec.get("webhookConfiguration") or {}
+    message = {"message": validate["message"]} if validate.get("message") else {}
     made = {
         "failurePolicy": webhook.get("failurePolicy") or spec.get("failurePolicy") or "Fail",
         "paramKind": cel.get("paramKind"),
         "matchConstraints": matched.constraints,
         "matchConditions": conditions,
         "variables": cel.get("variables"),
-        "validations": [_validation(one, validate.get("message")) for one in cel.get("expressions") or ()],
+        # A validation has the message of its rule where it has none.
+        "validations": [
+            {**(message if not (one.get("message") or one.get("messageExpression")) else {}), **one}
+            for one in cel.get("expressions") or ()
+        ],
         "auditAnnotations": cel.get("auditAnnotations"),
     }
     return policy(name, made, annotations)
@@ -304,12 +296,6 @@ def _leave(rule: Json, notes: Notes) -> None:
             notes.lose("JMESPath cannot be turned; write it in CEL as a matchCondition", key)
     if validate.get("failureActionOverrides"):
         notes.lose("write a binding for each", "validate", "failureActionOverrides")
-
-
-def _validation(written: Json, message: str | None) -> dict[str, Any]:
-    """A validation, with the message of its rule where it has none."""
-    said = written.get("message") or written.get("messageExpression")
-    return dict(written) if said or not message else {**written, "message": message}
 
 
 def _bound(name: str, rule: Json, spec: Json, where: Json) -> dict[str, Any]:

@@ -108,14 +108,9 @@ def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
     definition = declared.definitions.get(struct, "")
     if definition and not definition.startswith(_KNOWN):
         return False
-    there = declared.present[struct] | set(_FILLED.get(definition, "").split()) | _defaulted(definition)
-    return field.strip("_") not in there
-
-
-def _defaulted(definition: str) -> set[str]:
-    """The fields of a built-in type that have a default of their own."""
     constants = of_type(definition).constants if definition else ()
-    return {default.path[0] for default in constants if len(default.path) == 1}
+    defaulted = {default.path[0] for default in constants if len(default.path) == 1}
+    return field.strip("_") not in declared.present[struct] | set(_FILLED.get(definition, "").split()) | defaulted
 
 
 _READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
@@ -283,22 +278,13 @@ class _KindReview:
 
     def _met(self, but: Expression | None = None) -> Facts:
         """The facts if all other match conditions are true. If one is false, errors of the others do not count."""
-        trees = [
-            self._tree(condition.expression)
-            for condition in self._policy.match_conditions
-            if condition.expression is not but
-        ]
-        return NOTHING.union(*(self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)) - {
-            "*"
-        }
+        trees = [self._tree(other.expression) for other in self._policy.match_conditions if other.expression is not but]
+        implied = (self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)
+        return NOTHING.union(*implied) - {"*"}
 
     def _demanded(self, but: Expression) -> Facts:
         """The facts that the other validations require. If one does not hold, they refuse the request anyway."""
-        trees = [
-            self._tree(validation.expression)
-            for validation in self._policy.validations
-            if validation.expression is not but
-        ]
+        trees = [self._tree(other.expression) for other in self._policy.validations if other.expression is not but]
         return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
 
     def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:

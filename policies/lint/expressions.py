@@ -99,18 +99,17 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release: 
         tree = untyped.tree(expression, patch_types=expression in mutations)
         if isinstance(tree, CompileError):
             continue
-        for element in (element for node in walk(tree) for element in _optional_elements(node)):
+        elements: list[Node] = []
+        for node in walk(tree):
+            if isinstance(node, ListLiteral):
+                elements += [node.elements[index] for index in sorted(node.optional)]
+            elif isinstance(node, MapLiteral):
+                elements += [entry.value for entry in node.entries if entry.optional]
+        for element in elements:
             if element.type == types.DYN:
                 message = f"kube-apiserver {release.name} panics on an optional element of unknown type"
                 remedy = "select with .?name instead of [?'name'], or append .optMap(x, x)"
                 yield subject.within("native-panic", expression, element.start, message, remedy)
-
-
-def _optional_elements(node: Node) -> Iterator[Node]:
-    if isinstance(node, ListLiteral):
-        yield from (node.elements[index] for index in sorted(node.optional))
-    elif isinstance(node, MapLiteral):
-        yield from (entry.value for entry in node.entries if entry.optional)
 
 
 def _is_name(node: Node, name: str) -> bool:

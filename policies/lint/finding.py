@@ -99,7 +99,9 @@ class LintSubject:
     def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> LintFinding:
         """A finding about an expression, at an offset in code points."""
         source, offset = expression.source, max(offset, 0)
-        place = self.document.place_inside(_steps(expression.path), offset) or source.location(offset)
+        steps = re.findall(r"[^.\[\]]+", expression.path)
+        path: Path = tuple(int(step) if step.isdecimal() else step for step in steps)
+        place = self.document.place_inside(path, offset) or source.location(offset)
         return self._finding(id_, expression.path, place, message, remedy, source.excerpt(offset))
 
     def _finding(
@@ -116,7 +118,3 @@ class LintSubject:
             remedy=remedy,
             excerpt=excerpt,
         )
-
-
-def _steps(path: str) -> Path:
-    return tuple(int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", path))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from policies.admissionpolicy.builtin.table import ApiResource, served_resources
-from policies.admissionpolicy.documents.document import Document, Path, Problem
+from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.reader import Loaded, objects
 from policies.admissionpolicy.model import LINT_IGNORE, Binding, MatchResources, NamedRule, Policy
 from policies.cel.checking.hints import nearest
@@ -160,17 +160,15 @@ def _overlap(rule: NamedRule, other: NamedRule) -> bool:
         and _meet(rule.operations, other.operations)
         and (not rule.resource_names or not other.resource_names or _meet(rule.resource_names, other.resource_names))
         and (_ALL in (rule.scope, other.scope) or rule.scope == other.scope)
-        and any(_names_meet(left, right) for left, right in product(rule.resources, other.resources))
+        and any(
+            all(left == right or _ALL in (left, right) for left, right in zip(_split(name), _split(also), strict=True))
+            for name, also in product(rule.resources, other.resources)
+        )
     )
 
 
 def _meet(names: Sequence[str], others: Sequence[str]) -> bool:
     return _ALL in names or _ALL in others or bool(set(names) & set(others))
-
-
-def _names_meet(name: str, other: str) -> bool:
-    parts = zip(_split(name), _split(other), strict=True)
-    return all(left == right or _ALL in (left, right) for left, right in parts)
 
 
 def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
@@ -184,7 +182,13 @@ def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
             or (bool(narrow.resource_names) and _holds(wide.resource_names, narrow.resource_names))
         )
         and wide.scope in (_ALL, narrow.scope)
-        and all(any(_name_covers(resource, name) for resource in wide.resources) for name in narrow.resources)
+        and all(
+            any(
+                all(left in (right, _ALL) for left, right in zip(_split(resource), _split(name), strict=True))
+                for resource in wide.resources
+            )
+            for name in narrow.resources
+        )
     )
 
 
@@ -192,14 +196,8 @@ def _holds(wide: Sequence[str], narrow: Sequence[str]) -> bool:
     return _ALL in wide or set(narrow) <= set(wide)
 
 
-def _name_covers(wide: str, narrow: str) -> bool:
-    parts = zip(_split(wide), _split(narrow), strict=True)
-    return all(left in (right, _ALL) for left, right in parts)
-
-
-def _split(name: str) -> tuple[str, str]:
-    resource, _, subresource = name.partition("/")
-    return resource, subresource
+def _split(name: str) -> Sequence[str]:
+    return name.partition("/")[::2]
 
 
 def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEWEST) -> tuple[LintFinding, ...]:
@@ -221,7 +219,13 @@ def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEW
         subject = LintSubject(binding.kind, binding.name, places[binding.kind, binding.name])
         bound = policies.get((binding.kind.removesuffix("Binding"), binding.policy_name))
         all_findings += _kept(_of_binding(binding, bound, subject, known), binding.annotations, subject)
-    all_findings += map(_doubt, loaded.warnings)
+    all_findings += [
+        LintFinding(
+            id="doubtful", subject="", file=doubt.file, line=doubt.line, column=doubt.column, path=doubt.path,
+            message=doubt.message, remedy=doubt.hint,
+        )
+        for doubt in loaded.warnings
+    ]  # fmt: skip
     return tuple(sorted(all_findings, key=lambda finding: (finding.file, finding.line, finding.column, finding.id)))
 
 
@@ -232,20 +236,6 @@ def _identity(document: Document) -> tuple[str, str]:
             return kind, name
         case _:
             return "", ""
-
-
-def _doubt(problem: Problem) -> LintFinding:
-    """The finding for a warning from reading the documents."""
-    return LintFinding(
-        id="doubtful",
-        subject="",
-        file=problem.file,
-        line=problem.line,
-        column=problem.column,
-        path=problem.path,
-        message=problem.message,
-        remedy=problem.hint,
-    )
 
 
 def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> Iterator[LintFinding]:

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy import schema as schemas
 from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, Scope, served_resources
-from policies.admissionpolicy.model import Expression, MatchResources, NamedRule, ParamKind, Policy
+from policies.admissionpolicy.model import Expression, NamedRule, ParamKind, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
@@ -66,18 +67,15 @@ class ResourceCatalog:
 
 def catalog(objects: Iterable[Any], release: Release = NEWEST) -> ResourceCatalog:
     """The built-in resources of a release, and those of the CustomResourceDefinitions among the objects."""
-    versions = [
-        resources_ for item in objects if _is_definition(item) for resources_ in _versions(item.get("spec") or {})
-    ]
+    definitions = (
+        item for item in objects if isinstance(item, dict) and item.get("kind") == "CustomResourceDefinition"
+    )
+    versions = [version for item in definitions for version in _versions(item.get("spec") or {})]
     own = tuple(resource for resources_, _ in versions for resource in resources_)
     schemas = {
         resources_[0].kind: schema.open_api_of_custom_resource(written) for resources_, written in versions if written
     }
     return ResourceCatalog((*served_resources(), *own), schemas, release)
-
-
-def _is_definition(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("kind") == "CustomResourceDefinition"
 
 
 def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[ApiResource, ...], OpenApi | None]]:
@@ -173,16 +171,13 @@ class _Builder:
                 element = self._below(schema["additionalProperties"], f"{path}.@elem", around)
                 return None if element is None else types.map_of(types.STRING, element)
             case "object":
-                return self._open(schema, root=root) or self._struct(schema, path, around, root=root)
+                unknown = not schema.get("properties") or schema.get("x-kubernetes-preserve-unknown-fields") is True
+                is_open = unknown and not root and self._untyped is not None
+                return self._untyped if is_open else self._struct(schema, path, around, root=root)
             case "string":
                 return _FORMATS.get(schema.get("format", ""), types.STRING)
             case name:
                 return _SCALARS.get(str(name), self._untyped)
-
-    def _open(self, schema: OpenApi, *, root: bool) -> Type | None:
-        """The type for an object with arbitrary fields; None for other objects."""
-        unknown = not schema.get("properties") or schema.get("x-kubernetes-preserve-unknown-fields") is True
-        return self._untyped if unknown and not root else None
 
     def _below(self, schema: Any, path: str, around: frozenset[str]) -> Type | None:
         if not isinstance(schema, dict):
@@ -253,19 +248,14 @@ def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarnin
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
     """The kinds for which a policy is checked, in Kubernetes' order: those of rules without wildcards."""
-    collected = _collected(policy.match_constraints, catalog)
-    known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
-    return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
-
-
-def _collected(constraints: MatchResources, catalog: ResourceCatalog) -> list[GroupVersionKind]:
     collected: list[GroupVersionKind] = []
-    for rule in constraints.resource_rules:
+    for rule in policy.match_constraints.resource_rules:
         kinds = [kind for target in _targets(rule) for kind in catalog.kinds(*target)]
         collected += kinds[:TYPES_LIMIT]
         if len(kinds) >= TYPES_LIMIT:
             break
-    return collected
+    known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
+    return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
 
 
 def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
@@ -273,10 +263,7 @@ def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
     if any("*" in name for name in (*rule.api_groups, *rule.api_versions)):
         return
     plain = sorted(name for name in rule.resources if "*" not in name and "/" not in name)
-    for group in sorted(rule.api_groups):
-        for version in sorted(rule.api_versions):
-            for name in plain:
-                yield group, version, name
+    yield from product(sorted(rule.api_groups), sorted(rule.api_versions), plain)
 
 
 class TypedPolicy:

@@ -77,24 +77,22 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
     Raises ManifestError, FileError and OSError.
     """
     for path in paths:
-        if path == "-":
-            yield from _objects("stdin", stdin)
-        else:
-            for file in given(path):
-                yield from _objects(file, Path(file).read_bytes())
+        read_files = ((file, Path(file).read_bytes()) for file in given(path))
+        files: Iterable[tuple[str, bytes]] = [("stdin", stdin)] if path == "-" else read_files
+        for name, text in files:
+            for document in load(name, text):
+                for place, value in document.parts():
+                    yield of_value(document, place, value)
 
 
 def given(path: str) -> Iterator[str]:
     """The file at a path from a command line, or the files in that directory that are not hidden, sorted by name."""
     if Path(path).is_dir():
         files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
-        yield from sorted(str(file) for file in files if not _is_hidden(file.relative_to(path)))
+        visible = (f for f in files if not any(part.startswith(".") for part in f.relative_to(path).parts))
+        yield from sorted(map(str, visible))
     else:
         yield path
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def followed(path: str) -> Iterator[Path]:
@@ -117,12 +115,6 @@ def followed(path: str) -> Iterator[Path]:
 def _raised(error: OSError) -> None:
     """Raise the error of a directory that cannot be listed, so that it does not count as empty."""
     raise error
-
-
-def _objects(name: str, text: str | bytes) -> Iterator[Manifest]:
-    for document in load(name, text):
-        for place, value in document.parts():
-            yield of_value(document, place, value)
 
 
 def of_value(document: YamlDocument, path: tuple[str | int, ...], value: Any) -> Manifest:

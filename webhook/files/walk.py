@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,7 +117,9 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
     problems: list[str] = []
     known: dict[Path, list[Pattern]] = {}
     try:
-        above = [*given, *_above(Path(root).absolute())]
+        above, here = list(given), Path.cwd()  # the patterns of the current folder, if the root lies below it
+        if Path(root).absolute() != here and Path(root).absolute().is_relative_to(here):
+            above += of_folder(here)
     except (OSError, UnicodeDecodeError) as error:
         return Walk((), (), (f"{IGNORE_FILE}: cannot be read: {error}",))
     for walked, below, names in os.walk(root, onerror=lambda e: problems.append(f"{e.filename}: {e.strerror}")):
@@ -136,13 +138,6 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
             if file.suffix in SUFFIXES and file.is_file():
                 (passed if matches(name, OTHERS) else files).append(str(file))
     return Walk(tuple(sorted(files)), tuple(sorted(passed)), tuple(problems))
-
-
-def _above(root: Path) -> Iterator[Pattern]:
-    """The patterns of the current folder, if the root lies below it."""
-    here = Path.cwd()
-    if root != here and root.is_relative_to(here):
-        yield from of_folder(here)
 
 
 def _kept(folder: Path, names: Iterable[str], patterns: list[Pattern], *, folders: bool) -> list[str]:

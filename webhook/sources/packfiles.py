@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import policies
-from policies.engine.request import JsonObject
 from webhook.files import yamlfile
 
 PACKS = Path(policies.__file__).parent / "packs"
@@ -48,15 +47,10 @@ def names(pack: str) -> Names:
     """The names of a pack."""
     known: dict[str, str] = {}
     parameters: list[str] = []
-    for subject, value in _objects(pack):
-        if value["kind"].endswith("AdmissionPolicy"):
-            known[value["metadata"]["name"]] = subject
-        elif value["kind"] == "ConfigMap":
-            parameters += value["data"]
-    return Names(known, tuple(dict.fromkeys(parameters)))
-
-
-def _objects(pack: str) -> Iterator[tuple[str, JsonObject]]:
     for file in files(pack):
-        for document in yamlfile.load(file.name, file.text):
-            yield file.subject, document.value
+        for value in (document.value for document in yamlfile.load(file.name, file.text)):
+            if value["kind"].endswith("AdmissionPolicy"):
+                known[value["metadata"]["name"]] = file.subject
+            elif value["kind"] == "ConfigMap":
+                parameters += value["data"]
+    return Names(known, tuple(dict.fromkeys(parameters)))

@@ -19,7 +19,7 @@ from policies.admissionpolicy.documents.document import Document, Place, Problem
 from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
-from policies.admissionpolicy.model import Binding, ParamKind, Policy
+from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.schema import Schema
 from policies.cel.dialect import Dialect
 from policies.engine.facts import NAME_LABEL, StaticFacts
@@ -139,30 +139,37 @@ def _received(files: PolicyFiles) -> PolicyFiles:
 def _bound(loaded: Loaded) -> Loaded:
     """The same with a binding for each policy that has none, which denies wherever the policy matches."""
     bound = {(binding.kind, binding.policy_name) for binding in loaded.bindings}
-    added = [_binding(policy) for policy in loaded.policies if (f"{policy.kind}Binding", policy.name) not in bound]
-    return replace(loaded, bindings=(*loaded.bindings, *added))
-
-
-def _binding(policy: Policy) -> Binding:
-    if policy.kind == "MutatingAdmissionPolicy":
-        return Binding(
-            kind="MutatingAdmissionPolicyBinding", name=policy.name, policy_name=policy.name, origin=policy.origin
+    added = [
+        Binding(
+            kind="MutatingAdmissionPolicyBinding" if mutates else "ValidatingAdmissionPolicyBinding",
+            name=policy.name,
+            policy_name=policy.name,
+            validation_actions=frozenset() if mutates else frozenset({"Deny"}),
+            origin=policy.origin,
         )
-    return Binding(
-        kind="ValidatingAdmissionPolicyBinding",
-        name=policy.name,
-        policy_name=policy.name,
-        validation_actions=frozenset({"Deny"}),
-        origin=policy.origin,
-    )
+        for policy, mutates in ((policy, policy.kind == "MutatingAdmissionPolicy") for policy in loaded.policies)
+        if (f"{policy.kind}Binding", policy.name) not in bound
+    ]
+    return replace(loaded, bindings=(*loaded.bindings, *added))
 
 
 def of(loaded: Loaded, release: Release = NEWEST) -> PolicyFiles:
     """The contents of documents without errors, whose policies are judged by the rules of a release."""
-    objects = tuple(document.value for document in loaded.context if _is_object(document.value))
+    objects = tuple(
+        value
+        for value in (document.value for document in loaded.context if isinstance(document.value, dict))
+        if isinstance(value.get("apiVersion"), str)
+        and isinstance(value.get("kind"), str)
+        and isinstance(value.get("metadata"), dict)
+    )
     definitions = [value.get("spec") or {} for value in objects if value["kind"] == _CRD]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
-    return PolicyFiles(loaded, parameters, _namespaces(objects), custom(definitions), release=release)
+    namespaces = {
+        str(value["metadata"].get("name", "")): value
+        for value in objects
+        if (value["apiVersion"], value["kind"]) == ("v1", "Namespace")
+    }
+    return PolicyFiles(loaded, parameters, namespaces, custom(definitions), release=release)
 
 
 def parse(content: bytes | str, name: str) -> list[Document]:
@@ -212,15 +219,6 @@ def _document(document: yamlfile.YamlDocument, lines: Sequence[str]) -> Document
     )
 
 
-def _is_object(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and isinstance(value.get("apiVersion"), str)
-        and isinstance(value.get("kind"), str)
-        and isinstance(value.get("metadata"), dict)
-    )
-
-
 def _scopes(
     objects: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]
 ) -> Mapping[ParamKind, KindScope]:
@@ -254,11 +252,3 @@ def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[GroupVersionKind, Mappi
     kind = str((spec.get("names") or {}).get("kind", ""))
     for version in spec.get("versions") or ():
         yield GroupVersionKind(str(spec.get("group")), str(version.get("name")), kind), version
-
-
-def _namespaces(objects: Iterable[JsonObject]) -> Mapping[str, JsonObject]:
-    return {
-        str(value["metadata"].get("name", "")): value
-        for value in objects
-        if (value["apiVersion"], value["kind"]) == ("v1", "Namespace")
-    }

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from policies.engine.facts import Facts, Node
+from policies.engine.match import holds
 from policies.engine.request import JsonObject, mapping
 from policies.glob import matches
 
@@ -173,18 +174,4 @@ def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) ->
     key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
     if not isinstance(key, str) or not isinstance(values, list):
         return False
-    if key not in labels:
-        return not complete or operator in ("NotIn", "DoesNotExist")
-    value = labels[key]
-    if operator in ("In", "NotIn"):
-        return bool((value in values) == (operator == "In"))
-    return operator == "Exists" or (operator in ("Gt", "Lt") and _compares(operator, value, values))
-
-
-def _compares(operator: str, value: str, bounds: list[Any]) -> bool:
-    """Whether Gt or Lt holds. They compare integers; any other label meets neither."""
-    try:
-        number, bound = int(value), int(bounds[0])
-    except (ValueError, TypeError, IndexError):
-        return False
-    return number > bound if operator == "Gt" else number < bound
+    return (key not in labels and not complete) or holds(operator, labels.get(key), values)

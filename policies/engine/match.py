@@ -5,6 +5,7 @@ Source: the API reference of `admissionregistration.k8s.io/v1` RuleWithOperation
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, Target
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
@@ -91,6 +93,22 @@ def _shared_resources(first: Sequence[str], second: Sequence[str]) -> tuple[str,
     )
 
 
+def holds(operator: object, value: str | None, values: Sequence[str]) -> bool:
+    """Whether a label meets a requirement, also one of Nodes. value: None where there is no such label.
+
+    Source: Requirement.Matches of k8s.io/apimachinery's labels. No label meets an operator that the API server refuses.
+    """
+    match operator:
+        case "In" | "NotIn":
+            return (value is not None and value in values) is (operator == "In")
+        case "Exists" | "DoesNotExist":
+            return (value is not None) is (operator == "Exists")
+        case "Gt" | "Lt" if len(values) == 1 and value is not None and _INTEGER(value) and _INTEGER(str(values[0])):
+            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+        case _:
+            return False
+
+
 class SelectorRequirement(Struct, frozen=True):
     """A requirement of a selector; `values` is empty for Exists and DoesNotExist."""
 
@@ -100,15 +118,7 @@ class SelectorRequirement(Struct, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether labels meet the requirement. NotIn is also met where the key is absent."""
-        match self.operator:
-            case "Exists":
-                return self.key in labels
-            case "DoesNotExist":
-                return self.key not in labels
-            case "In":
-                return self.key in labels and labels[self.key] in self.values
-            case "NotIn":
-                return self.key not in labels or labels[self.key] not in self.values
+        return holds(self.operator, labels.get(self.key), self.values)
 
     def to_json(self) -> dict[str, Any]:
         """The requirement in the API's form."""

@@ -11,8 +11,8 @@ from sys import intern
 
 import numpy as np
 
+from policies.engine.match import holds
 from policies.topology.gang.gang import Requirement
-from policies.topology.nodes.selection import compares
 from policies.topology.nodes.table import Codes, Integers, Mask, room
 
 Rows = slice | Integers
@@ -114,7 +114,7 @@ class Labels:
             case "DoesNotExist":
                 table[-1] = True
             case "Gt" | "Lt":
-                table[:-1] = [compares(value, requirement) for value in column.values]
+                table[:-1] = [holds(requirement.operator, value, requirement.values) for value in column.values]
             case _:  # the API server refuses it
                 pass
         met: Mask = table[column.upto(len(self._labels))[rows]]

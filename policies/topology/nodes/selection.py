@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from policies.engine.facts import Taint
+from policies.engine.match import holds
 from policies.topology.gang.gang import Requirement, Toleration
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 
 
 def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet a requirement. Source: Requirement.Matches of k8s.io/apimachinery's labels."""
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return value is not None and compares(value, requirement)
-        case _:  # the API server refuses it
-            return False
-
-
-def compares(value: str, requirement: Requirement) -> bool:
-    """Whether a value is a number above (Gt) or below (Lt) the one of the requirement."""
-    if len(requirement.values) != 1 or not _INTEGER(value) or not _INTEGER(requirement.values[0]):
-        return False
-    number, limit = int(value), int(requirement.values[0])
-    return number > limit if requirement.operator == "Gt" else number < limit
+    """Whether labels meet a requirement."""
+    return holds(requirement.operator, labels.get(requirement.key), requirement.values)
 
 
 def tolerates_all(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:

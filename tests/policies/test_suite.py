@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.suite import Case, CaseNamespace, CaseUser, Expectation, Suite, SuiteError, read
+from policies.suite import Case, CaseNamespace, CaseUser, Expectation, Suite, SuiteError, merge_patch, read
 
 POD: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
 DOCUMENT: dict[str, Any] = {
@@ -193,3 +193,23 @@ def test_everything_wrong_is_said_at_once() -> None:
         "cases[0].user.name: a string is expected here",
         "cases[0].expect: 'maybe' is neither allowed nor denied",
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+    ids=str,
+)
+def test_patches_are_those_of_the_rfc(target: Any, patch: Any, result: Any) -> None:
+    """The examples of RFC 7386, appendix A."""
+    assert merge_patch(target, patch) == result

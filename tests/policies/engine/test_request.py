@@ -1,11 +1,21 @@
 """The request that every rule sees, and what it says about itself."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
 from support.builders import FACTS, owner, pod, request, resource
 
-from policies.engine.request import AdmissionRequest, is_being_deleted, is_mirror_pod, is_owned, mapping
+from policies.engine.request import (
+    AdmissionRequest,
+    Owner,
+    controller,
+    is_being_deleted,
+    is_mirror_pod,
+    is_owned,
+    mapping,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,3 +109,32 @@ def test_mirror_pods_and_deletion() -> None:
 def test_a_namespace_without_given_labels() -> None:
     """A Namespace of which nothing is given has the label that the API server puts on all."""
     assert FACTS.namespace_labels("team-a") == {"kubernetes.io/metadata.name": "team-a"}
+
+
+_REFERENCE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": True}
+
+
+def test_the_controller_is_one_of_the_owners() -> None:
+    """Others own an object, too; only one of them is its controller."""
+    other = {**_REFERENCE, "name": "other", "controller": False}
+    owner = controller({"metadata": {"ownerReferences": [other, _REFERENCE]}})
+
+    assert owner == Owner("apps/v1", "ReplicaSet", "web-1", "u")
+    assert owner.group_kind == ("apps", "ReplicaSet")
+
+
+@pytest.mark.parametrize(
+    "references",
+    [
+        None,
+        {},
+        ["web-1"],
+        [{**_REFERENCE, "controller": "true"}],
+        [{**_REFERENCE, "uid": 1}],
+        [{**_REFERENCE, "name": ""}],
+        [{**_REFERENCE, "uid": "u" * 254}],
+    ],
+)
+def test_what_is_no_reference_names_no_controller(references: Any) -> None:
+    """Missing, of another type, empty, or longer than any name is."""
+    assert controller({"metadata": {"ownerReferences": references}}) is None

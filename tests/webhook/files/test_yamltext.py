@@ -1,12 +1,15 @@
 """Texts of YAML documents: taken apart, and changed without losing what stands around the values."""
 
+from __future__ import annotations
+
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import yaml
 
 from webhook.files import yamlfile
-from webhook.files.yamltext import documents, without
+from webhook.files.yamltext import Formatting, documents, format_file, place_inside, scalar_place, without
 
 _PATH = ("metadata", "annotations")
 
@@ -98,3 +101,221 @@ def test_keys_are_cut_out(text: str, expected: str) -> None:
     """What is not the key itself stays as it is, comments and style included; a map that would be empty goes too."""
     assert without(dedent(text), _PATH, "own/") == dedent(expected)
     assert yaml.safe_load(dedent(expected)) == yamlfile.load("x", dedent(expected))[0].value
+
+
+TEXTS = {
+    "plain": "expression: object.spec.replicas > 5\n",
+    "plain over two lines": "expression: object.spec\n  .replicas > 5\n",
+    "single quotes": "expression: 'object.x == ''a'' && true'\n",
+    "double quotes": 'expression: "object.x == \\"a\\" \\u00e9 && x"\n',
+    "double quotes over lines": 'expression: "object.x ==\n\n   5 && \\\n   true"\n',
+    "literal block": "a:\n  expression: |\n    object.x &&\n      (true ||\n\n    false)\n",
+    "literal block after empty lines": "expression: |-\n\n\n  a &&\n  b\n",
+    "folded block": "expression: >-\n  object.x &&\n  true\n\n  || false\n",
+    "folded block with deeper lines": "expression: >\n  object.x &&\n    true ||\n  false\n",
+    "in a list": "- x: 1\n  expression: |\n    a\n    b\n",
+    "escapes of JSON": '{"expression": "\\ud83d\\ude00\\t😀 \\u00e9\\ud83d x"}\n',
+    "Windows line ends": "expression: |\r\n  a &&\r\n  b\r\n",
+}
+
+
+def scalar(text: str) -> yaml.ScalarNode:
+    """The last text of a file."""
+    node: Any = yamlfile.load("a.yaml", text)[-1].node
+    while not isinstance(node, yaml.ScalarNode):
+        node = node.value[-1][1] if isinstance(node, yaml.MappingNode) else node.value[-1]
+    return node
+
+
+def written(character: str) -> set[str]:
+    """The ways in which a character may begin in a file; blanks and line breaks may be a line break of the file."""
+    if character in " \n":
+        return {character, "", "\\", "\r"}
+    return {character, "\\"}
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_every_character_is_found(text: str) -> None:
+    """At the place of each character of the value, the file has that character."""
+    node = scalar(text)
+    lines = text.split("\n")
+    mark = node.start_mark
+
+    found = [
+        place_inside(lines, mark.line + 1, mark.column + 1, node.value, offset) for offset in range(len(node.value))
+    ]
+
+    places = zip(node.value, found, strict=True)
+    wrong = [
+        (offset, character, place)
+        for offset, (character, place) in enumerate(places)
+        if lines[place[0] - 1][place[1] - 1 :][:1] not in written(character)
+    ]
+    assert wrong == []
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("expression: a\n", (1, 13)),
+        ("expression: 'a'\n", (1, 14)),
+        ("expression: |\n  a\n", (2, 3)),
+        ("expression: |  # why\n\n    a\n", (2, 5)),
+        ("expression: >-\n  a\n", (2, 3)),
+        ("expression:\n", (1, 12)),
+        ("expression: |\n", (1, 13)),
+    ],
+)
+def test_a_text_begins_at_its_first_character(text: str, expected: tuple[int, int]) -> None:
+    """Quotes and the indicators of blocks are no part of a text."""
+    mark = scalar(text).start_mark
+
+    assert scalar_place(text.split("\n"), mark.line + 1, mark.column + 1) == expected
+
+
+_HEAD = """\
+# of the team
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: a,   labels: {b: "c"}}   # odd spaces
+spec:
+"""
+_LONG = "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
+_BROKEN = [
+    f"{_LONG} && object.spec.replicas <= 5",
+    f"{_LONG}\n&& object.spec.replicas <= 5",
+]
+
+
+def _formatted(spec: str) -> str:
+    result = format_file("a.yaml", _HEAD + spec)
+    assert (result.kept, result.errors) == ((), ())
+    assert result.text.startswith(_HEAD)
+    return result.text.removeprefix(_HEAD)
+
+
+@pytest.mark.parametrize(
+    ("spec", "after"),
+    [
+        pytest.param(
+            '  validations:\n    - expression: "a==1"  # why\n      message: "a  ==  1"\n',
+            '  validations:\n    - expression: "a == 1"  # why\n      message: "a  ==  1"\n',
+            id="double quotes",
+        ),
+        pytest.param(
+            "  validations:\n    - messageExpression: 'a+''b'''\n",
+            "  validations:\n    - messageExpression: 'a + ''b'''\n",
+            id="single quotes",
+        ),
+        pytest.param(
+            "  variables:\n    - {name: b, expression: a==1}\n",
+            "  variables:\n    - {name: b, expression: a == 1}\n",
+            id="plain",
+        ),
+        pytest.param(
+            "  variables:\n    - name: b\n      expression: '!(!(a))'\n",
+            "  variables:\n    - name: b\n      expression: '!(!a)'\n",
+            id="what cannot be plain",
+        ),
+        pytest.param(
+            "  variables:\n    - name: b\n      expression: f(a)?b:c\n",
+            "  variables:\n    - name: b\n      expression: 'f(a) ? b : c'\n",
+            id="what can be plain no more",
+        ),
+        pytest.param(
+            "  matchConditions:\n    - expression: |\n        a  &&\n          b\n\n      name: c # d\n",
+            "  matchConditions:\n    - expression: |\n        a && b\n\n      name: c # d\n",
+            id="block",
+        ),
+        pytest.param(
+            f"  validations:\n    - expression: >- # why\n        {_BROKEN[0]}\n      # last\n",
+            "  validations:\n    - expression: |- # why\n        "
+            + _BROKEN[1].replace("\n", "\n        ")
+            + "\n      # last\n",
+            id="folded block",
+        ),
+        pytest.param(
+            f'  validations:\n    - expression: "{_BROKEN[0]}" # why\n      reason: Invalid\n',
+            "  validations:\n    - expression: |- # why\n        "
+            + _BROKEN[1].replace("\n", "\n        ")
+            + "\n      reason: Invalid\n",
+            id="quotes that become a block",
+        ),
+        pytest.param(
+            f'  validations: [{{expression: "{_BROKEN[0]}"}}]\n'.replace(" <= ", "<="),
+            f'  validations: [{{expression: "{_BROKEN[0]}"}}]\n',
+            id="no block inside of braces",
+        ),
+        pytest.param(
+            "  auditAnnotations:\n    - key: a\n      valueExpression: string( a )",
+            "  auditAnnotations:\n    - key: a\n      valueExpression: string(a)",
+            id="no line break at the end",
+        ),
+        pytest.param(
+            "  mutations:\n    - jsonPatch:\n        expression: [ ]\n    - jsonPatch:\n        expression: '[ ]'\n",
+            "  mutations:\n    - jsonPatch:\n        expression: [ ]\n    - jsonPatch:\n        expression: '[]'\n",
+            id="what is no text",
+        ),
+    ],
+)
+def test_only_expressions_change(spec: str, after: str) -> None:
+    """An expression is rewritten within its quotes or its block; a long one becomes a block."""
+    assert _formatted(spec) == after
+    assert _formatted(after) == after
+
+
+def test_files_of_other_things_stay() -> None:
+    """What is no policy, or is formatted already in another style of YAML, is left as it is."""
+    for text in (
+        "kind: ValidatingAdmissionPolicy\napiVersion: example.com/v1\nspec: {variables: [{expression: a==1}]}\n",
+        "kind: Pod\napiVersion: v1\nspec: {variables: [{expression: a==1}]}\n",
+        f"{_HEAD}  validations:\n    - expression: >-\n        a\n        == 1\n",
+        "[1, 2]\n",
+        "",
+        "# only a comment\n",
+    ):
+        assert format_file("a.yaml", text) == Formatting(text)
+
+
+def test_lists_and_several_documents() -> None:
+    """The items of a List and all documents of a file are formatted."""
+    head = "apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy"
+    policy = f"{{{head}, spec: {{variables: [{{expression: 'a==1'}}]}}}}"
+    text = f"---\n{policy}\n---\nkind: List\napiVersion: v1\nitems:\n- {policy}\n"
+
+    assert format_file("a.yaml", text).text == text.replace("==", " == ")
+
+
+def test_what_is_left_alone_is_said() -> None:
+    """Comments and anchors keep their expressions as they are, and the place is named."""
+    text = (
+        f"{_HEAD}  variables:\n  - expression: &one a==1\n  - expression: *one\n  - expression: |\n      a==1 // why\n"
+    )
+
+    assert format_file("a.yaml", text) == Formatting(
+        text,
+        (
+            "a.yaml:7: this expression is left as it is: its YAML has an anchor, a tag or a fixed indentation",
+            "a.yaml:10: this expression is left as it is: it has comments",
+        ),
+    )
+
+
+def test_an_expression_that_does_not_parse() -> None:
+    """A file with a mistake stays as it is, and each mistake is shown at its place."""
+    text = f"{_HEAD}  variables:\n  - expression: 'a=='\n  - expression: 'a==1'\n"
+    result = format_file("a.yaml", text)
+
+    assert (result.text, [error.split("\n")[0] for error in result.errors]) == (
+        text,
+        ["a.yaml:7:21: Syntax error: unexpected end of the expression: an expression is missing before it"],
+    )
+
+
+def test_line_ends_stay() -> None:
+    """A file with the line ends of Windows keeps them."""
+    text = f'{_HEAD}  validations:\n    - expression: "{_BROKEN[0]}"\n'.replace("\n", "\r\n")
+    after = format_file("a.yaml", text).text
+
+    assert after.count("\n") == after.count("\r\n") == text.count("\n") + 2

@@ -22,7 +22,7 @@ from webhook.files import yamlfile
 from webhook.sources import packfiles
 
 _ROOT = Path(__file__).parents[3]
-_RULES = ("labels.py", "guard.py", "tolerations.py", "sunk.py", "topology/**/*.py", "selectors/*.py")
+_RULES = ("labels.py", "guard.py", "tolerations.py", "topology/**/*.py", "selectors/*.py")
 _SOURCES = sorted(path for pattern in (*_RULES, "vocabulary.py") for path in (_ROOT / "policies").glob(pattern))
 _HINT = re.compile(
     r"\W*(or change|Add|Ask|Change|Choose|Copy|Create|Delete|Did you|If this is|Its? levels|Known|Label|Leave|Let|"

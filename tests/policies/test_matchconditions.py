@@ -3,16 +3,24 @@
 That they decide as the rules do is shown on a real API server.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.builders import FACTS, WORKLOADS, pod, request
+from support.builders import FACTS, WORKLOADS, Json, at, merged, pod, request
+from support.cel.celrun import compiled, names
+from support.mistakes import Row, correct, mistakes
 
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.celtext import at as at_place
+from policies.celtext import values
 from policies.engine.rule import HookCondition
 from policies.engine.safety import Exemptions, Safety
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
@@ -24,9 +32,11 @@ from policies.matchconditions import (
     pod_requests_no_accelerator,
     requester_is_not_exempt,
     reserved_label_changes,
+    selectors_are_concerned,
     topology_is_mentioned,
 )
-from policies.objects.workload import workload
+from policies.objects.fieldpath import Pattern, locate, parse, render
+from policies.objects.workload import HISTORIES, workload
 from policies.podspec import Accelerators
 from policies.topology.annotation import ANNOTATIONS
 
@@ -280,3 +290,144 @@ def test_the_same_text_in_every_process() -> None:
 
     assert len(texts) == 1
     assert {"a.coreweave.com/b", "kai.scheduler/"} <= {*_literals(texts.pop())}
+
+
+_ACCELERATORS = Accelerators()
+_CONDITION = compiled(pod_requests_no_accelerator(_ACCELERATORS).expression)
+
+
+def _limits(**resources: str) -> Json:
+    return {
+        "name": "main",
+        "resources": {"limits": {name.replace("_", "/"): value for name, value in resources.items()}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("containers", "asked"),
+    [
+        pytest.param([{"name": "main"}], True, id="no-resources"),
+        pytest.param([{"name": "main", "resources": {"requests": {"cpu": "1"}}}], True, id="no-limits"),
+        pytest.param([_limits(cpu="8", memory="1Gi")], True, id="cpu"),
+        pytest.param([_limits(**{"nvidia.com_gpu": "0"})], True, id="no-gpu"),
+        pytest.param([_limits(**{"nvidia.com_gpus": "1"})], True, id="another-resource"),
+        pytest.param([_limits(**{"nvidia.com_gpu": "8"})], False, id="gpu"),
+        pytest.param([_limits(cpu="1"), _limits(**{"nvidia.com_mig-1g.5gb": "1"})], False, id="glob-in-the-second"),
+    ],
+)
+def test_accelerators(containers: list[Json], *, asked: bool) -> None:
+    """A Pod that is not asked about requests an accelerator, as the rule sees it."""
+    obj = pod(containers=containers)
+
+    found = _CONDITION.evaluate_exactly(names(obj))
+
+    assert (found.error, found.value) == (None, asked)
+    assert asked or _ACCELERATORS.requested(obj, "default", FACTS)
+
+
+_OBJECT: Json = {
+    "a": {"b": 1, "c-d": {"e": 2}},
+    "list": [{"b": 3}, {}, {"b": None}, 7, [1]],
+    "map": {"x": {"b": [4]}, "y": {"b": [5, 6]}, "z": "b"},
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path or "object")
+        for path in (
+            "",
+            "a.b",
+            "a.c-d.e",
+            "a.b.c",
+            "none.b",
+            "list.b",
+            "list[*].b",
+            "list[*]",
+            "map.*.b[*]",
+            "map[*]",
+            "a.*",
+        )
+    ],
+)
+def test_values_at_a_path(path: str) -> None:
+    """The list has what stands at the places of the pattern, in order, and nothing where a step does not fit."""
+    pattern: Pattern = parse(path)
+
+    found = compiled(f"{values('object', pattern)} == dyn(params)").evaluate_exactly(
+        names(_OBJECT, params=[value for _, value in locate(_OBJECT, pattern)])
+    )
+
+    assert (found.error, found.value) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "holds"), [("a.b", True), ("a.none", False), ("list.b", False), ("a.b.c", False), ("a.c-d.e", False)]
+)
+def test_a_predicate_at_a_path(path: str, *, holds: bool) -> None:
+    """The predicate is asked about the one value at a path; without one the answer is no, and no error."""
+    found: Any = compiled(at_place("object", parse(path), "{} == 1".format)).evaluate_exactly(names(_OBJECT))
+
+    assert (found.error, found.value) == (None, holds)
+
+
+_ROWS = [row for row in WORKLOADS.values() if row.templates and row.group_kind not in HISTORIES and row.kind != "Pod"]
+_PODS, _TEMPLATES = (compiled(selectors_are_concerned(rows).expression) for rows in ((), _ROWS))
+_MISTAKES = [
+    row for row in mistakes() if row.subject == "selectors" and any(line.startswith("spec") for line in row.says)
+]
+_OWNER = {"ownerReferences": [{"controller": True, "kind": "ReplicaSet", "name": "a"}]}
+
+
+def _asked(obj: Json, old: Json | None = None) -> bool:
+    condition = _PODS if obj["kind"] == "Pod" else _TEMPLATES
+    group, _, version = obj["apiVersion"].rpartition("/")
+    kinds = {"kind": {"group": group, "version": version, "kind": obj["kind"]}}
+    variables: dict[str, Any] = {**names({}, oldObject=old, request=kinds), "object": obj}
+    found, exact = condition.evaluate(variables), condition.evaluate_exactly(variables)
+    assert (found.error, exact.error, found.value) == (None, None, exact.value)
+    assert found.cost < EXPRESSION_LIMIT
+    return bool(exact.value)
+
+
+def test_mistakes_are_asked_about() -> None:
+    """The API server asks about every mistake of the table that the rule tells of."""
+    assert len(_MISTAKES) > 80
+    assert [row.name for row in _MISTAKES if not _asked(row.manifest)] == []
+
+
+@pytest.mark.parametrize("row", [_MISTAKES[0], next(row for row in _MISTAKES if row.manifest["kind"] == "Job")],
+                         ids=lambda row: row.manifest["kind"])  # fmt: skip
+def test_what_is_not_asked_about(row: Row) -> None:
+    """What a controller owns, and what is as it was, costs no call."""
+    obj = row.manifest
+
+    assert not _asked({**obj, "metadata": {**obj["metadata"], **_OWNER}})
+    assert not _asked(obj, obj)
+
+
+def test_ordinary_objects() -> None:
+    """Labels of one's own, and those that nearly every selector has, cost no call."""
+    ordinary = {"labels of one's own", "a topology key of one's own", "Linux on amd64", "a name of a Node"}
+    ordinary |= {"a control plane's toleration and selector", "a GPU's product"}
+
+    assert {row.name for row in correct() if row.name in ordinary and not _asked(row.manifest)} == ordinary
+    assert not _asked({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}})
+    assert not _asked({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "spec": {"template": {}}})
+
+
+def test_every_kind_and_template() -> None:
+    """A key that looks known is found in each template of each kind, behind items that have none."""
+    found = []
+    for row in _ROWS:
+        for pattern in row.templates:
+            selector = (*pattern, *row.shape.place(("spec", "nodeSelector")))
+            place = render(selector).replace("[*]", "[1]").replace(".*", ".any")
+            obj = at(place, {"backend.coreweave.cloud/superpod": "1"})
+            kinds = {"kind": {"group": row.group, "version": "v1", "kind": row.kind}}
+            written = merged({"metadata": {"name": "a"}}, obj)
+            answer = _TEMPLATES.evaluate_exactly({**names({}, oldObject=None, request=kinds), "object": written})
+            found.append((row.kind, place, answer.error, answer.value))
+
+    assert [one for one in found if one[2:] != (None, True)] == []

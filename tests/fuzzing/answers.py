@@ -16,8 +16,8 @@ from support.service.reviews import review
 from fuzzing.reviews import Review
 from policies.engine.request import UserInfo
 from webhook.cli import options
+from webhook.cli.judging import decide
 from webhook.cli.main import main
-from webhook.cli.objects.outcome import decide
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError

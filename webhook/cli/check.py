@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime
-from functools import partial
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,27 +12,22 @@ import click
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, UserInfo
-from policies.kubernetes.release import NEWEST, Release
-from webhook.cli import options
+from policies.kubernetes.release import NEWEST
+from webhook.cli import options, watching
 from webhook.cli.exits import InputError, reading
-from webhook.cli.findings.finding import unreadable
-from webhook.cli.findings.report import Report
-from webhook.cli.objects import definitions
-from webhook.cli.objects.definitions import SchemaOptions
-from webhook.cli.objects.outcome import with_nodes
-from webhook.cli.run import again
-from webhook.cli.run.progress import progress
+from webhook.cli.findings import Report, unreadable
+from webhook.cli.options import SchemaOptions
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
-from webhook.files.walk import Walk, walk
+from webhook.files.walk import walk
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.rules.coverage import Coverage
     from policies.admissionpolicy.schema import Schema
-    from webhook.cli.objects.judge import Flaws, Identity, Judge
+    from webhook.cli.judging import Identity, Judge
     from webhook.sources.policyfiles import PolicyFiles
 
 _COUNTS = ("refused", "warned", "changed", "matched by no policy", "not read")
@@ -86,7 +79,7 @@ class _Asked(NamedTuple):
 @options.policies
 @options.kubernetes
 @options.nodes
-@definitions.options
+@options.schemas
 @click.option("--diff", is_flag=True, help="Show a diff of each object that would be changed.")
 @options.config
 @options.findings
@@ -127,26 +120,25 @@ def command(
         **rest,
     )
     options.refuse_one_stdin(given, asked.nodes)
-    if watch:
-        again.run(lambda: _run(asked), (*given, *policies__directories))
-    sys.exit(_run(asked))
+    watching.run(lambda: _run(asked), (*given, *policies__directories), again=watch)
 
 
 def _run(asked: _Asked) -> int:
     """Judge the objects and print what comes of them. The exit code. Raises InputError and ToolError."""
-    from webhook.cli.objects import crew  # noqa: PLC0415 - the help of a verb needs none of this
-    from webhook.cli.objects.source import Source  # noqa: PLC0415 - as above
+    from webhook.cli import objects  # noqa: PLC0415 - the help of a verb needs none of this
 
     found = walk(asked.paths, asked.ignore)
-    _tell_passed(found)
-    source = Source.of(found.files)
+    if found.passed:
+        more = f" and {len(found.passed) - 5} more" if len(found.passed) > 5 else ""
+        click.echo(f"passed over, for no objects are in them: {', '.join(found.passed[:5])}{more}", err=True)
+    source = objects.Source.of(found.files)
     report = Report(asked.output, quiet=asked.quiet, strict=asked.strict)
     for problem in found.problems:
         report.add(unreadable(problem))
     judge = _judge(asked, source.definitions())
     # What one gang takes of the Nodes is not free for the next.
-    steps = crew.steps(source.parts(), judge, alone=bool(asked.nodes))
-    with progress(source.size, shown=asked.output in ("junit", "sarif", "gitlab") or asked.quiet) as bar:
+    steps = objects.steps(source.parts(), judge, alone=bool(asked.nodes))
+    with objects.progress(source.size, shown=asked.output in ("junit", "sarif", "gitlab") or asked.quiet) as bar:
         for step in steps:
             for result in step.results:
                 report.add(result)
@@ -160,7 +152,8 @@ def _run(asked: _Asked) -> int:
 
 def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     """The judge for what is asked. among: the CustomResourceDefinitions among the objects."""
-    from webhook.cli.objects.judge import Circumstances, Judge, schemas  # noqa: PLC0415 - as above
+    from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
+    from webhook.cli.judging import Circumstances, Judge, schemas, with_nodes  # noqa: PLC0415 - as above
 
     settings, today = asked.settings, datetime.now(UTC).date()
     release = settings.policies.release or NEWEST
@@ -169,6 +162,8 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
         written, ruleset = options.ruleset(settings, today, drafts=True)
         known = schemas(own, written, release)
         facts = written.facts(today) if written else StaticFacts(today)
+        beside = (document.value for document in written.loaded.context) if written else ()
+        defined = (*own, *options.definitions_among(beside))
         circumstances = Circumstances(
             ruleset=ruleset,
             facts=with_nodes(facts, asked.nodes),
@@ -176,8 +171,9 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
             user=asked.user,
             namespace=asked.namespace,
             labels=asked.labels,
+            today=today,
             before=_before(asked, known),
-            flaws=_flaws(own, written, release, today) if asked.schemas.mode == "strict" else (),
+            schemas=Schemas(release, defined) if asked.schemas.mode == "strict" else None,
         )
     coverage = _coverage(written, facts, asked) if written is not None else None
     return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
@@ -185,39 +181,20 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
 
 def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mapping[Identity, JsonObject]:
     """The objects as they are now. Raises FileError, ManifestError and OSError."""
-    from webhook.cli.objects.judge import as_received, identity  # noqa: PLC0415 - as above
+    from webhook.cli.judging import as_received, identity  # noqa: PLC0415 - as above
 
     objects = (as_received(m, known).object for m in manifest.read([asked.old] if asked.old else []))
     return {identity(obj, asked.namespace): obj for obj in objects}
 
 
-def _flaws(own: Iterable[JsonObject], written: PolicyFiles | None, release: Release, today: date) -> tuple[Flaws, ...]:
-    """What finds flaws by the schemas of a release, of CRDs, and of those in policy files."""
-    from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
-    from webhook.cli.objects.flaws import finder  # noqa: PLC0415 - as above
-
-    beside = (document.value for document in written.loaded.context) if written else ()
-    return (finder(Schemas(release, (*own, *definitions.among(beside))), today),)
-
-
 def _coverage(written: PolicyFiles, facts: StaticFacts, asked: _Asked) -> Coverage:
     from policies.admissionpolicy.rules.coverage import Coverage  # noqa: PLC0415 - most runs have no policies
 
+    def labels(namespace: str) -> Mapping[str, str]:
+        return {**facts.namespace_labels(namespace), **asked.labels}
+
     loaded = written.loaded
-    of = partial(_labels_of, facts=facts, more=asked.labels)
-    return Coverage(loaded.policies, loaded.bindings, of, workload_table(asked.settings))
-
-
-def _labels_of(namespace: str, *, facts: StaticFacts, more: Mapping[str, str]) -> Mapping[str, str]:
-    return {**facts.namespace_labels(namespace), **more}
-
-
-def _tell_passed(found: Walk) -> None:
-    """Say on stderr what is passed over, in one line."""
-    if found.passed:
-        shown, more = found.passed[:5], len(found.passed) - 5
-        rest = f" and {more} more" if more > 0 else ""
-        click.echo(f"passed over, for no objects are in them: {', '.join(shown)}{rest}", err=True)
+    return Coverage(loaded.policies, loaded.bindings, labels, workload_table(asked.settings))
 
 
 def _tell_idle(coverage: Coverage, objects: int) -> None:

@@ -15,12 +15,10 @@ from policies.kubernetes.release import Release
 from policies.lint.finding import CODES, LintFinding, UnknownCodeError, named
 from policies.lint.review import review
 from policies.lint.typecheck import catalog, warnings
-from webhook.cli import exits, options
+from webhook.cli import exits, options, watching
 from webhook.cli.exits import InputError, reading
-from webhook.cli.findings.finding import Finding, Result
-from webhook.cli.findings.report import Report
+from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import write
-from webhook.cli.run import again
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
@@ -59,9 +57,7 @@ def command(
     release = options.release(policies__kubernetes)
     if type_checking:
         sys.exit(_type_checking(_read(paths, release), output))
-    if watch:
-        again.run(lambda: _run(paths, release, shown, Report(output, quiet=quiet, strict=True)), paths)
-    sys.exit(_run(paths, release, shown, Report(output, quiet=quiet, strict=True)))
+    watching.run(lambda: _run(paths, release, shown, Report(output, quiet=quiet, strict=True)), paths, again=watch)
 
 
 def _codes(option: str, given: Iterable[str]) -> set[str]:
@@ -76,20 +72,16 @@ def _run(paths: tuple[str, ...], release: Release, codes: set[str], report: Repo
     """Review the policies and print the findings. The exit code. Raises InputError."""
     files = _read(paths, release)
     findings = [f for f in review(files.loaded, _documents(files), files.release) if f.code in codes]
-    for result in _results(files, findings):
-        report.add(result)
-    return report.end([_summary(findings, len(files.loaded.policies))])
-
-
-def _results(files: PolicyFiles, findings: list[LintFinding]) -> Iterator[Result]:
-    """A result for each finding, in their order, and one for each policy without any."""
     faulty = {finding.subject for finding in findings}
     for finding in findings:
-        yield _result(finding)
+        report.add(_result(finding))
     for policy in files.loaded.policies:
         name, origin = f"{policy.kind} {policy.name}", policy.origin
         if name not in faulty:
-            yield Result(origin.file, name, origin.file, origin.line)
+            report.add(Result(origin.file, name, origin.file, origin.line))
+    count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
+    policies = len(files.loaded.policies)
+    return report.end([f"{count} in {policies} {'policy' if policies == 1 else 'policies'}"])
 
 
 def _result(finding: LintFinding) -> Result:
@@ -142,9 +134,3 @@ def _text(finding: LintFinding) -> Iterator[str]:
     yield from finding.excerpt
     if finding.remedy:
         yield f"hint: {finding.remedy}"
-
-
-def _summary(findings: list[LintFinding], policies: int) -> str:
-    looked = f"{policies} {'policy' if policies == 1 else 'policies'}"
-    count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
-    return f"{count} in {looked}"

@@ -1,20 +1,32 @@
-"""`cks-admission`: finds the verb and loads its module only, so that each starts fast."""
+"""`cks-admission`: finds the verb and loads its module only, so that each starts fast; and how a run ends.
+
+Whatever happens, there are words for people, an exit code, and JSON for who asked for it.
+"""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
-from collections.abc import Sequence
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from signal import SIGINT, SIGPIPE
+from typing import Any, NoReturn
 
 import click
 
 from policies.kubernetes.spelling import closest
+from webhook.cli import exits
 from webhook.cli.exits import packages
-from webhook.cli.run import ending
+from webhook.cli.output import to_yaml
 
 NAME = "cks-admission"
 VERBS = {
@@ -39,20 +51,30 @@ VERBS = {
     "unregister": "Remove the webhook configurations from a cluster.",
 }
 
-_PACKAGES = {
-    "operator": ("serve", "manage", "place", "doctor", "certs", "unregister"),
-    "author": ("init", "fmt", "convert", "export"),
-    "audit": ("audit",),
+_PLACES = {
+    **{verb: f"processes:{verb}" for verb in ("serve", "manage", "place", "unregister")},
+    "init": "author:init",
+    "fmt": "author:fmt",
+    "convert": "native:convert",
+    **{verb: f"reviews:{verb}" for verb in ("review", "replay")},
+    "audit": "audit.audit",
 }
-"""The verbs whose modules are in a package of their own."""
+"""The modules of verbs, where these are not named as the verb, and the commands in them, where it is not `command`."""
 _OTHERWISE = {"version": "--version", "help": "--help", "validate": "check"}
 """What is meant by words that are verbs of other programs."""
 
 
-def module_of(verb: str) -> str:
-    """The name of a verb's module."""
-    package = next((f"{package}." for package, verbs in _PACKAGES.items() if verb in verbs), "")
-    return f"webhook.cli.{package}{verb}"
+_LACKS = re.compile("unexpected extra argument|Missing option '-f'")
+_FRAMES = 5
+_SIGNALLED = 128
+"""Shells add it to the number of the signal that ends a program."""
+
+
+def loaded(verb: str) -> click.Command:
+    """The command of a verb, its module loaded now."""
+    module, _, name = _PLACES.get(verb, verb).partition(":")
+    command: click.Command = getattr(import_module(f"webhook.cli.{module}"), name or "command")
+    return command
 
 
 def renamed(command: click.Command, name: str) -> click.Command:
@@ -64,23 +86,40 @@ def renamed(command: click.Command, name: str) -> click.Command:
     return named
 
 
+class UnwrittenError(Exception):
+    """An error of the system that no verb expects, most likely of its output. click would end with 1 for it."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+@contextmanager
+def marked() -> Iterator[None]:
+    """Raises OSErrors as UnwrittenErrors."""
+    try:
+        yield
+    except OSError as error:
+        raise UnwrittenError(error) from error
+
+
 class Verbs(click.Group):
     """A group whose commands are modules of this package."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **more: Any) -> Any:
         """Run the command; in the end, every error is words and an exit code."""
-        more.setdefault("color", ending.colour(os.environ))
-        run = partial(super().main, args, *rest, standalone_mode=False, **more)
-        return ending.run(run, args) if standalone_mode else run()
+        more.setdefault("color", colour(os.environ))
+        command = partial(super().main, args, *rest, standalone_mode=False, **more)
+        return run(command, args) if standalone_mode else command()
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         """The context of a run."""
-        with ending.marked():
+        with marked():
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb. Raises InputError where it needs a package that is not installed."""
-        with ending.marked(), packages():
+        with marked(), packages():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -92,7 +131,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         with packages():
-            command: click.Command = import_module(module_of(cmd_name)).command
+            command = loaded(cmd_name)
         name = ctx.find_root().info_name or NAME
         return renamed(command, name) if name.startswith("kubectl") else command
 
@@ -118,6 +157,103 @@ def _meant(given: str, rest: Sequence[str], name: str) -> str:
     if meant := _OTHERWISE.get(given) or closest(given, VERBS):
         return f" Did you mean `{name} {meant}`?"
     return f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""
+
+
+def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn:
+    """Run a command and end the process with the right code. arguments: those of the process if None."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = command()
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else exits.OK)
+    except SystemExit:
+        _flush()
+        raise
+    except click.ClickException as error:
+        _refuse(error, given)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_SIGNALLED + SIGINT)
+    except UnwrittenError as error:
+        _unwritten(error.reason)
+    except OSError as error:
+        _unwritten(error)
+    except Exception as error:  # noqa: BLE001 - a traceback helps nobody who runs a command
+        _defect(error)
+
+
+def colour(environment: Mapping[str, str]) -> bool | None:
+    """Whether output has colour; None to have it on terminals only.
+
+    NO_COLOR and TERM=dumb forbid it, FORCE_COLOR asks for it: see https://no-color.org and https://force-color.org.
+    """
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    return True if environment.get("FORCE_COLOR") else None
+
+
+def _flush() -> None:
+    """Write what is left in the buffer, and end otherwise if that fails."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _unwritten(error)
+
+
+def _refuse(error: click.ClickException, arguments: Sequence[str]) -> NoReturn:
+    """End with an error in words, and as a document where the results were to be JSON or YAML."""
+    shown = _with_hint(error, arguments)
+    try:
+        shown.show()
+        if asks_for(arguments, "json"):
+            click.echo(json.dumps({"error": shown.format_message()}, indent=2, ensure_ascii=False))
+        elif asks_for(arguments, "yaml"):
+            click.echo(to_yaml({"error": shown.format_message()}), nl=False)
+        sys.stdout.flush()
+    except OSError as problem:
+        _unwritten(problem)
+    sys.exit(error.exit_code)
+
+
+def _with_hint(error: click.ClickException, arguments: Sequence[str]) -> click.ClickException:
+    """The error; one about a file where none can stand also says where it can."""
+    message = error.format_message()
+    if not isinstance(error, click.UsageError) or error.ctx is None or not _LACKS.search(message):
+        return error
+    options = {option for parameter in error.ctx.command.params for option in parameter.opts}
+    pairs = pairwise(("", *arguments))
+    files = [given for before, given in pairs if not before.startswith("-") and Path(given).exists()]
+    if "-f" not in options or not files:
+        return error
+    return click.UsageError(f"{message.rstrip('.')}. Did you mean -f {files[-1]}?", error.ctx)
+
+
+def asks_for(arguments: Sequence[str], form: str) -> bool:
+    """Whether the arguments ask for a form of output. They are looked at as text, for they may be what is wrong."""
+    together = {f"-o{form}", f"-o={form}", f"--output={form}"}
+    apart = {("-o", form), ("--output", form)}
+    return not together.isdisjoint(arguments) or not apart.isdisjoint(pairwise(arguments))
+
+
+def _unwritten(error: OSError) -> NoReturn:
+    """End after output that could not be written. Nobody is told who has closed the pipe."""
+    # What is left in the buffer is not tried again when the interpreter ends.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:
+        sys.exit(_SIGNALLED + SIGPIPE)
+    with suppress(OSError):
+        what = error.filename or "standard output cannot be written"
+        click.echo(f"Error: {what}: {error.strerror or error}", err=True)
+    sys.exit(exits.FAILURE)
+
+
+def _defect(error: Exception) -> NoReturn:
+    """End after a defect, with what is needed to report it."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+    message = f"this is a defect of cks-admission, please report it: {type(error).__name__}: {error} ({places})"
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(exits.FAILURE)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

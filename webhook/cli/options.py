@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, ToolError, reading
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
+from webhook.files import manifest
+from webhook.files.manifest import ManifestError
+from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
     from webhook.sources.policyfiles import PolicyFiles
@@ -27,31 +32,31 @@ config = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Configuration file. Without it, every setting has its default.",
 )
-output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+
+
+def output_of(*forms: str) -> Callable[[Any], Any]:
+    """The option that says how results are printed. forms: the first one is the default."""
+    choice = click.Choice(forms)
+    made: Callable[[Any], Any] = click.option(
+        "-o", "--output", type=choice, default=forms[0], show_default=True, help="Output format."
+    )
+    return made
+
+
+output = output_of("text", "json", "yaml")
+_CRD = "CustomResourceDefinition"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATH = click.Path(allow_dash=True)
 """The type of arguments that name files or folders, for shells that complete them. Whether they exist is said later."""
 
 
 def findings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how findings are printed."""
-    form = click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["text", "json", "yaml", "junit", "sarif", "github", "gitlab"]),
-        default="text",
-        show_default=True,
-        help="Output format.",
-    )
+    form = output_of("text", "json", "yaml", "junit", "sarif", "github", "gitlab")
     quiet = click.option("-q", "--quiet", is_flag=True, help="Print only what something is found about.")
     strict = click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
-    return form(quiet(strict(command)))
+    made: Callable[..., Any] = form(quiet(strict(command)))
+    return made
 
 
 watch = click.option("--watch", is_flag=True, help="Run again whenever a file changes, until Ctrl-C.")
@@ -80,6 +85,27 @@ nodes = click.option(
     type=PATH,
     help="Nodes and Pods, as kubectl get nodes,pods -A -o json prints them; repeatable.",
 )
+
+
+def schemas(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say by which schemas objects are judged."""
+    mode = click.option(
+        "--schema",
+        type=click.Choice(["strict", "off"]),
+        default="strict",
+        show_default=True,
+        help="Whether objects are judged by the schemas of their kinds, as the API server does.",
+    )
+    crds = click.option(
+        "--crds",
+        multiple=True,
+        metavar="FILE|DIR",
+        help="CustomResourceDefinitions for custom resources, besides those among the objects; repeatable.",
+    )
+    kubeconfig = click.option(
+        "--kubeconfig", default="", metavar="FILE", help="Cluster whose CustomResourceDefinitions are used."
+    )
+    return mode(crds(kubeconfig(command)))
 
 
 def release(given: str | None) -> Release:
@@ -190,3 +216,52 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
     for warning in files.loaded.warnings:
         click.echo(str(warning), err=True)
     return files
+
+
+class SchemaOptions(NamedTuple):
+    """By which schemas objects are judged. mode: `strict` or `off`. crds: files and folders."""
+
+    mode: str = "strict"
+    crds: tuple[str, ...] = ()
+    kubeconfig: str = ""
+
+    def definitions(self) -> list[JsonObject]:
+        """The CustomResourceDefinitions that are named. Raises InputError and ToolError."""
+        return [
+            *_definitions_of_files(self.crds),
+            *(_definitions_of_cluster(self.kubeconfig) if self.kubeconfig else ()),
+        ]
+
+
+def definitions_among(values: Iterable[Any]) -> Iterator[JsonObject]:
+    """The CustomResourceDefinitions among decoded documents."""
+    return (value for value in values if isinstance(value, dict) and value.get("kind") == _CRD)
+
+
+def _definitions_of_files(paths: Iterable[str]) -> Iterator[JsonObject]:
+    """Raises InputError, also for a path without definitions: a warning of each object would not say why."""
+    for path in paths:
+        with reading(FileError, ManifestError):
+            own = list(definitions_among(written.object for written in manifest.read([path])))
+        if not own:
+            raise InputError(f"--crds {path}: no {_CRD} found")
+        yield from own
+
+
+def _definitions_of_cluster(kubeconfig: str) -> list[JsonObject]:
+    """Raises ToolError."""
+    from webhook.cluster.api.client import connect  # noqa: PLC0415 - most runs need no cluster
+    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
+    from webhook.cluster.inspection import reads  # noqa: PLC0415 - as above
+
+    async def ask() -> list[JsonObject]:
+        api = await connect(kubeconfig, False)  # noqa: FBT003 - as the function has it
+        try:
+            return await reads.several(api, _DEFINITIONS)
+        finally:
+            await api.close()
+
+    try:
+        return asyncio.run(ask())
+    except ClusterError as error:
+        raise ToolError(str(error)) from None

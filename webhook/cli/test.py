@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -18,16 +17,13 @@ from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_con
 from policies.engine.request import UserInfo
 from policies.glob import matches
 from policies.kubernetes.release import Release
+from policies.objects.fieldpath import Location
 from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
-from webhook.cli import options
+from webhook.cli import findings, options, watching
 from webhook.cli.exits import InputError
-from webhook.cli.findings.finding import Finding, Result
-from webhook.cli.findings.junit import junit
-from webhook.cli.findings.report import Report
-from webhook.cli.objects import definitions, suiteobjects
+from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import to_yaml
-from webhook.cli.run import again
 from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
@@ -111,9 +107,7 @@ def command(
     def run() -> int:
         return _tested(asked, Report(output, quiet=quiet, strict=strict), verbose=verbose)
 
-    if watch:
-        again.run(run, paths)
-    sys.exit(run())
+    watching.run(run, paths, again=watch)
 
 
 def _tested(asked: _Asked, report: Report, *, verbose: bool) -> int:
@@ -133,7 +127,11 @@ def _tested(asked: _Asked, report: Report, *, verbose: bool) -> int:
     if asked.pattern and not runs:
         raise InputError(f"--run {asked.pattern}: no case has such a name")
     if asked.junit is not None:
-        _write(asked.junit, junit([result for run in runs for result in _results(run, verbose=False)]))
+        text = findings.junit([result for run in runs for result in _results(run, verbose=False)])
+        try:
+            asked.junit.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{asked.junit}: cannot be written: {error.strerror}") from None
     for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
         click.echo(warning, err=True)
     for result in (result for run in runs for result in _results(run, verbose=verbose)):
@@ -148,7 +146,11 @@ def _results(run: _Run, *, verbose: bool) -> Iterator[Result]:
     # Who wants to hear of failures only is told of the suite with its first one.
     first = run.failed[0] if run.failed and not verbose else run.verdicts[0]
     for verdict in run.verdicts:
-        finding = () if verdict.passed else (_finding(run, verdict),)
+        failures: tuple[Finding, ...] = ()
+        if not verdict.passed:
+            message = "\n".join([_difference(verdict.case.expect, verdict.actual), *_diff(verdict)])
+            place = str(run.file), verdict.line, 0, ""
+            failures = (Finding("error", "case", "a case of a suite", *place, message, "", verdict.case.name),)
         lines = ((head,) if verdict is first else ()) + tuple(_text(run, verdict, verbose=verbose))
         data = {
             "suite": run.name,
@@ -156,16 +158,9 @@ def _results(run: _Run, *, verbose: bool) -> Iterator[Result]:
             "line": verdict.line,
             "case": verdict.case.name,
             "passed": verdict.passed,
-            "findings": [made._asdict() for made in finding],
+            "findings": [made._asdict() for made in failures],
         }
-        yield Result(run.name, verdict.case.name, str(run.file), verdict.line, finding, lines, data)
-
-
-def _finding(run: _Run, verdict: _Verdict) -> Finding:
-    message = "\n".join([_difference(verdict.case.expect, verdict.actual), *_diff(verdict)])
-    return Finding(
-        "error", "case", "a case of a suite", str(run.file), verdict.line, 0, "", message, "", verdict.case.name
-    )
+        yield Result(run.name, verdict.case.name, str(run.file), verdict.line, failures, lines, data)
 
 
 def _found(path: str) -> tuple[Path, ...]:
@@ -195,9 +190,29 @@ def _run(file: Path, today: date, asked: _Asked) -> _Run:
         if not asked.pattern or matches(case.name, [asked.pattern]):
             read = run.received(case)
             verdicts.append(_Verdict(read, document.line(("cases", index)), run.outcome(read)))
-    schemas = Schemas(release, definitions.among(document.value for document in policies.loaded.context))
-    warnings = [*map(str, policies.loaded.warnings), *suiteobjects.warnings(document, schemas)]
+    schemas = Schemas(release, options.definitions_among(known.value for known in policies.loaded.context))
+    warnings = [*map(str, policies.loaded.warnings), *_flaws(document, schemas)]
     return _Run(file, suite.name, verdicts, warnings)
+
+
+def _flaws(document: YamlDocument, schemas: Schemas) -> Iterator[str]:
+    """A warning for each field that the API server cannot read in the objects that stand in a suite.
+
+    What a field must hold besides is not judged: the objects of a suite may be as small as their case needs.
+    """
+    suite = document.value
+    places: list[tuple[Location, Any]] = [
+        (("objects", name), obj) for name, obj in (suite.get("objects") or {}).items()
+    ]
+    for index, case in enumerate(suite.get("cases") or ()):
+        if isinstance(case, dict):
+            places += [(("cases", index, field), case.get(field)) for field in ("object", "oldObject")]
+    for path, obj in places:
+        if isinstance(obj, dict) and all(isinstance(obj.get(field), str) for field in ("apiVersion", "kind")):
+            for flaw in schemas.judge(obj).decoding:
+                if flaw.level == "error":
+                    line, column = document.place((*path, *flaw.path))
+                    yield f"{document.name}:{line}:{column}: warning: {flaw.text}"
 
 
 def _document(file: Path) -> YamlDocument:
@@ -287,13 +302,6 @@ def _lines(outcome: Expectation) -> Iterator[str]:
     for name, texts in (("message", outcome.messages), ("warning", outcome.warnings), ("audit", outcome.audit)):
         for text in texts:
             yield from f"{name}: {text}".split("\n")
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{file}: cannot be written: {error.strerror}") from None
 
 
 def _difference(expected: Expectation, actual: Expectation) -> str:

@@ -18,7 +18,7 @@ from support.patience import PATIENCE
 from support.service.commands import COMMAND, last_line, run, start
 
 from webhook.cli.main import VERBS
-from webhook.cli.run import ending
+from webhook.cli.main import colour as colour_of
 
 _CHECKOUT = Path(__file__).parents[3]
 _POD = "examples/pod.yaml"
@@ -206,7 +206,7 @@ def test_a_defect_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, t
 )
 def test_colour_is_as_the_environment_says(environment: dict[str, str], *, colour: bool | None) -> None:
     """NO_COLOR and a dumb terminal forbid colour, FORCE_COLOR asks for it, else terminals have it."""
-    assert ending.colour(environment) is colour
+    assert colour_of(environment) is colour
 
 
 def test_shells_complete_files_after_f() -> None:
@@ -241,10 +241,10 @@ def test_the_examples_of_check_work_in_a_checkout(monkeypatch: pytest.MonkeyPatc
 
 
 _IMPORTS = """
-import importlib, sys
-from webhook.cli.main import module_of
+import sys
+from webhook.cli.main import loaded
 for verb in sys.argv[1:]:
-    importlib.import_module(module_of(verb))
+    loaded(verb)
     print(verb, *sorted({"click", "kubernetes"} & sys.modules.keys()))
 """
 

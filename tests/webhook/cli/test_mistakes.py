@@ -17,7 +17,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.request import UserInfo
 from policies.engine.ruleset import RuleSet
 from webhook.cli import options
-from webhook.cli.objects.outcome import decide, with_nodes
+from webhook.cli.judging import decide, with_nodes
 from webhook.configuration.settings import Settings
 from webhook.files import manifest
 

@@ -14,8 +14,8 @@ from support.service.commands import run
 from policies.engine.violation import likest
 from policies.schema.schemas import Schemas
 from webhook import refused
-from webhook.cli.findings.finding import UNREADABLE
-from webhook.cli.objects import flaws
+from webhook.cli.findings import UNREADABLE
+from webhook.cli.judging import SCHEMA
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PacksSettings
 from webhook.files import yamlfile
@@ -112,7 +112,7 @@ def test_every_shipped_policy_has_its_section() -> None:
 def test_every_code_of_check_is_explained() -> None:
     """`why` knows each code that `check` prints, but for the policies of a cluster, whose code is their name."""
     shipped = [name for pack in PacksSettings.names() for name in packfiles.names(pack).policies]
-    codes = (flaws.CODE, UNREADABLE, *rules.BUILT_IN_RULES, *shipped)
+    codes = (SCHEMA, UNREADABLE, *rules.BUILT_IN_RULES, *shipped)
 
     assert [code for code in codes if run("why", code).exit_code] == []
 

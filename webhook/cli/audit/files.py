@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,11 @@ from webhook.audit.owners import Owners
 from webhook.cli import options
 from webhook.cli.audit.report import AuditReport, tell
 from webhook.cli.exits import InputError
-from webhook.cli.findings.finding import Result, unreadable
-from webhook.cli.objects.judge import as_received, schemas
-from webhook.cli.objects.source import Source
-from webhook.files import manifest, yamlfile
-from webhook.files.manifest import Manifest, ManifestError
+from webhook.cli.findings import Result, unreadable
+from webhook.cli.judging import as_received, documents, schemas
+from webhook.cli.objects import Source
+from webhook.files import manifest
 from webhook.files.walk import walk
-from webhook.files.yamlfile import FileError, Part
 from webhook.sources.policyset import EMPTY
 
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ async def audit(asked: Inquiry, today: date) -> int:
         report.unreadable(unreadable(problem))
     source = Source.of(walked.files)
     known = schemas(source.definitions(), written, release)
-    for item in (item for part in source.parts() for item in _items(part)):
+    for item in (item for part in source.parts() for item in documents(part)):
         if isinstance(item, Result):
             report.unreadable(item)
             continue
@@ -56,23 +53,6 @@ async def audit(asked: Inquiry, today: date) -> int:
     if not (report.counts["objects"] or report.counts["unreadable"]):
         raise InputError(f"{', '.join(asked.files)}: no objects found")
     return report.end()
-
-
-def _items(part: Part | str) -> Iterator[Manifest | Result]:
-    """The objects in a part of a file, and what is none."""
-    try:
-        documents = [] if isinstance(part, str) else yamlfile.load_part(part)
-    except FileError as error:
-        yield unreadable(str(error))
-        return
-    if isinstance(part, str):
-        yield unreadable(part)
-    for document in documents:
-        for path, value in document.parts():
-            try:
-                yield manifest.of_value(document, path, value)
-            except ManifestError as error:
-                yield unreadable(str(error))
 
 
 def _request(obj: JsonObject) -> AdmissionRequest:

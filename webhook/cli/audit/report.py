@@ -16,9 +16,8 @@ from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Subject, Verdict
 from webhook.audit.html.page import Overview, page
 from webhook.audit.html.tally import Tally
-from webhook.cli.findings.finding import Finding, Level, Result
-from webhook.cli.findings.report import LINES, Report
-from webhook.cli.objects.said import steps
+from webhook.cli.findings import LINES, Finding, Level, Report, Result
+from webhook.cli.judging import steps
 from webhook.files.manifest import Manifest
 
 if TYPE_CHECKING:

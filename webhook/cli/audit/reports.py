@@ -29,7 +29,7 @@ from webhook.cluster.inspection.reports import Reports, Written, kinds
 
 if TYPE_CHECKING:
     from webhook.cli.audit.inquiry import Inquiry
-    from webhook.cli.findings.finding import Result
+    from webhook.cli.findings import Result
     from webhook.cluster.inspection.auditing import ClusterAudit
 
 _GROUPS = frozenset(form.group for form in FORMS)

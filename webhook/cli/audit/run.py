@@ -13,7 +13,7 @@ from msgspec import structs
 
 from webhook.audit.audit import Judged
 from webhook.audit.journal import Entry, Journal
-from webhook.cli.findings.finding import UNREADABLE, Finding, Result
+from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.auditing import ClusterAudit
 from webhook.cluster.inspection.auditplan import Unit

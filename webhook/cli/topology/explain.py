@@ -29,7 +29,7 @@ from policies.topology.term import meets
 from policies.topology.topology import Level, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
-from webhook.cli.objects.outcome import ObjectOutcome, decide, in_namespace, read_objects
+from webhook.cli.judging import ObjectOutcome, decide, in_namespace, read_objects
 from webhook.cli.output import counted, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.drawing import noted

@@ -20,7 +20,7 @@ from policies.topology.rule import Explained, gangs
 from policies.topology.template import Template
 from policies.vocabulary import HOSTNAME
 from webhook.cli import exits, options
-from webhook.cli.objects.outcome import ObjectOutcome, decide
+from webhook.cli.judging import ObjectOutcome, decide
 from webhook.cli.output import write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.explain import Context, meaning, read, subject

@@ -9,12 +9,12 @@ import pytest
 from support.service.commands import run
 
 from webhook.cli.exits import ToolError
-from webhook.cli.findings.finding import Result
-from webhook.cli.objects import crew
-from webhook.cli.objects.judge import Judge
+from webhook.cli.findings import Result
+from webhook.cli.judging import Judge
+from webhook.cli.objects import ALONE, steps
 from webhook.files.yamlfile import Part
 
-_MANY = 5 * crew.ALONE
+_MANY = 5 * ALONE
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -75,7 +75,7 @@ class _Fatal(Judge):
 
 @pytest.mark.parametrize(
     ("defect", "error", "text"),
-    [(None, ToolError, "a process that judges objects ended with -9"), (LookupError("x"), LookupError, "x")],
+    [(None, ToolError, "a process that judges objects ended early"), (LookupError("x"), LookupError, "x")],
     ids=["killed", "defect"],
 )
 def test_a_process_that_fails_ends_the_run(defect: Exception | None, error: type[Exception], text: str) -> None:
@@ -83,7 +83,7 @@ def test_a_process_that_fails_ends_the_run(defect: Exception | None, error: type
     parts = [Part("a.yaml", "a: 1\n")] * _MANY
 
     with pytest.raises(error, match=text):
-        list(crew.steps(parts, _Fatal(defect), alone=False))
+        list(steps(parts, _Fatal(defect), alone=False))
 
 
 class _Counting(Judge):
@@ -99,13 +99,13 @@ class _Counting(Judge):
 
 def test_few_parts_are_held_at_once() -> None:
     """Parts are read no further ahead than the processes have work for, however many there are."""
-    chunk, members = crew.ALONE, len(os.sched_getaffinity(0))
+    chunk, members = ALONE, len(os.sched_getaffinity(0))
     parts = 10 * members * chunk
     read = iter(range(parts))
-    steps = crew.steps((Part("a.yaml", "") for _ in read), _Counting(), alone=False)
+    judged = steps((Part("a.yaml", "") for _ in read), _Counting(), alone=False)
 
     used, ahead = 0, []
-    for step in steps:
+    for step in judged:
         used += len(step.results)
         ahead.append(parts - operator.length_hint(read) - used)
 

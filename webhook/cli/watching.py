@@ -16,11 +16,14 @@ from webhook.cli.exits import InputError
 from webhook.files import walk
 from webhook.files.manifest import SUFFIXES
 
-Run = Callable[[], int]
 
+def run(verb: Callable[[], int], paths: Iterable[str], *, again: bool) -> NoReturn:
+    """Run a verb and end with its exit code.
 
-def run(verb: Run, paths: Iterable[str]) -> NoReturn:
-    """Run a verb now, and again whenever a file at or below the paths has changed, until Ctrl-C. Raises InputError."""
+    again: run it again whenever a file at or below the paths has changed, until Ctrl-C. Raises InputError.
+    """
+    if not again:
+        sys.exit(verb())
     given = tuple(paths)
     if "-" in given:
         raise InputError("--watch follows files; standard input is none")
@@ -29,13 +32,13 @@ def run(verb: Run, paths: Iterable[str]) -> NoReturn:
     walk.require()
     folders = {path if Path(path).is_dir() else str(Path(path).parent) for path in given}
     try:
-        asyncio.run(_again(verb, folders))
+        asyncio.run(_follow(verb, folders))
     except KeyboardInterrupt:
         sys.exit(exits.OK)
     raise AssertionError("a watch ends by a signal only")
 
 
-async def _again(verb: Run, folders: Iterable[str]) -> None:
+async def _follow(verb: Callable[[], int], folders: Iterable[str]) -> None:
     changes, state = walk.changes(folders), _state(folders)
     due = asyncio.ensure_future(anext(changes))
     await asyncio.sleep(0)  # from here on files are followed: what changes during the first run counts
@@ -53,7 +56,7 @@ def _state(folders: Iterable[str]) -> Mapping[Path, int]:
     return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
 
 
-def _say(verb: Run) -> None:
+def _say(verb: Callable[[], int]) -> None:
     """Run the verb at this time. What cannot be read is said, for it may be mended with the next change."""
     click.echo(f"{datetime.now().astimezone():%H:%M:%S}")
     try:

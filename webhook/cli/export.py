@@ -1,4 +1,4 @@
-"""`cks-admission export webhook-configuration|configuration|schema|native`."""
+"""`cks-admission export`: webhook configurations, the configuration, schemas, and policies for kube-apiserver."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
       cks-admission export native policies/packs/sunk | kubectl apply -f -
       cks-admission export native --config cks.yaml | kubectl apply -f -
     """
-    from webhook.cli.author.native import export  # noqa: PLC0415 - as above
-    from webhook.sources import packs, policyfiles  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    from webhook.cli.native import exported  # noqa: PLC0415 - reading policies needs the CEL engine, nothing else here does
+    from webhook.sources import packs, policyfiles  # noqa: PLC0415 - as above
 
     if not paths and config is None:
         raise InputError("name files or directories with policies, or a configuration with --config")
@@ -125,10 +125,10 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
     with reading(policyfiles.PolicyFilesError, FileError, SettingsError):
         shipped = packs.texts(settings) if config else ()
         release = settings.policies.release or NEWEST
-        exported = export((*policyfiles.texts(paths), *shipped), release)
-    if not exported.texts:
+        texts, notes = exported((*policyfiles.texts(paths), *shipped), release)
+    if not texts:
         where = ", ".join(paths) or f"{config}: packs"
         raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for line in exported.notes:
+    for line in notes:
         click.echo(line, err=True)
-    click.echo("---\n".join(exported.texts), nl=False)
+    click.echo("---\n".join(texts), nl=False)

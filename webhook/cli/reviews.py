@@ -1,4 +1,4 @@
-"""`cks-admission replay`."""
+"""`cks-admission review|replay`: AdmissionReviews are answered, and recorded ones once more."""
 
 from __future__ import annotations
 
@@ -11,17 +11,82 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, BinaryIO, NamedTuple, cast
 
 import click
 from msgspec.structs import asdict
 
+from policies.engine import engine
 from policies.engine.comparison import Change
+from policies.engine.facts import StaticFacts
 from webhook.cli import exits, options, output
 from webhook.cli.exits import InputError, reading, unreadable
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
 from webhook.decisions.replay import Effect, Recorded, RecordError, Replay, read
+from webhook.http.review import ReviewError, encode
+from webhook.http.state import Served
+
+
+@click.command("review")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-")
+@click.option(
+    "--path",
+    default="validate",
+    show_default=True,
+    help="Path to call: mutate, validate, or one of a group, such as mutate/pods.",
+)
+@options.policies
+@options.kubernetes
+@options.config
+def review(files: tuple[str, ...], path: str, config: Path | None, **changes: tuple[str, ...]) -> None:
+    """Answer AdmissionReviews: one JSON review per file, or one per line on standard input (-).
+
+    Prints one answer per line, byte for byte as the server would answer without a cluster. Exits with 1 if an answer
+    refuses the request. Without --config the packs are off.
+
+    \b
+    Examples:
+      cks-admission review review.json
+      cks-admission review --path mutate/pods - < reviews.jsonl
+      cks-admission review --policies policies/ review.json
+    """
+    settings = options.settings(config, changes, packs=config is not None)
+    today = datetime.now(UTC).date()
+    with reading(SettingsError):
+        written, ruleset = options.ruleset(settings, today, drafts=True, clustered=settings.cluster.is_given)
+    facts = StaticFacts(today) if written is None else written.facts(today)
+    served = Served(ruleset, facts)
+    route = served.routes.get("/" + path.strip("/"))
+    if route is None:
+        known = ", ".join(name.lstrip("/") for name in sorted(served.routes))
+        raise InputError(f"--path {path}: there is no such path; known are {known}")
+    run = engine.mutate if route.phase == "mutate" else engine.validate
+    code = exits.OK
+    for name, body in _reviews(files):
+        try:
+            request = route.decode(body)
+        except ReviewError as error:
+            click.echo(f"{name}: HTTP {error.status}: {error}", err=True)
+            code = exits.USAGE
+            continue
+        answer = run(request, served.ruleset, facts, route.group)
+        code = code or (exits.OK if answer.allowed else exits.REFUSED)
+        sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
+    sys.exit(code)
+
+
+def _reviews(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    for file in files:
+        if file == "-":
+            stream: BinaryIO = sys.stdin.buffer
+            yield from ((f"line {number}", line.rstrip(b"\n")) for number, line in enumerate(stream, 1) if line.strip())
+            continue
+        try:
+            yield file, Path(file).read_bytes()
+        except OSError as error:
+            raise unreadable(error, file) from None
+
 
 # Longer lines are no records: decisions.maxRecordBytes is 1 MiB at most.
 _LONGEST = 4 * 1024 * 1024
@@ -84,7 +149,7 @@ class _Summary:
     show_default=True,
     help="Output format; json is a line for each change, and one with the summary.",
 )
-def command(logs: tuple[str, ...], config: Path | None, form: str, **changes: tuple[str, ...]) -> None:
+def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tuple[str, ...]) -> None:
     """Show whose verdict other policies would change: they judge the requests in logs of decisions.
 
     LOG is a file that decisions.log names, also a rotated one or one that gzip made smaller. Only records with

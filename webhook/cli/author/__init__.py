@@ -1,1 +1,0 @@
-"""The verbs of those who write policies: init, fmt, convert, export."""

@@ -1,0 +1,265 @@
+"""What `check`, `test`, `lint` and `audit` find, printed for people, programs, CI systems and code hosts.
+
+Sources: SARIF 2.1.0, https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html; JUnit XML,
+https://github.com/jenkinsci/xunit-plugin, junit-10.xsd; GitHub's workflow commands,
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands, and for their escaping the
+toolkit's packages/core/src/command.ts; GitLab's code quality report, https://docs.gitlab.com/ci/testing/code_quality/.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import sha256
+from importlib.metadata import version
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+import click
+
+from webhook.cli import exits
+from webhook.cli.output import to_yaml
+
+Level = Literal["error", "warning", "note"]
+
+UNREADABLE = "unreadable"
+"""The code of what cannot be read."""
+LINES = "lines"
+"""The form of JSON with an object on each line. The data of a result are several objects."""
+DATA = ("json", "yaml", LINES)
+"""The forms for which results need their data."""
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+_PLACE = re.compile(r"(?P<file>[^\n]+?):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.*)", re.DOTALL)
+_FILE = re.compile(r"(?P<file>[^\n:]+): (?P<message>.*)", re.DOTALL)
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_GITHUB: dict[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
+_GITLAB: dict[Level, str] = {"error": "major", "warning": "minor", "note": "info"}
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, at a place in a file.
+
+    level: an error fails a run, a warning does with --strict, a note never. code: that of lint, or the rule or policy.
+    rule: its name for people. line, column: of the field, from 1; 0 if unknown. path: the field.
+    remedy: what to do, empty if the message says it. object: what is wrong, such as `Deployment default/web`.
+    """
+
+    level: Level
+    code: str
+    rule: str
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    remedy: str = ""
+    object: str = ""
+
+    @property
+    def text(self) -> str:
+        """Path, message and remedy as one text; a message that names the field says it for both."""
+        what = self.message if self.path in self.message else f"{self.path}: {self.message}"
+        return f"{what}\n{self.remedy}" if self.remedy else what
+
+
+class Result(NamedTuple):
+    """What came of one thing that was judged: an object, a case of a suite, a policy.
+
+    group: what it belongs to, such as its file or suite. name: what it is. line: its own. lines: what people read.
+    data: what programs read. counts: what it adds to a summary, by name.
+    """
+
+    group: str
+    name: str
+    file: str
+    line: int
+    findings: tuple[Finding, ...] = ()
+    lines: tuple[str, ...] = ()
+    data: Any = None
+    counts: tuple[str, ...] = ()
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether it could not be read, so that nobody judged it."""
+        return any(finding.code == UNREADABLE for finding in self.findings)
+
+
+def unreadable(text: str) -> Result:
+    """The result for input that cannot be read. text: the error, which begins with the file, and the place if known."""
+    place = _PLACE.fullmatch(text) or _FILE.fullmatch(text)
+    file, message = (place["file"], place["message"]) if place else ("", text)
+    parts = place.groupdict() if place else {}
+    line, column = int(parts.get("line") or 0), int(parts.get("column") or 0)
+    finding = Finding("error", UNREADABLE, "", file, line, column, "", message)
+    return Result(file, file or message, file, line, (finding,), data={"error": text}, counts=("not read",))
+
+
+class Report:
+    """The output of one run. Only results with findings are kept, or all for JUnit, which counts what passed.
+
+    quiet: whether text has only what has findings. strict: whether warnings fail.
+    """
+
+    def __init__(self, form: str, *, quiet: bool = False, strict: bool = False) -> None:
+        self._form = form
+        self._quiet = quiet
+        self._strict = strict
+        self._kept: list[Result] = []
+        self._items = 0
+        self.counts: Counter[str] = Counter()
+        self.total = 0
+
+    def add(self, result: Result) -> None:
+        """Take a result, and print it if the form lets it be."""
+        self.total += 1
+        self.counts.update(result.counts)
+        self.counts.update(finding.level for finding in result.findings)
+        if self._form == "text":
+            if result.unreadable:
+                click.echo(f"{click.style('Error:', fg='red', bold=True)} {result.data['error']}", err=True)
+            elif result.lines and not (self._quiet and not result.findings):
+                click.echo("\n".join(result.lines))
+        elif self._form in DATA:
+            if result.data is not None:
+                self._item(result.data)
+        elif self._form == "github":
+            for finding in result.findings:
+                click.echo(github(finding))
+        elif result.findings or self._form == "junit":
+            self._kept.append(result._replace(lines=(), data=None))
+
+    def _item(self, data: Any) -> None:
+        if self._form == LINES:
+            for item in data if isinstance(data, list) else [data]:
+                click.echo(json.dumps(item, ensure_ascii=False))
+        elif self._form == "yaml":
+            click.echo(to_yaml([data]), nl=False)
+        else:
+            shown = json.dumps(data, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+            click.echo(f"{',' if self._items else '['}\n  {shown}", nl=False)
+        self._items += 1
+
+    def end(self, summary: Iterable[str] = ()) -> int:
+        """Print what is left, and in text the summary. The exit code of the run."""
+        if self._form == "text" and not self._quiet:
+            for line in summary:
+                click.echo(line)
+        elif self._form == "json":
+            click.echo("\n]" if self._items else "[]")
+        elif self._form == "yaml" and not self._items:
+            click.echo("[]")
+        elif self._form == "junit":
+            click.echo(junit(self._kept, strict=self._strict), nl=False)
+        elif self._form in ("sarif", "gitlab"):
+            click.echo({"sarif": sarif, "gitlab": gitlab}[self._form](self._kept), nl=False)
+        return self.code
+
+    @property
+    def code(self) -> int:
+        """The exit code so far: 2 if something could not be read, 1 for an error, or a warning where it fails."""
+        if self.counts["not read"]:
+            return exits.USAGE
+        return exits.REFUSED if self.counts["error"] or (self._strict and self.counts["warning"]) else exits.OK
+
+
+def github(finding: Finding) -> str:
+    """A finding as a workflow command, which GitHub shows at its line."""
+    places = {"file": finding.file, "line": finding.line, "col": finding.column}
+    title = " ".join(dict.fromkeys(filter(None, (finding.code, finding.rule))))
+    properties = {name: str(value) for name, value in places.items() if value} | {"title": title}
+    shown = ",".join(
+        f"{name}={_escaped(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in properties.items()
+    )
+    return f"::{_GITHUB[finding.level]} {shown}::{_escaped(finding.text)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def gitlab(results: Iterable[Result]) -> str:
+    """All findings as a report. A fingerprint does not depend on lines, so that a finding stays the same one."""
+    issues: list[dict[str, Any]] = []
+    times: Counter[str] = Counter()
+    for finding in (finding for result in results for finding in result.findings):
+        identity = repr((finding.code, finding.file, finding.object, finding.path, finding.message))
+        times[identity] += 1
+        issues.append({
+            "description": finding.text,
+            "check_name": finding.code,
+            "fingerprint": sha256(f"{identity}{times[identity]}".encode(errors="replace")).hexdigest(),
+            "severity": _GITLAB[finding.level],
+            "location": {"path": finding.file, "lines": {"begin": max(finding.line, 1)}},
+        })  # fmt: skip
+    return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
+
+
+def sarif(results: Iterable[Result]) -> str:
+    """All findings as one log with one run, which code hosts show beside the lines of a change."""
+    findings = [finding for result in results for finding in result.findings]
+    rules = {finding.code: finding.rule or finding.code for finding in findings}
+    indexes = {code: index for index, code in enumerate(rules)}
+    driver = {
+        "name": "cks-admission",
+        "version": version("cks-admission"),
+        "rules": [{"id": code, "shortDescription": {"text": name}} for code, name in rules.items()],
+    }
+    run = {"tool": {"driver": driver}, "results": [_sarif(finding, indexes[finding.code]) for finding in findings]}
+    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+
+
+def _sarif(finding: Finding, index: int) -> dict[str, Any]:
+    message = {"text": finding.text}
+    result = {"ruleId": finding.code, "ruleIndex": index, "level": finding.level, "message": message}
+    location: dict[str, Any] = {}
+    if finding.file:
+        location["physicalLocation"] = {"artifactLocation": {"uri": quote(finding.file)}}
+        if finding.line:
+            region = {"startLine": finding.line, **({"startColumn": finding.column} if finding.column else {})}
+            location["physicalLocation"]["region"] = region
+    if finding.object:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.object}]
+    return {**result, "locations": [location]} if location else result
+
+
+def junit(results: Iterable[Result], *, strict: bool = False) -> str:
+    """The results as a test suite for each group: what was judged is a test case. strict: whether warnings fail."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.group, result.file), []).append(result)
+    levels = ("error", "warning") if strict else ("error",)
+    root = ET.Element("testsuites")
+    for (group, file), members in groups.items():
+        failed = sum(any(finding.level in levels for finding in result.findings) for result in members)
+        errors = sum(result.unreadable for result in members)
+        counts = {"tests": len(members), "failures": failed - errors, "errors": errors}
+        suite = ET.SubElement(root, "testsuite", _attributes(name=group, file=file, **counts))
+        for result in members:
+            _case(suite, group, result, levels)
+    ET.indent(root)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _case(suite: ET.Element, group: str, result: Result, levels: tuple[str, ...]) -> None:
+    case = ET.SubElement(suite, "testcase", _attributes(classname=group, name=result.name))
+    if failures := [finding for finding in result.findings if finding.level in levels]:
+        message = "; ".join(dict.fromkeys(finding.message.partition("\n")[0] for finding in failures))
+        text = "\n".join(f"{finding.file}:{finding.line}: {finding.text}" for finding in failures)
+        kind = "error" if result.unreadable else "failure"
+        ET.SubElement(case, kind, _attributes(message=message, type=failures[0].code)).text = _xml(text)
+    if others := [finding for finding in result.findings if finding.level not in levels]:
+        ET.SubElement(case, "system-out").text = _xml("\n".join(f"{f.level}: {f.text}" for f in others))
+
+
+def _attributes(**values: str | int) -> dict[str, str]:
+    return {name: _xml(str(value)) for name, value in values.items()}
+
+
+def _xml(text: str) -> str:
+    """A text without the characters that XML does not allow."""
+    return _NO_XML.sub("\ufffd", text)

@@ -51,7 +51,7 @@ def check_api_server(
     served = groups.get(DEVICES, ())
     if served and not set(served) & set(DEVICE_VERSIONS):
         none = f"it serves {', '.join(served)}, but none of {', '.join(DEVICE_VERSIONS)}"
-        yield _API_SERVER.warning(DEVICES, f"{none}: device claims do not make a Pod a GPU Pod", "upgrade the cluster")
+        yield _API_SERVER.warn(DEVICES, f"{none}: device claims do not make a Pod a GPU Pod", "upgrade the cluster")
 
 
 def judged_as(version: str, settings: Settings) -> Release:
@@ -72,7 +72,7 @@ def _features(version: str, number: tuple[int, int], settings: Settings) -> Iter
     yield _API_SERVER.problem("version", lacking.format(conditions, harm), "upgrade the cluster")
     if settings.policies.native:
         text = lacking.format(native, "the cluster's own policies cannot be used")
-        yield _API_SERVER.warning("version", text, "upgrade the cluster, or set policies.native to false")
+        yield _API_SERVER.warn("version", text, "upgrade the cluster, or set policies.native to false")
 
 
 def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
@@ -83,11 +83,11 @@ def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
     if settings.policies.release is not None and nearest(version) != release:
         text = f"{version}, but policies are judged as by {release.name}"
         remedy = "leave policies.kubernetes empty, and the service follows the API server"
-        yield _API_SERVER.warning("policies.kubernetes", text, remedy)
+        yield _API_SERVER.warn("policies.kubernetes", text, remedy)
     elif not is_proven(version):
         text = f"{version} is not proven here: policies are judged as by {release.name}, the nearest release"
         remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
-        yield _API_SERVER.warning("release", text, remedy)
+        yield _API_SERVER.warn("release", text, remedy)
 
 
 def check_policies(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
@@ -111,10 +111,10 @@ def check_policies(desired: Desired, maps: Read[Mapping[str, PolicySource]], set
             remedy = 'the service may be another version, or have other sources; look for "policies refused" in its log'
             yield _POLICIES.problem(where, text, remedy)
     for doubt in desired.doubts:
-        yield _POLICIES.warning("policies", doubt, "correct it, or delete it")
+        yield _POLICIES.warn("policies", doubt, "correct it, or delete it")
     for policy in desired.unasked:
         text = f"it is not asked about {policy.about}: {policy.reason}"
-        yield _POLICIES.warning(f"policy {policy.policy} in the shadow", text, policy.remedy)
+        yield _POLICIES.warn(f"policy {policy.policy} in the shadow", text, policy.remedy)
     if not (desired.refused or refused_there or isinstance(desired.ruleset, Unread)):
         text = count(len(desired.policies), "policy", "policies")
         yield _POLICIES.ok("policies", f"{text} in addition to the built-in rules, none refused")
@@ -147,7 +147,7 @@ def check_topology(
         yield _TOPOLOGY.unread("Topology objects", own)
     else:
         remedy = "correct the object, or grant the right"
-        yield from (_TOPOLOGY.warning("Topology objects", problem, remedy) for problem in own.problems)
+        yield from (_TOPOLOGY.warn("Topology objects", problem, remedy) for problem in own.problems)
     if isinstance(machines, Unread):
         yield _TOPOLOGY.unread("Nodes", machines)
         return
@@ -156,7 +156,7 @@ def check_topology(
         return
     known = catalog if isinstance(own, Unread) else catalog.joined(own.found)
     for clash in known.clashes:
-        yield _TOPOLOGY.warning("Topology objects", str(clash), "rename or delete one of them")
+        yield _TOPOLOGY.warn("Topology objects", str(clash), "rename or delete one of them")
     topologies = list(known.by_name.values())
     default = settings.topology.default.topology
     used = [topology for topology in topologies if topology.source != "built in" or topology.name == default]
@@ -186,7 +186,7 @@ def check_scheduling(settings: Settings, own: Read[JsonObject | None]) -> Iterat
         return
     reason = support.reason or "manage has not found out yet"
     remedy = "turn on what is missing, or set it to off: the placer chooses domains"
-    yield _TOPOLOGY.warning(where, f"no placement is left to Kubernetes: {reason}", remedy)
+    yield _TOPOLOGY.warn(where, f"no placement is left to Kubernetes: {reason}", remedy)
 
 
 def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
@@ -198,12 +198,12 @@ def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
         keys = listed([level.name for level in topology.levels if level.name != HOSTNAME])
         text = f"none of {count(len(machines), 'Node')} has a label of its levels: {keys}"
         needed = gpus or topology.source != "built in"
-        return _TOPOLOGY.warning(where, text, remedy) if needed else _TOPOLOGY.ok(where, text)
+        return _TOPOLOGY.warn(where, text, remedy) if needed else _TOPOLOGY.ok(where, text)
     lacking = {machine.node.name: missing for machine in gpus if (missing := _missing(machine, levels))}
     if lacking:
         named = [f"{name} ({topology.called_all(missing)})" for name, missing in lacking.items()]
         text = f"{len(lacking)} of {count(len(gpus), 'Node')} with accelerators lack labels: {listed(named)}"
-        return _TOPOLOGY.warning(where, text, remedy)
+        return _TOPOLOGY.warn(where, text, remedy)
     others = sum(bool(_missing(machine, levels)) for machine in machines)
     text = f"{count(len(gpus), 'Node')} with accelerators, none without the labels of {topology.called_all(levels)}"
     lacking_too = f"; {others} of {count(len(machines) - len(gpus), 'other')} without" if others else ""

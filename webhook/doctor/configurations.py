@@ -57,11 +57,11 @@ def _observed(
     if drift.is_unregistered(observed):
         text = f"it is annotated with {UNREGISTER}: a running service no longer writes it"
         remedy = f"delete it, or remove the annotation: kubectl annotate {where.lower()} {UNREGISTER}-"
-        yield _REGISTRATION.warning(where, text, remedy)
+        yield _REGISTRATION.warn(where, text, remedy)
     if foreign := [str(entry["name"]) for entry in drift.foreign(observed)]:
         text = f"it has entries that do not belong to the service: {listed(foreign)}"
         remedy = "move them to a configuration of their own; this one is deleted with the service"
-        yield _REGISTRATION.warning(where, text, remedy)
+        yield _REGISTRATION.warn(where, text, remedy)
     if isinstance(desired, Unread):
         yield _REGISTRATION.unknown(where, f"not compared with the settings: {desired.reason}", "correct that first")
         return
@@ -76,7 +76,7 @@ def _observed(
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
         # Whoever else writes it knows neither the cluster's Namespaces nor our labels.
         is_expected = line.startswith(("label ", "annotation ")) or ": matchConditions " in line
-        diagnose = _REGISTRATION.warning if is_expected and not chosen.apply else _REGISTRATION.problem
+        diagnose = _REGISTRATION.warn if is_expected and not chosen.apply else _REGISTRATION.problem
         yield diagnose(where, f"it differs from the settings: {line}{written}", _put_right(chosen))
     if not differences:
         text = f"{count(len(entries(observed)), 'entry', 'entries')}, as in the settings"
@@ -120,7 +120,7 @@ def check_scope(
                 client = mapping(entry, "clientConfig")
                 service = mapping(client, "service")
                 behind = f"Service {service.get('namespace')}/{service.get('name')}" if service else client.get("url")
-                yield _SCOPE.warning(
+                yield _SCOPE.warn(
                     f"{configuration.get('kind')} {name} entry {entry.get('name')}",
                     f"it fails closed for every resource, also in {_SYSTEM}: while {behind} is down, nothing can be "
                     "written",
@@ -158,7 +158,7 @@ def check_outage(
     for (namespace, entry), names in refused.items():
         text = f"while no replica answers, {entry} refuses Pods of {listed(names)}"
         remedy = f"if Nodes or the service need them, add {namespace} to safety.namespaces"
-        yield _SCOPE.warning(f"Namespace {namespace}", text, remedy)
+        yield _SCOPE.warn(f"Namespace {namespace}", text, remedy)
 
 
 def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
@@ -168,10 +168,10 @@ def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namesp
         yield _SCOPE.problem(where, text, remedy)
     if _is_closed(entry) and not entry.get("matchConditions") and _reaches(entry, labels[_SYSTEM]):
         reach = f"it fails closed and reaches all of {_SYSTEM} that its rules match"
-        yield _SCOPE.warning(where, f"{reach}: during an outage the cluster may not start", _APPLY)
+        yield _SCOPE.warn(where, f"{reach}: during an outage the cluster may not start", _APPLY)
     if (seconds := entry.get("timeoutSeconds", _LONGEST)) > _LONGEST:
         text = f"every matching write waits up to {seconds} s for an answer"
-        yield _SCOPE.warning(where, text, f"set registration.timeoutSeconds to {_LONGEST} or less")
+        yield _SCOPE.warn(where, text, f"set registration.timeoutSeconds to {_LONGEST} or less")
 
 
 def _is_closed(entry: JsonObject) -> bool:
@@ -236,7 +236,7 @@ def check_writers(writers: Read[Sequence[LabelWriter]], settings: Settings) -> I
             yield _WRITERS.problem(f"{writer.kind} {writer.name}", writer.text, remedy)
     if converted := [writer.name for writer in writers if writer.kind == DEFINITION]:
         text = f"conversion webhooks may change the labels of {listed(converted)} after admission"
-        yield _WRITERS.warning(f"{DEFINITION}s", text, "name those in labels.trusted that are the cloud's")
+        yield _WRITERS.warn(f"{DEFINITION}s", text, "name those in labels.trusted that are the cloud's")
     if not writers:
         yield _WRITERS.ok(where, "no policy and no conversion can write labels past the guard")
 
@@ -254,7 +254,7 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
     elif not blind:
         yield _OTHERS.ok(where, f"it may change {what} after the service, which is then called again")
     else:
-        yield _OTHERS.warning(
+        yield _OTHERS.warn(
             where,
             f"it may change {what} after the service, which is not called again by {listed(list(blind))}",
             f"give it a name that sorts before {name}, or make sure that it does not change what the service writes",

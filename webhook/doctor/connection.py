@@ -212,7 +212,7 @@ def check_secret(
     end = moment(authority.not_valid_after_utc)
     if not unknown and now > authority_renewal_due(authority):
         remedy = f"{holder} renews it at two thirds of its lifetime; see its log"
-        yield _CERTIFICATE.warning(where, f"its CA is overdue for renewal; it is valid until {end}", remedy)
+        yield _CERTIFICATE.warn(where, f"its CA is overdue for renewal; it is valid until {end}", remedy)
     elif not unknown:
         yield _CERTIFICATE.ok(where, f"its CA is in every caBundle and is valid until {end}")
 
@@ -241,7 +241,7 @@ def check_leaf(secret: Read[Mapping[str, bytes] | None], settings: Settings, now
     leaf = stored.pair.certificate
     end = f"{moment(leaf.not_valid_after_utc)} ({span(leaf.not_valid_after_utc - now)} left)"
     if now > leaf_renewal_due(leaf):
-        yield _CERTIFICATE.warning(where, f"its certificate is overdue for renewal; it ends on {end}", remedy)
+        yield _CERTIFICATE.warn(where, f"its certificate is overdue for renewal; it ends on {end}", remedy)
     else:
         yield _CERTIFICATE.ok(where, f"its certificate is valid until {end}")
 
@@ -306,7 +306,7 @@ def _shown(
         yield from (_CERTIFICATE.problem(target.where, text, remedy) for text in wrong)
         return
     if left < min(_LEAF_LEFT, _life(leaf) / 3):
-        yield _CERTIFICATE.warning(target.where, f"its certificate expires in {span(left)}, at {end}", remedy)
+        yield _CERTIFICATE.warn(target.where, f"its certificate expires in {span(left)}, at {end}", remedy)
         return
     vouched = "trusted if the API server's own root CAs trust it"
     if not chosen:
@@ -331,7 +331,7 @@ def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
             "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
             "set tls.secret to let them share one"
         )
-        yield _CERTIFICATE.warning(name, f"its certificates are signed by different CAs: {text}", remedy)
+        yield _CERTIFICATE.warn(name, f"its certificates are signed by different CAs: {text}", remedy)
 
 
 def _authorities(
@@ -347,7 +347,7 @@ def _authorities(
         left = timedelta() if last is None else last.not_valid_after_utc - now
         if last is not None and timedelta() < left < min(_AUTHORITY_LEFT, _life(last) / 3):
             text = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
-            yield _CERTIFICATE.warning(trust.name, text, "replace the CA" if _is_others(settings) else remedy)
+            yield _CERTIFICATE.warn(trust.name, text, "replace the CA" if _is_others(settings) else remedy)
 
 
 def _life(certificate: Certificate) -> timedelta:

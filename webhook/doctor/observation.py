@@ -55,7 +55,7 @@ class Check(NamedTuple):
         """Nothing is to be done."""
         return Diagnosis(self.name, "ok", where, found)
 
-    def warning(self, where: str, found: str, remedy: str) -> Diagnosis:
+    def warn(self, where: str, found: str, remedy: str) -> Diagnosis:
         """Something that may do harm."""
         return Diagnosis(self.name, "warning", where, found, remedy)
 

@@ -41,7 +41,7 @@ def check_rights(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -
     missing = [right for right, answer in answers.items() if answer is False]
     for _, rights in groupby(missing, attrgetter("group", "resource", "name", "namespace", "reason")):
         same_object = list(rights)
-        diagnose = _RIGHTS.problem if own and any(right.vital for right in same_object) else _RIGHTS.warning
+        diagnose = _RIGHTS.problem if own and any(right.vital for right in same_object) else _RIGHTS.warn
         yield diagnose(user, *_missing(same_object, own=own))
     if unread is None and not missing:
         hint = "" if own else "; to check the service's own account, use --as-service-account NAMESPACE/NAME"
@@ -87,7 +87,7 @@ def check_replicas(
         yield from map(_deployment, deployments)
         if not deployments and not settings.registration.url:
             remedy = f"check where the service runs: cluster.namespace is {namespace}"
-            yield _REPLICAS.warning(where, "none has the labels of the service", remedy)
+            yield _REPLICAS.warn(where, "none has the labels of the service", remedy)
     where = f"Pods in {namespace}"
     if isinstance(pods, Unread):
         yield _REPLICAS.unread(where, pods)
@@ -97,7 +97,7 @@ def check_replicas(
     images = sorted({str(container.get("image")) for container in containers})
     if len(images) > 1:
         remedy = "this is normal during a rollout; if it lasts, see kubectl rollout status"
-        yield _REPLICAS.warning(where, f"they run {listed(images)}", remedy)
+        yield _REPLICAS.warn(where, f"they run {listed(images)}", remedy)
 
 
 def check_lease(
@@ -127,7 +127,7 @@ def check_lease(
     elif not isinstance(pods, Unread) and pods and not any(_is_held_by(holder, pod) for pod in pods):
         text = f"{holder} holds it, which is none of {count(len(pods), 'Pod')} of the service"
         remedy = "stop whatever else uses this Lease, or choose another one with cluster.lease"
-        yield _REPLICAS.warning(where, text, remedy)
+        yield _REPLICAS.warn(where, text, remedy)
     else:
         yield _REPLICAS.ok(where, f"{holder} holds and renews it")
 
@@ -139,7 +139,7 @@ def _deployment(deployment: JsonObject) -> Diagnosis:
     text = f"{ready} of {count(desired, 'replica')} ready"
     if ready >= desired > 0:
         return _REPLICAS.ok(where, text)
-    diagnose = _REPLICAS.warning if ready else _REPLICAS.problem
+    diagnose = _REPLICAS.warn if ready else _REPLICAS.problem
     return diagnose(where, text, "see kubectl get pods; /readyz and the log of each Pod say why")
 
 
@@ -182,7 +182,7 @@ def _gated(gated: Read[Sequence[Gated]], patience: float, now: datetime) -> Diag
     named = listed([f"{pod.namespace}/{pod.name}" for pod in late])
     text = f"{len(late)} of {count(len(gated), 'Pod')} older than {limit}: {named}"
     queue = "`cks-admission topology queue --kubeconfig FILE` says for what their gangs wait, and behind whom"
-    return _PLACER.warning(where, text, queue)
+    return _PLACER.warn(where, text, queue)
 
 
 def _fence(name: str, objects: Mapping[str, Read[JsonObject | None]]) -> Iterator[Diagnosis]:

@@ -17,7 +17,7 @@ from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
 from policies.engine.violation import FIELD_LENGTH, More, Violation, first, printable, quote, shortened
-from policies.objects.fieldpath import Pattern, locate, lookup, parse, render
+from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload
 
 RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
@@ -136,7 +136,8 @@ class LabelGuard:
         """
         if request.object is None or request.operation not in ("CREATE", "UPDATE"):
             return ()
-        offences, more = first(self._offences(request, request.object), key=lambda offence: (offence.path, offence.key))
+        judgement = _Judgement(self, request, request.object)
+        offences, more = first(judgement.offences(), key=lambda offence: (offence.path, offence.key))
         if not offences or self.exempt.cover(request, facts):
             return ()
         if request.scope_namespace and is_control_plane(request.scope_namespace, facts):
@@ -144,43 +145,11 @@ class LabelGuard:
         violations = [offence.violation for offence in offences]
         return [*violations, More(more)] if more else violations
 
-    def _offences(self, request: AdmissionRequest, obj: JsonObject) -> Iterator[_Offence]:
-        kind = request.kind.group_kind
-        templates = _Templates(obj, self._places.get(kind, ()))
-        for place in self._places.get(kind) or places_of(kind, None):
-            for location, labels in locate(obj, place.pattern):
-                if labels is None:
-                    continue
-                before = lookup(request.old_object, location)
-                if isinstance(labels, dict):
-                    # The substring test is an optimization: it is false for nearly every label.
-                    reserved = [key for key in labels if "coreweave." in key and is_reserved(key)]
-                    if reserved:
-                        old = before if isinstance(before, dict) else {}
-                        added = {key: labels[key] for key in reserved if key not in old or old[key] != labels[key]}
-                        yield from self._added(kind, _Labels(render(location), place.role, before), added, templates)
-                elif before != labels:
-                    yield _Offence(render(location), "", labels, "", WRITE_MAP)
-        if kind in KEPT_KINDS:
-            before, after = lookup(request.old_object, _METADATA_LABELS), lookup(obj, _METADATA_LABELS)
-            for key, value in before.items() if isinstance(before, dict) else ():
-                if is_reserved(key) and not (isinstance(after, dict) and key in after):
-                    yield _Offence("metadata.labels", key, value, "must not be removed", KEEP)
+    def places(self, kind: tuple[str, str]) -> tuple[Place, ...]:
+        """The places in objects of a kind; of one that is not in the table its own labels alone."""
+        return self._places.get(kind) or places_of(kind, None)
 
-    def _added(
-        self, kind: tuple[str, str], at: _Labels, added: Mapping[str, Any], templates: _Templates
-    ) -> Iterator[_Offence]:
-        """The new and changed labels at a place that no exception covers."""
-        for key, value in added.items():
-            exceptions = [exception for exception in self.exceptions if exception.allows(key, value)]
-            if not exceptions:
-                yield _Offence(at.path, key, value, "", self._remedy(kind, key, value))
-            elif not any(_covers(exception, kind, at, key) for exception in exceptions):
-                offence = self._judge_copy(kind, at, (key, value), exceptions, templates)
-                if offence is not None:
-                    yield offence
-
-    def _remedy(self, kind: tuple[str, str], key: str, value: Any) -> str:
+    def remedy(self, kind: tuple[str, str], key: str, value: Any) -> str:
         """What to do about a label that no exception allows."""
         if key != CONTROL_PLANE_LABEL or kind != NAMESPACE:
             return USE_OWN_PREFIX
@@ -189,36 +158,6 @@ class LabelGuard:
             return OWN_ORGANIZATION.format(quote(own[0]))
         # Nobody's organization has the id of the control plane.
         return USE_OWN_PREFIX if value == CONTROL_PLANE else SET_ORGANIZATION
-
-    def _judge_copy(
-        self,
-        kind: tuple[str, str],
-        at: _Labels,
-        label: tuple[str, Any],
-        exceptions: Iterable[LabelException],
-        templates: _Templates,
-    ) -> _Offence | None:
-        """The offence of a Pod's label that is not at a Pod's place; None for a copy of a pod template's label.
-
-        A label that no template has would have no effect.
-        """
-        key, value = label
-        is_for_pods = any(POD in exception.kinds for exception in exceptions)
-        row = self.workloads.get(kind)
-        has_pods = row is not None and (row.templates or row.pod_labels)
-        if not is_for_pods or at.role not in (Role.OWN, Role.JOB) or not has_pods:
-            return _Offence(at.path, key, value, "", USE_OWN_PREFIX)
-        if templates.have(key, value):
-            return None
-        return _Offence(at.path, key, value, "has no effect on any Pod here", f"Put {key} at {templates.where}.")
-
-
-class _Labels(Struct):
-    """A place of an object: its path, its role and the labels that the old object has there."""
-
-    path: str
-    role: Role
-    before: Any
 
 
 class _Offence(Struct):
@@ -239,36 +178,75 @@ class _Offence(Struct):
         return Violation(RULE, self.path, shown, self.problem, SUMMARY, self.remedy)
 
 
-class _Templates:
-    """The labels at the pod templates of an object, which are read once for each key that is asked about."""
+class _Judgement:
+    """The labels of one object, compared with those of the old one place by place."""
 
-    def __init__(self, obj: JsonObject, places: Iterable[Place]) -> None:
-        self._object = obj
-        self._patterns = [place.pattern for place in places if place.role is Role.POD]
-        self._values: dict[str, list[Any]] = {}
-        self._texts: dict[str, set[str]] = {}
+    def __init__(self, guard: LabelGuard, request: AdmissionRequest, obj: JsonObject) -> None:
+        self._guard = guard
+        self._kind = request.kind.group_kind
+        self._places = guard.places(self._kind)
+        self._object, self._old = obj, request.old_object
+        self._on_pods: dict[str, tuple[set[str], list[Any]]] = {}
 
-    @property
-    def where(self) -> str:
-        """Their paths, as messages show them."""
-        return " or ".join(render(pattern) for pattern in self._patterns)
+    def offences(self) -> Iterator[_Offence]:
+        """The reserved labels that are added, changed or, on Nodes and Namespaces, removed, and malformed ones."""
+        for place in self._places:
+            for location, labels in locate(self._object, place.pattern):
+                if labels is None:
+                    continue
+                before = lookup(self._old, location)
+                if isinstance(labels, dict):
+                    # The substring test is an optimization: it is false for nearly every label.
+                    reserved = [key for key in labels if "coreweave." in key and is_reserved(key)]
+                    old = before if isinstance(before, dict) else {}
+                    added = [key for key in reserved if key not in old or old[key] != labels[key]]
+                    offences = (self._offence(location, place.role, key, labels[key], old) for key in added)
+                    yield from (offence for offence in offences if offence is not None)
+                elif before != labels:
+                    yield _Offence(render(location), "", labels, "", WRITE_MAP)
+        if self._kind in KEPT_KINDS:
+            before, after = lookup(self._old, _METADATA_LABELS), lookup(self._object, _METADATA_LABELS)
+            for key, value in before.items() if isinstance(before, dict) else ():
+                if is_reserved(key) and not (isinstance(after, dict) and key in after):
+                    yield _Offence("metadata.labels", key, value, "must not be removed", KEEP)
 
-    def have(self, key: str, value: Any) -> bool:
-        """Whether one of them has a label with this value, or a controller owns the object and made it from one."""
-        if is_owned(self._object):
-            return True
-        if key not in self._values:
-            places = (labels for pattern in self._patterns for _, labels in locate(self._object, pattern))
+    def _offence(
+        self, location: Location, role: Role, key: str, value: Any, before: Mapping[str, Any]
+    ) -> _Offence | None:
+        """The offence of a label that is added or changed; None if an exception covers it.
+
+        On a workload, a Pod's label passes only as a copy of a pod template's: without one it would have no effect.
+        """
+        path = render(location)
+        exceptions = [exception for exception in self._guard.exceptions if exception.allows(key, value)]
+        if not exceptions:
+            return _Offence(path, key, value, "", self._guard.remedy(self._kind, key, value))
+        if any(self._covers(exception, role, key, before) for exception in exceptions):
+            return None
+        row = self._guard.workloads.get(self._kind)
+        has_pods = row is not None and (row.templates or row.pod_labels)
+        is_for_pods = any(POD in exception.kinds for exception in exceptions)
+        if not is_for_pods or role not in (Role.OWN, Role.JOB) or not has_pods:
+            return _Offence(path, key, value, "", USE_OWN_PREFIX)
+        if is_owned(self._object) or self._is_on_pods(key, value):
+            return None
+        where = " or ".join(render(place.pattern) for place in self._places if place.role is Role.POD)
+        return _Offence(path, key, value, "has no effect on any Pod here", f"Put {key} at {where}.")
+
+    def _covers(self, exception: LabelException, role: Role, key: str, before: Mapping[str, Any]) -> bool:
+        """Whether an exception that allows a label allows it at this place."""
+        if role is Role.OWN and self._kind in exception.kinds:
+            # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
+            return self._kind not in KEPT_KINDS or key not in before or exception.allows(key, before[key])
+        return role is Role.POD and POD in exception.kinds
+
+    def _is_on_pods(self, key: str, value: Any) -> bool:
+        """Whether a pod template of the object has a label with this value. They are read once for each key."""
+        if key not in self._on_pods:
+            patterns = (place.pattern for place in self._places if place.role is Role.POD)
+            places = (labels for pattern in patterns for _, labels in locate(self._object, pattern))
             values = [labels[key] for labels in places if isinstance(labels, dict) and key in labels]
-            self._values[key] = [other for other in values if not isinstance(other, str)]
-            self._texts[key] = {other for other in values if isinstance(other, str)}
-        return value in self._texts[key] if isinstance(value, str) else value in self._values[key]
-
-
-def _covers(exception: LabelException, kind: tuple[str, str], at: _Labels, key: str) -> bool:
-    """Whether an exception that allows a label allows it at this place."""
-    if at.role is Role.OWN and kind in exception.kinds:
-        # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
-        keeps = kind in KEPT_KINDS and isinstance(at.before, dict) and key in at.before
-        return not keeps or exception.allows(key, at.before[key])
-    return at.role is Role.POD and POD in exception.kinds
+            texts = {other for other in values if isinstance(other, str)}
+            self._on_pods[key] = texts, [other for other in values if not isinstance(other, str)]
+        texts, others = self._on_pods[key]
+        return value in texts if isinstance(value, str) else value in others

@@ -96,11 +96,11 @@ class PolicyKeeper:
         self._compiler = Compiler(self._note_fault)
         self._looking = asyncio.Lock()
         self._seen: Mapping[str, str] | None = None
-        self._made = _Made(self._release, policyset.EMPTY, Native(), {}, ())
+        self._clustered = settings.cluster.is_given
         self.complete = False
         self.rules = rules.NO_POLICIES
-        self._clustered = settings.cluster.is_given
         self.ruleset = rules.build(settings, catalog=catalog, clustered=self._clustered)
+        self._made = _Made(self._release, policyset.EMPTY, Native(), {}, (), self.rules, self.ruleset)
 
     def _note_fault(self, policy: Policy, program: Program, error: Exception) -> None:
         """Count a fault of generated code, which only costs time, and log the first one of each expression."""
@@ -179,14 +179,12 @@ class PolicyKeeper:
                 made = await _collected_later(
                     asyncio.to_thread(self._ruled, last.release, last.set, last.native, last.refused)
                 )
-                self._check_names(self._settings, made.rules or self.rules)
+                self._check_names(self._settings, made.rules)
             except BaseException:
                 self._settings, self._catalog = before
                 raise
             self._report(made)
-            self._made = made
-            if made.rules is not None:
-                self.rules, self.ruleset = made.rules, made.ruleset
+            self._made, self.rules, self.ruleset = made, made.rules, made.ruleset
 
     async def _look(self, before: _Made | None) -> bool:
         complete = self._cluster is None or not self._cluster.unsynced()
@@ -198,10 +196,8 @@ class PolicyKeeper:
         await self._follow(made, *([] if before is None else [before]))
         self._report_changes(made)
         self._seen, self._made = versions, made  # no await from here on, so that all change together
-        if made.rules is None:
-            return False
         self.rules, self.ruleset = made.rules, made.ruleset
-        return True
+        return made.is_new
 
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of the current contents, and what is made from them; None if they have not changed."""
@@ -245,13 +241,13 @@ class PolicyKeeper:
         try:
             policies = policyset.updated(last.set, newest, datetime.now(UTC).date(), rules.reserved(), release)
             if self._seen is not None and before == (release, policies.versions, native.version):
-                return last._replace(refused=policies.refused, rules=None)
+                return last._replace(refused=policies.refused, is_new=False)
             return self._ruled(release, policies, native, policies.refused)
         except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
             self._log.exception("policies could not be read")
             changed = [name for name, content in newest.items() if content.version != last.set.versions.get(name)]
             reason = f"it cannot be read: {type(error).__name__}: {error}"
-            return last._replace(refused=dict.fromkeys(changed, reason), rules=None)
+            return last._replace(refused=dict.fromkeys(changed, reason), is_new=False)
 
     def _ruled(self, release: Release, policy_set: PolicySet, native: Native, refused: Mapping[str, str]) -> _Made:
         self._compiler.begin(release)
@@ -259,9 +255,7 @@ class PolicyKeeper:
         ruleset = rules.build(self._settings, (), policies, self._catalog, clustered=self._clustered)
         warnings = map(str, policy_set.files.loaded.warnings)
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
-        return _Made(
-            release, policy_set, native, refused, doubts, policies, ruleset, policies.shipped, policies.replaced
-        )
+        return _Made(release, policy_set, native, refused, doubts, policies, ruleset)
 
     def _report_changes(self, made: _Made) -> None:
         """Log what is refused and what has changed."""
@@ -269,7 +263,7 @@ class PolicyKeeper:
         for source, reason in made.refused.items():
             if last.refused.get(source) != reason:
                 self._log.error("policies refused", source=source, reason=reason)
-        if made.rules is not None:
+        if made.is_new:
             after = made.named
             changes = {kind: changed_names(before, after[kind]) for kind, before in last.named.items()}
             policies = changes.pop("policies")
@@ -281,18 +275,17 @@ class PolicyKeeper:
     def _report(self, made: _Made) -> None:
         """Count what is loaded, and log what is replaced or doubtful."""
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
-        if made.replaced and made.replaced != self._made.replaced:
-            self._log.info("shipped policies replaced by others of their names", policies=list(made.replaced))
+        if (replaced := made.rules.replaced) and replaced != self._made.rules.replaced:
+            self._log.info("shipped policies replaced by others of their names", policies=list(replaced))
         for doubt in made.doubts:
             if doubt not in self._made.doubts:
                 self._log.warning("policy is doubtful", reason=doubt)
 
 
 class _Made(NamedTuple):
-    """The result of reading the sources. rules: None if those in force stay. doubts: warnings.
+    """The result of reading the sources. is_new: whether its rules are not those in force before. doubts: warnings.
 
-    release: the one by whose rules policies are judged. shipped: the policies of packs. replaced: the names of those
-    whose place others take.
+    release: the one by whose rules policies are judged.
     """
 
     release: Release
@@ -300,14 +293,13 @@ class _Made(NamedTuple):
     native: Native
     refused: Mapping[str, str]
     doubts: Sequence[str]
-    rules: PolicyRules | None = None
-    ruleset: RuleSet = RuleSet([])
-    shipped: Sequence[Policy] = ()
-    replaced: Sequence[str] = ()
+    rules: PolicyRules
+    ruleset: RuleSet
+    is_new: bool = True
 
     @property
     def policies(self) -> Sequence[Policy]:
-        return (*self.set.files.loaded.policies, *self.native.loaded.policies, *self.shipped)
+        return (*self.set.files.loaded.policies, *self.native.loaded.policies, *self.rules.shipped)
 
     @property
     def named(self) -> Mapping[str, Mapping[str, object]]:

@@ -1,6 +1,6 @@
 """Reserved labels: what is reserved, which changes are refused, and what people read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -31,6 +31,8 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation, describe
 from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, LabelGuard, is_reserved, organization
+from policies.objects.fieldpath import Pattern, parse, render
+from policies.objects.workload import Workload
 
 _FREE = {"qos.coreweave.cloud/interruptable": "true"}
 _RESERVED = {"foo.coreweave.cloud/bar": "true"}
@@ -368,91 +370,32 @@ def test_exceptions_are_data() -> None:
 
 _KEY = "foo.coreweave.cloud/bar"
 _OWN = "metadata.labels"
-_JOBS = "spec.replicatedJobs[0].template"
-_LWS = "spec.leaderWorkerTemplate"
 
-# Kind and the place of a pod template in it.
-_TEMPLATES = [
-    ("v1", "PodTemplate", "template"),
-    ("v1", "ReplicationController", "spec.template"),
-    ("apps/v1", "Deployment", "spec.template"),
-    ("apps/v1", "ReplicaSet", "spec.template"),
-    ("apps/v1", "StatefulSet", "spec.template"),
-    ("apps/v1", "DaemonSet", "spec.template"),
-    ("apps/v1", "ControllerRevision", "data.spec.template"),
-    ("apps/v1", "ControllerRevision", f"data.{_LWS}.leaderTemplate"),
-    ("apps/v1", "ControllerRevision", f"data.{_LWS}.workerTemplate"),
-    ("argoproj.io/v1alpha1", "Rollout", "spec.template"),
-    ("batch/v1", "Job", "spec.template"),
-    ("batch/v1", "CronJob", "spec.jobTemplate.spec.template"),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", f"{_LWS}.leaderTemplate"),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", f"{_LWS}.workerTemplate"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet", f"{_JOBS}.spec.template"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet", "spec.replicatedJobs[3].template.spec.template"),
-    ("kubeflow.org/v2beta1", "MPIJob", "spec.mpiReplicaSpecs.Launcher.template"),
-    ("kubeflow.org/v1", "PyTorchJob", "spec.pytorchReplicaSpecs.Worker.template"),
-    ("kubeflow.org/v1", "TFJob", "spec.tfReplicaSpecs.PS.template"),
-    ("kubeflow.org/v1", "XGBoostJob", "spec.xgbReplicaSpecs.Master.template"),
-    ("kubeflow.org/v1", "PaddleJob", "spec.paddleReplicaSpecs.Worker.template"),
-    ("kubeflow.org/v1", "JAXJob", "spec.jaxReplicaSpecs.Worker.template"),
-    ("kubeflow.org/v1", "Notebook", "spec.template"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", f"spec.template.{_JOBS}.spec.template"),
-    ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", f"spec.template.{_JOBS}.spec.template"),
-    ("serving.knative.dev/v1", "Service", "spec.template"),
-    ("serving.knative.dev/v1", "Configuration", "spec.template"),
-    ("ray.io/v1", "RayCluster", "spec.headGroupSpec.template"),
-    ("ray.io/v1", "RayCluster", "spec.workerGroupSpecs[1].template"),
-    ("ray.io/v1", "RayJob", "spec.rayClusterSpec.headGroupSpec.template"),
-    ("ray.io/v1", "RayJob", "spec.rayClusterSpec.workerGroupSpecs[0].template"),
-    ("ray.io/v1", "RayJob", "spec.submitterPodTemplate"),
-    ("ray.io/v1", "RayService", "spec.rayClusterConfig.headGroupSpec.template"),
-    ("ray.io/v1", "RayService", "spec.rayClusterConfig.workerGroupSpecs[0].template"),
-    ("batch.volcano.sh/v1alpha1", "Job", "spec.tasks[2].template"),
-    ("sunk.coreweave.com/v1alpha1", "NodeSet", "spec.template"),
-]
-# Kind and the place of a job template, whose metadata ends on Jobs or JobSets.
-_JOB_TEMPLATES = [
-    ("batch/v1", "CronJob", "spec.jobTemplate"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet", _JOBS),
-    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", "spec.template"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", f"spec.template.{_JOBS}"),
-    ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", "spec.template"),
-    ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", f"spec.template.{_JOBS}"),
-]
-_EPHEMERAL = "spec.volumes[0].ephemeral.volumeClaimTemplate"
-# Kind and the place of a claim template.
-_CLAIM_TEMPLATES = [
-    ("apps/v1", "StatefulSet", "spec.volumeClaimTemplates[0]"),
-    ("apps/v1", "StatefulSet", "spec.volumeClaimTemplates[2]"),
-    ("apps/v1", "ControllerRevision", "data.spec.volumeClaimTemplates[0]"),
-    ("apps/v1", "ControllerRevision", f"data.{_LWS}.volumeClaimTemplates[0]"),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", f"{_LWS}.volumeClaimTemplates[0]"),
-    ("resource.k8s.io/v1", "ResourceClaimTemplate", "spec"),
-    ("v1", "Pod", _EPHEMERAL),
-    ("v1", "Pod", "spec.volumes[4].ephemeral.volumeClaimTemplate"),
-    *((version, kind, f"{path}.{_EPHEMERAL}") for version, kind, path in _TEMPLATES),
-]
-# Kinds with a table row, kinds without one, and kinds that only travel through subresources.
-_OWN_METADATA = [
-    *dict.fromkeys((version, kind) for version, kind, _ in [*_TEMPLATES, *_JOB_TEMPLATES, *_CLAIM_TEMPLATES]),
-    ("v1", "Binding"),
-    ("v1", "ConfigMap"),
-    ("v1", "Namespace"),
-    ("v1", "Node"),
-    ("compute.coreweave.com/v1alpha1", "NodePool"),
-    ("example.org/v1", "Widget"),
-    ("longhorn.io/v1beta2", "Node"),
-]
+
+def _indexed(pattern: Pattern) -> str:
+    """The path of a place, in the second item of each list."""
+    return render(pattern).replace("[*]", "[1]").replace(".*", ".any")
+
+
+def _places_of(row: Workload) -> Iterator[Pattern]:
+    """Every map of labels that ends up in the cluster, by what the table of workloads says of a kind."""
+    yield parse(_OWN)
+    for template in row.templates:
+        yield (*template, *row.shape.labels)
+        yield (*template, *row.shape.spec, *parse(f"volumes[*].ephemeral.volumeClaimTemplate.{_OWN}"))
+    yield from ((*holder, *parse(_OWN)) for holder in (*row.jobs, *row.claims))
+    yield from (*row.node_labels, *row.claim_labels, *row.pod_labels)
+
+
+# Kinds without a row in the table, and kinds that only travel through subresources.
+_OTHER_KINDS = ("v1 Binding", "v1 ConfigMap", "v1 Namespace", "v1 Node", "example.org/v1 Widget", "longhorn.io/v1 Node")
 _PLACES = [
-    pytest.param(version, kind, path, id=f"{kind}.{version.rpartition('/')[0]}-{path}")
-    for version, kind, path in [
-        *((version, kind, _OWN) for version, kind in _OWN_METADATA),
-        *(
-            (version, kind, f"{path}.{_OWN}")
-            for version, kind, path in [*_TEMPLATES, *_JOB_TEMPLATES, *_CLAIM_TEMPLATES]
-        ),
-        ("compute.coreweave.com/v1alpha1", "NodePool", "spec.nodeLabels"),
-    ]
+    *(
+        pytest.param(f"{row.group}/v1".lstrip("/"), row.kind, path, id=f"{row.kind}.{row.group}-{path}")
+        for row in WORKLOADS.values()
+        for path in dict.fromkeys(map(_indexed, _places_of(row)))
+    ),
+    *(pytest.param(*kind.split(), _OWN, id=kind) for kind in _OTHER_KINDS),
 ]
 _KEPT = [("v1", "Node"), ("v1", "Namespace")]
 

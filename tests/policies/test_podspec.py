@@ -7,7 +7,7 @@ import pytest
 from support.builders import FACTS, TODAY, pod, pod_spec
 
 from policies.engine.facts import Node, StaticFacts
-from policies.podspec import Accelerators, allows, is_above_zero, thousandths
+from policies.podspec import Accelerators, allows, thousandths
 
 _CLAIMS = StaticFacts(
     TODAY,
@@ -336,13 +336,6 @@ def test_nothing_required_allows_every_node(spec: dict[str, Any]) -> None:
 def test_malformed_requirements_match_nothing(term: Any) -> None:
     """A requirement that the API server would refuse is met by no Node, and never an exception."""
     assert allows(_affinity([term]), _NODE) is False
-
-
-def test_above_zero() -> None:
-    """A digit that is not zero makes a quantity one of something; what is no quantity is none."""
-    above = ("1", "0.5", "100m", "+1e3", " 1", 1, 0.5)
-    other = ("0", "0.0", "0e9", "-1", "", 0, -1, None, ["1"])
-    assert (all(map(is_above_zero, above)), any(map(is_above_zero, other))) == (True, False)
 
 
 @pytest.mark.parametrize(

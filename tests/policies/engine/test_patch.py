@@ -13,6 +13,10 @@ from policies.objects.fieldpath import Location
 _KEYS = ("spec", "template", "list")
 
 
+def _add(path: str, value: Any) -> PatchOperation:
+    return {"op": "add", "path": path, "value": value}
+
+
 @pytest.mark.parametrize(
     ("keys", "text"),
     [
@@ -35,39 +39,39 @@ def test_pointers(keys: list[str], text: str) -> None:
     [
         pytest.param(
             {},
-            [{"op": "add", "path": "/spec", "value": {"template": {"list": [1, 2]}}}],
+            [_add("/spec", {"template": {"list": [1, 2]}})],
             {"spec": {"template": {"list": [1, 2]}}},
             id="no-parents",
         ),
         pytest.param(
             {"spec": None, "a": 1},
-            [{"op": "add", "path": "/spec", "value": {"template": {"list": [1, 2]}}}],
+            [_add("/spec", {"template": {"list": [1, 2]}})],
             {"spec": {"template": {"list": [1, 2]}}, "a": 1},
             id="null-parent",
         ),
         pytest.param(
             {"spec": {"a": 1}},
-            [{"op": "add", "path": "/spec/template", "value": {"list": [1, 2]}}],
+            [_add("/spec/template", {"list": [1, 2]})],
             {"spec": {"a": 1, "template": {"list": [1, 2]}}},
             id="one-parent",
         ),
         pytest.param(
             {"spec": {"template": {}}},
-            [{"op": "add", "path": "/spec/template/list", "value": [1, 2]}],
+            [_add("/spec/template/list", [1, 2])],
             {"spec": {"template": {"list": [1, 2]}}},
             id="no-list",
         ),
         pytest.param(
             {"spec": {"template": {"list": None}}},
-            [{"op": "add", "path": "/spec/template/list", "value": [1, 2]}],
+            [_add("/spec/template/list", [1, 2])],
             {"spec": {"template": {"list": [1, 2]}}},
             id="null-list",
         ),
         pytest.param(
             {"spec": {"template": {"list": []}}},
             [
-                {"op": "add", "path": "/spec/template/list/-", "value": 1},
-                {"op": "add", "path": "/spec/template/list/-", "value": 2},
+                _add("/spec/template/list/-", 1),
+                _add("/spec/template/list/-", 2),
             ],
             {"spec": {"template": {"list": [1, 2]}}},
             id="empty-list",
@@ -75,8 +79,8 @@ def test_pointers(keys: list[str], text: str) -> None:
         pytest.param(
             {"spec": {"template": {"list": [0]}}},
             [
-                {"op": "add", "path": "/spec/template/list/-", "value": 1},
-                {"op": "add", "path": "/spec/template/list/-", "value": 2},
+                _add("/spec/template/list/-", 1),
+                _add("/spec/template/list/-", 2),
             ],
             {"spec": {"template": {"list": [0, 1, 2]}}},
             id="list",
@@ -118,15 +122,15 @@ def test_places_that_cannot_be_appended_to(obj: Json, message: str) -> None:
 @pytest.mark.parametrize(
     ("obj", "operation"),
     [
-        pytest.param({}, {"op": "add", "path": "/spec/a", "value": 1}, id="missing-parent"),
-        pytest.param({"spec": None}, {"op": "add", "path": "/spec/a", "value": 1}, id="null-parent"),
-        pytest.param({"spec": "x"}, {"op": "add", "path": "/spec/a", "value": 1}, id="text-parent"),
-        pytest.param({"spec": None}, {"op": "add", "path": "/spec/-", "value": 1}, id="end-of-null"),
-        pytest.param({"list": []}, {"op": "add", "path": "/list/7", "value": 1}, id="past-the-end"),
-        pytest.param({"list": []}, {"op": "add", "path": "/list/a", "value": 1}, id="no-index"),
+        pytest.param({}, _add("/spec/a", 1), id="missing-parent"),
+        pytest.param({"spec": None}, _add("/spec/a", 1), id="null-parent"),
+        pytest.param({"spec": "x"}, _add("/spec/a", 1), id="text-parent"),
+        pytest.param({"spec": None}, _add("/spec/-", 1), id="end-of-null"),
+        pytest.param({"list": []}, _add("/list/7", 1), id="past-the-end"),
+        pytest.param({"list": []}, _add("/list/a", 1), id="no-index"),
         pytest.param({}, {"op": "remove", "path": "/a"}, id="remove-what-is-not-there"),
         pytest.param({"a": 1}, {"op": "test", "path": "/a", "value": 2}, id="failed-test"),
-        pytest.param({}, {"op": "add", "path": "spec", "value": 1}, id="no-pointer"),
+        pytest.param({}, _add("spec", 1), id="no-pointer"),
         pytest.param({}, {"op": "add", "path": "/spec"}, id="no-value"),
         pytest.param({}, {"op": "grow", "path": "/spec"}, id="unknown-operation"),
         pytest.param({}, {"path": "/spec"}, id="no-operation"),
@@ -145,48 +149,48 @@ def test_patches_that_do_not_apply(obj: Any, operation: PatchOperation) -> None:
 @pytest.mark.parametrize(
     ("obj", "location", "operation", "result"),
     [
-        pytest.param({}, ("a",), {"op": "add", "path": "/a", "value": 1}, {"a": 1}, id="new-key"),
-        pytest.param({"a": [2]}, ("a",), {"op": "add", "path": "/a", "value": 1}, {"a": 1}, id="in-its-place"),
-        pytest.param({"a": {}}, ("a", "b"), {"op": "add", "path": "/a/b", "value": 1}, {"a": {"b": 1}}, id="deeper"),
+        pytest.param({}, ("a",), _add("/a", 1), {"a": 1}, id="new-key"),
+        pytest.param({"a": [2]}, ("a",), _add("/a", 1), {"a": 1}, id="in-its-place"),
+        pytest.param({"a": {}}, ("a", "b"), _add("/a/b", 1), {"a": {"b": 1}}, id="deeper"),
         pytest.param(
             {},
             ("a", "b", "c"),
-            {"op": "add", "path": "/a", "value": {"b": {"c": 1}}},
+            _add("/a", {"b": {"c": 1}}),
             {"a": {"b": {"c": 1}}},
             id="parents",
         ),
         pytest.param(
             {"a": {"b": None, "x": 0}},
             ("a", "b", "c"),
-            {"op": "add", "path": "/a/b", "value": {"c": 1}},
+            _add("/a/b", {"c": 1}),
             {"a": {"b": {"c": 1}, "x": 0}},
             id="null-parent",
         ),
         pytest.param(
             {"a": [{}, {"b": 0}]},
             ("a", 1, "c"),
-            {"op": "add", "path": "/a/1/c", "value": 1},
+            _add("/a/1/c", 1),
             {"a": [{}, {"b": 0, "c": 1}]},
             id="in-an-item",
         ),
         pytest.param(
             {"a": [{}]},
             ("a", 0, "b", "c"),
-            {"op": "add", "path": "/a/0/b", "value": {"c": 1}},
+            _add("/a/0/b", {"c": 1}),
             {"a": [{"b": {"c": 1}}]},
             id="parents-in-an-item",
         ),
         pytest.param(
             {"metadata": {}},
             ("metadata", "annotations", "a.b/c~d"),
-            {"op": "add", "path": "/metadata/annotations", "value": {"a.b/c~d": 1}},
+            _add("/metadata/annotations", {"a.b/c~d": 1}),
             {"metadata": {"annotations": {"a.b/c~d": 1}}},
             id="key-in-a-new-map",
         ),
         pytest.param(
             {"a": {}},
             ("a", "b/c~d"),
-            {"op": "add", "path": "/a/b~1c~0d", "value": 1},
+            _add("/a/b~1c~0d", 1),
             {"a": {"b/c~d": 1}},
             id="escaped-key",
         ),
@@ -239,8 +243,8 @@ def test_removing(obj: Json, location: Location, operation: PatchOperation, resu
 def test_operations_stay_as_they_are() -> None:
     """A list that one operation adds and the next appends to does not grow in the operations, which are answered."""
     operations: list[PatchOperation] = [
-        {"op": "add", "path": "/list", "value": [1]},
-        {"op": "add", "path": "/list/-", "value": 2},
+        _add("/list", [1]),
+        _add("/list/-", 2),
     ]
     sent = deepcopy(operations)
 
@@ -252,22 +256,22 @@ def test_operations_stay_as_they_are() -> None:
     ("operations", "in_place"),
     [
         pytest.param([], True, id="nothing"),
-        pytest.param([{"op": "add", "path": "/new", "value": 1}], True, id="key"),
-        pytest.param([{"op": "add", "path": "/map/new", "value": 1}], True, id="deeper-key"),
-        pytest.param([{"op": "add", "path": "/list/-", "value": 1}] * 2, True, id="end-of-a-list"),
-        pytest.param([{"op": "add", "path": "/absent/new", "value": 1}], False, id="missing-parent"),
-        pytest.param([{"op": "add", "path": "/null/new", "value": 1}], False, id="null-parent"),
-        pytest.param([{"op": "add", "path": "/list/0", "value": 1}], False, id="in-a-list"),
-        pytest.param([{"op": "add", "path": "/list/x", "value": 1}], False, id="key-of-a-list"),
-        pytest.param([{"op": "add", "path": "/map/a~1b", "value": 1}], False, id="escaped-key"),
+        pytest.param([_add("/new", 1)], True, id="key"),
+        pytest.param([_add("/map/new", 1)], True, id="deeper-key"),
+        pytest.param([_add("/list/-", 1)] * 2, True, id="end-of-a-list"),
+        pytest.param([_add("/absent/new", 1)], False, id="missing-parent"),
+        pytest.param([_add("/null/new", 1)], False, id="null-parent"),
+        pytest.param([_add("/list/0", 1)], False, id="in-a-list"),
+        pytest.param([_add("/list/x", 1)], False, id="key-of-a-list"),
+        pytest.param([_add("/map/a~1b", 1)], False, id="escaped-key"),
         pytest.param([{"op": "remove", "path": "/map"}], False, id="another-operation"),
         pytest.param(
-            [{"op": "add", "path": "/map/new", "value": 1}, {"op": "add", "path": "/absent/new", "value": 1}],
+            [_add("/map/new", 1), _add("/absent/new", 1)],
             False,
             id="one-of-two",
         ),
         pytest.param(
-            [{"op": "add", "path": "/map", "value": 1}, {"op": "add", "path": "/map/new", "value": 1}],
+            [_add("/map", 1), _add("/map/new", 1)],
             False,
             id="parent-replaced-before",
         ),

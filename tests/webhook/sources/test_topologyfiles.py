@@ -183,25 +183,6 @@ _EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopology
             id="bad-level-in-json-that-is-no-yaml",
         ),
         pytest.param(
-            f"{_LEVELS}  - nodeLabel: example.org/site\n  - nodeLabel: example.org/site\n",
-            ['7: spec.levels[1]: "example.org/site" is the same level as "example.org/site"'],
-            id="a-level-twice",
-        ),
-        pytest.param(
-            f"{_LEVELS}  - nodeLabel: example.org/site\n    alias: room\n"
-            "  - {nodeLabel: example.org/hall, alias: room}\n",
-            [
-                '7: spec.levels[0].alias: "room" is the name of another level',
-                '8: spec.levels[1].alias: "room" is the name of another level',
-            ],
-            id="an-alias-twice",
-        ),
-        pytest.param(
-            f"{_LEVELS}  - nodeLabel: kubernetes.io/hostname\n  - nodeLabel: example.org/site\n",
-            ["6: spec.levels[0]: kubernetes.io/hostname is a single Node, so it must be the last level"],
-            id="hostname-not-last",
-        ),
-        pytest.param(
             "apiVersion: kai.scheduler/v1alpha1\nkind: Topology\nmetadata:\n  labels: {}\nspec:\n  levels: rack\n",
             [
                 "3: metadata.name: a topology needs a name, found null",
@@ -225,12 +206,6 @@ _EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopology
         pytest.param(
             "apiVersion: v1\nkind: ConfigMap\n", [f'2: kind: {_EXPECTED} "ConfigMap" of "v1"'], id="another-kind"
         ),
-        pytest.param(
-            "\napiVersion: example.org/v1\nkind: Topology\n",
-            [f'3: kind: {_EXPECTED} "Topology" of "example.org/v1"'],
-            id="another-group",
-        ),
-        pytest.param("\n\n- example.org/hall\n", ["3: a map was expected, found a list"], id="a-list"),
         pytest.param("halls\n", ['1: a map was expected, found "halls"'], id="a-string"),
         pytest.param(
             "name: a\nname: b\n", ['2:1: duplicate field "name", first on line 1'], id="a-key-that-stands-twice"

@@ -15,21 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from policies.celtext import (
-    at,
-    by_kind,
-    every,
-    globs,
-    is_map,
-    let,
-    pairs,
-    some,
-    split,
-    steps,
-    text,
-    texts,
-    values,
-)
+from policies.celtext import at, by_kind, every, globs, is_map, let, pairs, some, split, steps, text, texts, values
 from policies.engine.match import ResourceRule
 from policies.engine.request import MIRROR_ANNOTATION
 from policies.engine.rule import HookCondition

@@ -151,17 +151,7 @@ def workload(
     """A row of the table from paths as text. Raises ValueError if a path is invalid."""
     places = [tuple(map(parse, paths)) for paths in (templates, jobs, claims, node_labels, claim_labels, pod_labels)]
     return Workload(
-        group,
-        kind,
-        places[0],
-        places[1],
-        places[2],
-        places[3],
-        changes,
-        places[4],
-        places[5],
-        shape,
-        tuple(containers),
+        group, kind, places[0], places[1], places[2], places[3], changes, places[4], places[5], shape, tuple(containers)
     )
 
 

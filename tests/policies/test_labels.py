@@ -455,10 +455,7 @@ def test_a_label_in_one_place_does_not_excuse_another() -> None:
     task = {"template": {"metadata": {"labels": {_KEY: "1"}}}}
     new = merged(old, {"spec": {"tasks": [task, task]}}, at(_OWN, {_KEY: "1"}))
 
-    assert _judge(new, old) == (
-        *_key_refused(_OWN, "1"),
-        *_key_refused("spec.tasks[1].template.metadata.labels", "1"),
-    )
+    assert _judge(new, old) == (*_key_refused(_OWN, "1"), *_key_refused("spec.tasks[1].template.metadata.labels", "1"))
 
 
 _WITHOUT_ORGANIZATION = LabelGuard(WORKLOADS, (INTERRUPTABLE,), Exemptions())
@@ -723,11 +720,7 @@ def test_values_of_any_type(key: str, remedy: str, value: Any, found: str) -> No
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        pytest.param(None, id="null"),
-        pytest.param({}, id="empty"),
-        pytest.param({_KEY + "2": "1"}, id="another-key"),
-    ],
+    [pytest.param(None, id="null"), pytest.param({}, id="empty"), pytest.param({_KEY + "2": "1"}, id="another-key")],
 )
 def test_a_node_loses_a_label_in_any_way(labels: Any) -> None:
     """A label is removed whether its key goes, all labels go, or they become null."""

@@ -167,16 +167,7 @@ def test_names_of_requesters(exempt: Exemptions, namespaces: list[str], users: l
     """The expressions for users and groups match those who are exempt, whole and literally, and nobody else."""
     literals = _literals(requester_is_not_exempt(exempt, namespaces).expression)
     user_expression, group_expression = (literal for literal in literals if literal.startswith("^("))
-    others = [
-        "alice",
-        "system:apiserver2",
-        "x-system:apiserver",
-        "its",
-        "a",
-        "b",
-        "x",
-        "system:serviceaccount:ci:x",
-    ]
+    others = ["alice", "system:apiserver2", "x-system:apiserver", "its", "a", "b", "x", "system:serviceaccount:ci:x"]
 
     assert [name for name in [*users, *others] if re.search(user_expression, name)] == users
     assert [name for name in [*groups, *others, "xsre-1"] if re.search(group_expression, name)] == groups

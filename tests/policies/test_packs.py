@@ -41,9 +41,7 @@ EXPECTED = {
     "sunk/lock-toleration",
     "sunk/prolog-grace",
 }
-_REMEDY = re.compile(
-    r"(?:^|\. )(?:Remove|Write|Set|Use|Name|Lower|Raise|Make sure)\b",
-)
+_REMEDY = re.compile(r"(?:^|\. )(?:Remove|Write|Set|Use|Name|Lower|Raise|Make sure)\b")
 _OF_WORKLOADS = {
     "interruptable-database": [
         *("pods", "replicationcontrollers", "deployments", "replicasets", "statefulsets"),

@@ -90,26 +90,14 @@ def test_roles_that_select_each_other_end() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (
-            _ROLE.replace("[get]", "get"),
-            "policy.yaml:4:53: Role at rules[0].verbs: Expected `array`, got `str`",
-        ),
-        (
-            _ROLE.replace("verbs", "verb"),
-            "policy.yaml:4:9: Role at rules[0]: Object contains unknown field `verb`",
-        ),
+        (_ROLE.replace("[get]", "get"), "policy.yaml:4:53: Role at rules[0].verbs: Expected `array`, got `str`"),
+        (_ROLE.replace("verbs", "verb"), "policy.yaml:4:9: Role at rules[0]: Object contains unknown field `verb`"),
         (
             _BINDING.replace("kind: Role,", "kind: User,"),
             "policy.yaml:4:54: RoleBinding at roleRef.kind: Invalid enum value 'User'",
         ),
-        (
-            _BINDING.replace("roleRef", "#"),
-            "policy.yaml:1:1: RoleBinding: Object missing required field `roleRef`",
-        ),
-        (
-            _ROLE.replace("kind: Role", "kind: Rule"),
-            "policy.yaml:2:7: Rule at kind: Invalid enum value 'Rule'",
-        ),
+        (_BINDING.replace("roleRef", "#"), "policy.yaml:1:1: RoleBinding: Object missing required field `roleRef`"),
+        (_ROLE.replace("kind: Role", "kind: Rule"), "policy.yaml:2:7: Rule at kind: Invalid enum value 'Rule'"),
     ],
     ids=["shape", "field", "value", "missing", "kind"],
 )

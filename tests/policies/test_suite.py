@@ -85,9 +85,7 @@ def test_the_operation_is_what_the_objects_tell(case: dict[str, Any], operation:
 def test_an_object_may_be_in_a_file_or_in_the_case() -> None:
     """A case may hold its object, or name a file, which whoever reads files finds."""
     inline = {**POD, "kind": "Secret"}
-    cases = [
-        {"name": "a file", "object": {"file": "pod.yaml"}, "oldObject": inline, "expect": "allowed"},
-    ]
+    cases = [{"name": "a file", "object": {"file": "pod.yaml"}, "oldObject": inline, "expect": "allowed"}]
 
     (case,) = read({**DOCUMENT, "cases": cases}, {"pod.yaml": POD}.__getitem__).cases
 

@@ -387,10 +387,7 @@ def test_what_is_missing(tolerations: Any, mutation: Mutation, keys: list[str]) 
     ("mode", "mutation", "violations"),
     [
         pytest.param(
-            "inject",
-            _list(*_THREE),
-            _lacks("sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu"),
-            id="inject",
+            "inject", _list(*_THREE), _lacks("sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu"), id="inject"
         ),
         pytest.param("warn", Mutation(), _lacks("sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu"), id="warn"),
         pytest.param("off", Mutation(), [], id="off"),

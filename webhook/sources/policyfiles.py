@@ -91,11 +91,7 @@ def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def read(
-    files: Iterable[tuple[str, str]],
-    today: date | None = None,
-    *,
-    drafts: bool = False,
-    release: Release = NEWEST,
+    files: Iterable[tuple[str, str]], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
 ) -> PolicyFiles:
     """The contents of files, given by names and texts. Raises PolicyFilesError.
 

@@ -126,11 +126,7 @@ def test_every_rule_is_heard() -> None:
             id="fail",
         ),
         pytest.param(
-            "Ignore",
-            True,
-            "",
-            ("rule 'a' was skipped, it could not be evaluated: KeyError: 'x'",),
-            id="ignore",
+            "Ignore", True, "", ("rule 'a' was skipped, it could not be evaluated: KeyError: 'x'",), id="ignore"
         ),
     ],
 )
@@ -160,10 +156,7 @@ def test_a_failure_is_one_line_of_a_warning() -> None:
 
 def test_the_strictest_failure_policy_of_a_phase_counts() -> None:
     """A rule whose hooks differ fails closed where one of the phase does; hooks of the other phase do not count."""
-    hooks = (
-        Hook("validate", "a", _PODS, "Ignore"),
-        Hook("validate", "b", (), "Fail"),
-    )
+    hooks = (Hook("validate", "a", _PODS, "Ignore"), Hook("validate", "b", (), "Fail"))
     closed = Rule("a", hooks, "deny", frozenset(), validate=_rule("x", KeyError("x")).validate)
     mutating = (Hook("validate", "a", _PODS, "Ignore"), Hook("mutate", "b", _PODS, "Fail"))
     open_ = Rule("a", mutating, "deny", frozenset(), validate=_rule("x", KeyError("x")).validate)

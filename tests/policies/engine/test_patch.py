@@ -69,19 +69,13 @@ def test_pointers(keys: list[str], text: str) -> None:
         ),
         pytest.param(
             {"spec": {"template": {"list": []}}},
-            [
-                _add("/spec/template/list/-", 1),
-                _add("/spec/template/list/-", 2),
-            ],
+            [_add("/spec/template/list/-", 1), _add("/spec/template/list/-", 2)],
             {"spec": {"template": {"list": [1, 2]}}},
             id="empty-list",
         ),
         pytest.param(
             {"spec": {"template": {"list": [0]}}},
-            [
-                _add("/spec/template/list/-", 1),
-                _add("/spec/template/list/-", 2),
-            ],
+            [_add("/spec/template/list/-", 1), _add("/spec/template/list/-", 2)],
             {"spec": {"template": {"list": [0, 1, 2]}}},
             id="list",
         ),
@@ -152,13 +146,7 @@ def test_patches_that_do_not_apply(obj: Any, operation: PatchOperation) -> None:
         pytest.param({}, ("a",), _add("/a", 1), {"a": 1}, id="new-key"),
         pytest.param({"a": [2]}, ("a",), _add("/a", 1), {"a": 1}, id="in-its-place"),
         pytest.param({"a": {}}, ("a", "b"), _add("/a/b", 1), {"a": {"b": 1}}, id="deeper"),
-        pytest.param(
-            {},
-            ("a", "b", "c"),
-            _add("/a", {"b": {"c": 1}}),
-            {"a": {"b": {"c": 1}}},
-            id="parents",
-        ),
+        pytest.param({}, ("a", "b", "c"), _add("/a", {"b": {"c": 1}}), {"a": {"b": {"c": 1}}}, id="parents"),
         pytest.param(
             {"a": {"b": None, "x": 0}},
             ("a", "b", "c"),
@@ -167,18 +155,10 @@ def test_patches_that_do_not_apply(obj: Any, operation: PatchOperation) -> None:
             id="null-parent",
         ),
         pytest.param(
-            {"a": [{}, {"b": 0}]},
-            ("a", 1, "c"),
-            _add("/a/1/c", 1),
-            {"a": [{}, {"b": 0, "c": 1}]},
-            id="in-an-item",
+            {"a": [{}, {"b": 0}]}, ("a", 1, "c"), _add("/a/1/c", 1), {"a": [{}, {"b": 0, "c": 1}]}, id="in-an-item"
         ),
         pytest.param(
-            {"a": [{}]},
-            ("a", 0, "b", "c"),
-            _add("/a/0/b", {"c": 1}),
-            {"a": [{"b": {"c": 1}}]},
-            id="parents-in-an-item",
+            {"a": [{}]}, ("a", 0, "b", "c"), _add("/a/0/b", {"c": 1}), {"a": [{"b": {"c": 1}}]}, id="parents-in-an-item"
         ),
         pytest.param(
             {"metadata": {}},
@@ -187,13 +167,7 @@ def test_patches_that_do_not_apply(obj: Any, operation: PatchOperation) -> None:
             {"metadata": {"annotations": {"a.b/c~d": 1}}},
             id="key-in-a-new-map",
         ),
-        pytest.param(
-            {"a": {}},
-            ("a", "b/c~d"),
-            _add("/a/b~1c~0d", 1),
-            {"a": {"b/c~d": 1}},
-            id="escaped-key",
-        ),
+        pytest.param({"a": {}}, ("a", "b/c~d"), _add("/a/b~1c~0d", 1), {"a": {"b/c~d": 1}}, id="escaped-key"),
     ],
 )
 def test_putting(obj: Json, location: Location, operation: PatchOperation, result: Json) -> None:
@@ -242,10 +216,7 @@ def test_removing(obj: Json, location: Location, operation: PatchOperation, resu
 
 def test_operations_stay_as_they_are() -> None:
     """A list that one operation adds and the next appends to does not grow in the operations, which are answered."""
-    operations: list[PatchOperation] = [
-        _add("/list", [1]),
-        _add("/list/-", 2),
-    ]
+    operations: list[PatchOperation] = [_add("/list", [1]), _add("/list/-", 2)]
     sent = deepcopy(operations)
 
     assert (apply({}, operations), apply({}, operations)) == ({"list": [1, 2]}, {"list": [1, 2]})
@@ -265,16 +236,8 @@ def test_operations_stay_as_they_are() -> None:
         pytest.param([_add("/list/x", 1)], False, id="key-of-a-list"),
         pytest.param([_add("/map/a~1b", 1)], False, id="escaped-key"),
         pytest.param([{"op": "remove", "path": "/map"}], False, id="another-operation"),
-        pytest.param(
-            [_add("/map/new", 1), _add("/absent/new", 1)],
-            False,
-            id="one-of-two",
-        ),
-        pytest.param(
-            [_add("/map", 1), _add("/map/new", 1)],
-            False,
-            id="parent-replaced-before",
-        ),
+        pytest.param([_add("/map/new", 1), _add("/absent/new", 1)], False, id="one-of-two"),
+        pytest.param([_add("/map", 1), _add("/map/new", 1)], False, id="parent-replaced-before"),
     ],
 )
 def test_operations_that_surely_apply(operations: list[PatchOperation], in_place: bool) -> None:  # noqa: FBT001

@@ -36,10 +36,7 @@ def _violation(path: str, value: str = "7", **fields: str) -> Violation:
 
 @pytest.mark.parametrize(
     ("problem", "line"),
-    [
-        pytest.param("is odd", "spec.a: 7 is odd", id="problem"),
-        pytest.param("", "spec.a: 7", id="no-problem"),
-    ],
+    [pytest.param("is odd", "spec.a: 7 is odd", id="problem"), pytest.param("", "spec.a: 7", id="no-problem")],
 )
 def test_the_line_of_a_violation(problem: str, line: str) -> None:
     """Path, what was found and what is wrong with it make a line, without blanks at its end."""
@@ -237,10 +234,7 @@ def test_a_rule_that_failed_is_explained() -> None:
 
 def test_warnings_end_with_the_addresses_of_their_sections() -> None:
     """What passes with warnings has them as before, and then a line for each section, once."""
-    violations = (
-        *(_problem("labels", f"Not {name} allowed.") for name in "ab"),
-        _problem("lock", "Locked"),
-    )
+    violations = (*(_problem("labels", f"Not {name} allowed.") for name in "ab"), _problem("lock", "Locked"))
     plain = _answer(Help(), *violations, action="warn")
 
     answer = _answer(_HELP, *violations, action="warn")

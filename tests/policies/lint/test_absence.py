@@ -109,11 +109,7 @@ def test_parameters_follow_the_schema_of_their_definition() -> None:
     expression = "params.spec.max + params.spec.step > params.spec.min"
 
     assert said(policy(expression, paramKind=kind), _CRD) == [
-        (
-            "missing-has",
-            "spec.validations[0].expression",
-            "params.spec.min may be absent; then the expression fails",
-        )
+        ("missing-has", "spec.validations[0].expression", "params.spec.min may be absent; then the expression fails")
     ]
 
 

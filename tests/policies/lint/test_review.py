@@ -99,12 +99,7 @@ spec:
     found = [each for each in review(read(files), files) if each.id != "doubtful"]
 
     assert [(each.file, each.line, each.column, each.excerpt) for each in found] == [
-        (
-            "p.yaml",
-            11,
-            7,
-            ("object.spec.replicas > 1 && object.spec.paused == true", "                            ^"),
-        )
+        ("p.yaml", 11, 7, ("object.spec.replicas > 1 && object.spec.paused == true", "                            ^"))
     ]
 
 

@@ -148,9 +148,7 @@ _NUL = 'unacceptable character #x0000: control characters are not allowed in "<u
             "a:\n- b: 1\n  b: 2\n", 'a.yaml:3:3: duplicate field "a[0].b", first on line 2', id="duplicate-in-a-list"
         ),
         pytest.param(
-            "a: 1\n---\nb: {c: 1, c: 1}\n",
-            'a.yaml:3:11: duplicate field "b.c", first on line 3',
-            id="duplicate-behind",
+            "a: 1\n---\nb: {c: 1, c: 1}\n", 'a.yaml:3:11: duplicate field "b.c", first on line 3', id="duplicate-behind"
         ),
         pytest.param("a: [b\n", "a.yaml:2:1: not valid YAML: did not find expected ',' or ']'", id="unclosed"),
         pytest.param(

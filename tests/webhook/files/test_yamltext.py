@@ -182,10 +182,7 @@ metadata: {name: a,   labels: {b: "c"}}   # odd spaces
 spec:
 """
 _LONG = "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
-_BROKEN = [
-    f"{_LONG} && object.spec.replicas <= 5",
-    f"{_LONG}\n&& object.spec.replicas <= 5",
-]
+_BROKEN = [f"{_LONG} && object.spec.replicas <= 5", f"{_LONG}\n&& object.spec.replicas <= 5"]
 
 
 def _formatted(spec: str) -> str:

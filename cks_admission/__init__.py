@@ -10,12 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
-from cks_admission.documents import Documents, files, lint, read, release_of
 from cks_admission.errors import DocumentError, ExpressionError, Issue, LibraryError, ReleaseError, RequestError
-from cks_admission.expression import Evaluation, Expression, Result, compiled_expression
-from cks_admission.policyset import Policies
-from cks_admission.request import Request
-from cks_admission.verdict import Cause, Finding, Verdict
+from cks_admission.evaluation import (
+    Cause,
+    Evaluation,
+    Expression,
+    Finding,
+    Policies,
+    Result,
+    Verdict,
+    compiled_expression,
+)
+from cks_admission.inputs import Documents, Request, files, lint, read, release_of
 from policies.kubernetes.release import NEWEST
 from policies.lint.finding import LintFinding
 

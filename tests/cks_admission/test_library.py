@@ -20,7 +20,7 @@ from cks_admission import (
     lint,
     read,
 )
-from cks_admission.documents import Documents
+from cks_admission.inputs import Documents
 
 Json = dict[str, Any]
 GROUP = "admissionregistration.k8s.io/v1"

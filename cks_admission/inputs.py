@@ -1,17 +1,83 @@
-"""A request, as far as policies see it. What is not given is what `kubectl apply` would send."""
+"""What the library is given: documents, as text or decoded, and requests, as far as policies see them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cks_admission.errors import RequestError
+from cks_admission.errors import DocumentError, ReleaseError, RequestError
+from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation.inputs import as_json
 from policies.engine.request import AdmissionRequest, GroupVersionResource, Operation, UserInfo, mapping
+from policies.kubernetes.release import NEWEST, Release, named
+from policies.lint import review
+from policies.lint.finding import LintFinding
 from webhook.files import manifest
+from webhook.files.yamlfile import FileError
+from webhook.sources import policyfiles
+from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
+
+Documents = Document | Mapping[str, Any] | Iterable[Document | Mapping[str, Any]]
+"""One document or several, as `read` returns them or decoded by other means."""
+
+
+def read(text: str | bytes, name: str = "<text>") -> tuple[Document, ...]:
+    """The documents in a text of YAML or JSON, as kubectl reads it; name: of the file, for messages.
+
+    Raises DocumentError.
+    """
+    try:
+        return tuple(policyfiles.parse(text, name))
+    except FileError as error:
+        raise DocumentError(str(error)) from None
+
+
+def lint(documents: Documents, *, kubernetes: str = NEWEST.name) -> tuple[LintFinding, ...]:
+    """The mistakes in policies that Kubernetes accepts, each with its place and a remedy.
+
+    kubernetes: a release, such as `1.37`. Raises DocumentError and ReleaseError.
+    """
+    given, release = listed(documents), release_of(kubernetes)
+    return review.review(files(given, release).loaded, given, release)
+
+
+def release_of(kubernetes: str) -> Release:
+    """The release of Kubernetes with a name. Raises ReleaseError."""
+    try:
+        return named(kubernetes)
+    except ValueError as error:
+        raise ReleaseError(str(error)) from None
+
+
+def files(documents: Documents, release: Release) -> PolicyFiles:
+    """What is in documents. A policy without a binding counts as if one denied. Raises DocumentError."""
+    try:
+        return policyfiles.of_documents(listed(documents), drafts=True, release=release)
+    except PolicyFilesError as error:
+        raise DocumentError(str(error), error.problems) from None
+
+
+def listed(documents: Documents) -> list[Document]:
+    """The documents one by one. Decoded objects have no places; kind and name stand for the file."""
+    given = [documents] if isinstance(documents, Document | Mapping) else documents
+    return [
+        document
+        if isinstance(document, Document)
+        else Document(value=document, name=_name(document, number), places=lambda _: (1, 1))
+        for number, document in enumerate(given, 1)
+    ]
+
+
+def _name(value: Any, number: int) -> str:
+    match value:
+        case {"kind": str(kind), "metadata": {"name": str(name)}}:
+            return f"{kind} {name}"
+        case _:
+            return f"document {number}"
+
 
 _EVERYBODY = "system:authenticated"
 

@@ -1,46 +1,226 @@
 """Decides whether to keep or renew stored certificates, and why. Pure: stored bytes in, bytes to store out.
 
-The caller decides where the bytes are stored. For a directory under a lock, `store.ensure` reads, plans and writes
-once. Replicas that share a Secret read it, call `plan_authority`, replace it at the resourceVersion that they read, and
-start over after a conflict; each replica then issues its own leaf with `plan_leaf`. A caller that may overwrite foreign
-files, because the name of its Secret is reserved, catches ForeignFileError, logs it, and plans as if nothing were
-stored.
+A stored file is our own if it names our CA, if it is empty or truncated PEM, or if it is a key beside files that name
+our CA. Somebody else made any other file, and overwriting it could destroy the only copy. A caller that may overwrite
+foreign files, because the name of its Secret is reserved, catches ForeignFileError and plans as if nothing were stored.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
-from certs.display import moment, titled
-from certs.errors import ForeignFileError
-from certs.renewal import authority_renewal_reason, renewal_reason
-from certs.storage.content import (
-    BUNDLE,
-    CA_CERT,
-    CA_KEY,
-    LEAF_CERT,
-    LEAF_KEY,
-    NONE,
-    StoredPair,
-    find_authority,
-    find_bundle,
-    find_leaf,
+from cryptography import x509
+
+from certs.authority import (
+    AUTHORITY_LIFETIME,
+    LEAF_LIFETIME,
+    Authority,
+    Leaf,
+    authority_subject,
+    join_pair,
+    new_authority,
 )
-from certs.x509.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, new_authority
-from certs.x509.bundle import Bundle, merge
-from certs.x509.leaf import Leaf
+from certs.errors import ForeignFileError, KeyMismatchError, PairError, PemError
+from certs.material import (
+    Bundle,
+    issued_by,
+    listed,
+    load_certificates,
+    load_key,
+    may_sign,
+    merge,
+    missing_names,
+    moment,
+    names_of,
+    titled,
+    weakness,
+)
 
-__all__ = [
-    "AuthorityPlan",
-    "CertificatePlan",
-    "Ensured",
-    "plan",
-    "plan_authority",
-    "plan_leaf",
-    "plan_stored_leaf",
-    "usable_authority",
-]
+CA_CERT: Final = "ca.crt"
+CA_KEY: Final = "ca.key"
+LEAF_CERT: Final = "tls.crt"
+LEAF_KEY: Final = "tls.key"
+BUNDLE: Final = "ca-bundle.crt"
+
+# The problem of files that do not exist yet: creating them is not a renewal.
+NONE: Final = "there was none"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPair:
+    """The contents of a pair of files: a pair, or else a `problem`, the reason to make a new one.
+
+    certificates: those that could be read, with or without their key.
+    """
+
+    pair: Leaf | None = None
+    problem: str = ""
+    certificates: tuple[x509.Certificate, ...] = ()
+
+
+def find_authority(stored: Mapping[str, bytes]) -> StoredPair:
+    """Our CA in `ca.crt` and `ca.key`. Raises ForeignFileError if one of them was not made here."""
+    return _find(stored, CA_CERT, CA_KEY, lambda certificate: _is_ours(certificate.subject) and may_sign(certificate))
+
+
+def find_leaf(stored: Mapping[str, bytes]) -> StoredPair:
+    """The leaf in `tls.crt` and `tls.key`, issued by a CA of ours.
+
+    Raises ForeignFileError if one of them was not made here.
+    """
+    return _find(stored, LEAF_CERT, LEAF_KEY, lambda certificate: _is_ours(certificate.issuer))
+
+
+def find_bundle(stored: Mapping[str, bytes]) -> tuple[Bundle, str]:
+    """The CAs in `ca-bundle.crt`, and what is wrong with the file (empty: nothing). It may contain CAs of others.
+
+    Raises ForeignFileError if the file is not a bundle of certificates.
+    """
+    if BUNDLE not in stored:
+        return Bundle(), NONE
+    certificates = _parsed(stored, BUNDLE, load_certificates)
+    return (Bundle(), certificates) if isinstance(certificates, str) else (Bundle(certificates), "")
+
+
+def _find(
+    stored: Mapping[str, bytes], cert_name: str, key_name: str, is_own: Callable[[x509.Certificate], bool]
+) -> StoredPair:
+    if cert_name not in stored and key_name not in stored:
+        return StoredPair(problem=NONE)
+    chain = _parsed(stored, cert_name, load_certificates)
+    if not isinstance(chain, str) and not is_own(chain[0]):
+        raise _foreign(cert_name, f"it holds {titled(chain[0].subject)}, issued by {titled(chain[0].issuer)}")
+    key = _parsed(stored, key_name, load_key)
+    if isinstance(chain, str):
+        if cert_name not in stored and not isinstance(key, str) and not _names_us(stored):
+            raise _foreign(key_name, f"it holds a private key and there is no {cert_name} to tell whose")
+        return StoredPair(problem=chain)
+    if isinstance(key, str):
+        return StoredPair(problem=key, certificates=chain)
+    try:
+        return StoredPair(pair=join_pair(chain, key), certificates=chain)
+    except KeyMismatchError as error:
+        return StoredPair(problem=str(error), certificates=chain)
+    except PairError as error:
+        raise _foreign(cert_name, str(error)) from error
+
+
+def _parsed(stored: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]) -> _T | str:
+    """The parsed file, or the reason why it can be replaced."""
+    if name not in stored:
+        return f"{name} is missing"
+    try:
+        return parse(stored[name])
+    except PemError as error:
+        if error.damaged:
+            return f"{name} is damaged: {error}"
+        raise _foreign(name, str(error)) from error
+    except PairError as error:
+        raise _foreign(name, str(error)) from error
+
+
+def _foreign(name: str, reason: str) -> ForeignFileError:
+    return ForeignFileError(f"{name}: {reason}; it was not made here")
+
+
+def _is_ours(name: x509.Name) -> bool:
+    return name == authority_subject()
+
+
+def _names_us(stored: Mapping[str, bytes]) -> bool:
+    for name in (CA_CERT, LEAF_CERT, BUNDLE):
+        try:
+            certificates = load_certificates(stored.get(name, b""))
+        except PemError:
+            continue
+        if any(_is_ours(certificate.issuer) for certificate in certificates):
+            return True
+    return False
+
+
+class _Share(NamedTuple):
+    """A part of a lifetime, and the words for it. A part fits lifetimes of an hour and of a year; a margin does not."""
+
+    numerator: int
+    denominator: int
+    over: str
+
+
+# As in cert-manager: renewals are rare, and a third of a year is left for retries.
+_AUTHORITY: Final = _Share(2, 3, "two thirds of its life were over")
+# A leaf lives for days, and whoever renews it may be down for some of them.
+_LEAF: Final = _Share(1, 2, "half of its life was over")
+
+
+def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority: Authority) -> str | None:
+    """All reasons to renew the leaf now, joined by `; `; None if it can still be served.
+
+    Names that are no longer needed are not a reason, because a leaf lives for days only.
+    """
+    return "; ".join(_leaf_reasons(leaf.certificate, now, tuple(names), authority)) or None
+
+
+def authority_renewal_reason(
+    authority: Authority, now: datetime, *, leaf_lifetime: timedelta = LEAF_LIFETIME
+) -> str | None:
+    """All reasons to renew the CA now, joined by `; `; None if it can still sign.
+
+    Unlike a leaf, it is also renewed if a leaf issued now for `leaf_lifetime` would outlive it.
+    """
+    return "; ".join(_authority_reasons(authority.certificate, now, leaf_lifetime)) or None
+
+
+def authority_renewal_due(certificate: x509.Certificate) -> datetime:
+    """The moment (aware, UTC) at which two thirds of a CA's lifetime are over."""
+    return _due(certificate, _AUTHORITY)
+
+
+def leaf_renewal_due(certificate: x509.Certificate) -> datetime:
+    """The moment (aware, UTC) at which half of a leaf's lifetime is over."""
+    return _due(certificate, _LEAF)
+
+
+def _due(certificate: x509.Certificate, share: _Share) -> datetime:
+    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    return certificate.not_valid_before_utc + life * share.numerator / share.denominator
+
+
+def _leaf_reasons(
+    certificate: x509.Certificate, now: datetime, names: tuple[str, ...], authority: Authority
+) -> Iterator[str]:
+    if missing := missing_names(certificate, names):
+        yield f"it is not for {listed(missing)}, only for {listed(names_of(certificate))}"
+    yield from _life_reasons(certificate, now, _LEAF)
+    if not issued_by(certificate, authority.certificate):
+        yield (
+            f"it is signed by another CA than the current one: its issuer is {titled(certificate.issuer)},"
+            f" the current CA {titled(authority.certificate.subject)} with SHA-256 {authority.fingerprint}"
+        )
+    if (weak := weakness(certificate)) is not None:
+        yield weak
+
+
+def _authority_reasons(certificate: x509.Certificate, now: datetime, leaf_lifetime: timedelta) -> Iterator[str]:
+    life = tuple(_life_reasons(certificate, now, _AUTHORITY))
+    yield from life
+    if not life and now + leaf_lifetime > certificate.not_valid_after_utc:
+        yield f"a leaf issued now would outlive it: it ends on {moment(certificate.not_valid_after_utc)}"
+    if (weak := weakness(certificate)) is not None:
+        yield weak
+
+
+def _life_reasons(certificate: x509.Certificate, now: datetime, share: _Share) -> Iterator[str]:
+    start, end, due = certificate.not_valid_before_utc, certificate.not_valid_after_utc, _due(certificate, share)
+    if now < start:
+        yield f"it is not valid before {moment(start)} and it is {moment(now)}: a clock was set back"
+    elif now > end:
+        yield f"it expired on {moment(end)}"
+    elif now >= due:
+        yield f"{share.over} on {moment(due)}; it ends on {moment(end)}"
 
 
 _EMPTY: Final = Bundle()

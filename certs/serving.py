@@ -1,19 +1,141 @@
-"""The live TLS context of a server, and the certificate that it serves."""
+"""The live TLS context of a server, and the files with the certificate and the CAs that it serves."""
 
+from __future__ import annotations
+
+import hashlib
+import os
 import ssl
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
-from certs.display import moment
-from certs.errors import CertificateError, ServingError
-from certs.storage.filebundle import ChangedBundle, FileBundle
-from certs.storage.filepair import Changed, Failed, FilePair, Unchanged
-from certs.storage.memfile import secret_file
-from certs.x509.bundle import Bundle
-from certs.x509.leaf import Leaf, load_pair
+from certs.authority import Leaf, load_pair
+from certs.errors import CertificateError, ServingError, StoreError
+from certs.material import Bundle, moment
+from certs.store import read_present
 
-__all__ = ["Changed", "ChangedBundle", "Failed", "FileBundle", "FilePair", "ServingContext", "Unchanged"]
+
+@contextmanager
+def in_memory(content: bytes) -> Iterator[str]:
+    """The path of an anonymous file in memory, which exists as long as the context (Linux only)."""
+    descriptor = os.memfd_create("pair", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{descriptor}"
+
+
+@contextmanager
+def on_disk(content: bytes) -> Iterator[str]:
+    """The path of a file in a directory that only this user can enter; both are removed with the context."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "pair.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+        yield str(path)
+
+
+def _best() -> Callable[[bytes], AbstractContextManager[str]]:
+    # macOS has no memfd; a container without /proc has no path to one.
+    return in_memory if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir() else on_disk
+
+
+secret_file = _best()
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The files hold a new pair, and its certificate and key belong together."""
+
+    leaf: Leaf
+    cert_pem: bytes = field(repr=False)
+    key_pem: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The files are as they were at the last `Changed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The files hold no usable pair. The same problem has the same reason each time, so that it is logged once."""
+
+    reason: str
+
+
+class FilePair:
+    """Watches two files by their content.
+
+    Events and modification times are not reliable for a mounted Secret, because the kubelet swaps a symbolic link above
+    the files. The two files are read one after the other, so one may be old and the other new. Such a pair fails, and
+    the next poll finds both new.
+    """
+
+    def __init__(self, cert_path: Path, key_path: Path) -> None:
+        self.cert_path = cert_path
+        self.key_path = key_path
+        self._last: bytes | None = None
+
+    def poll(self) -> Changed | Unchanged | Failed:
+        """Read the files once. Missing or invalid files raise nothing. A pair counts as seen once it loads."""
+        try:
+            cert_pem, key_pem = read_present(self.cert_path), read_present(self.key_path)
+        except StoreError as error:
+            return Failed(str(error))
+        # Each file is hashed separately: the hash of both joined would not show where one ends.
+        digest = hashlib.sha256(cert_pem).digest() + hashlib.sha256(key_pem).digest()
+        if digest == self._last:
+            return Unchanged()
+        try:
+            leaf = load_pair(cert_pem, key_pem)
+        except CertificateError as error:
+            return Failed(f"{self.cert_path} and {self.key_path}: {error}")
+        self._last = digest
+        return Changed(leaf, cert_pem, key_pem)
+
+    def forget(self) -> None:
+        """Make the next poll treat the files as changed, because their pair could not be used."""
+        self._last = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedBundle:
+    """The file holds a new bundle: at least one certificate, and nothing else."""
+
+    bundle: Bundle
+
+
+class FileBundle:
+    """Watches a file by its content, for the same reasons as `FilePair`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._last: bytes | None = None
+
+    def poll(self) -> ChangedBundle | Unchanged | Failed:
+        """Read the file once. A missing or invalid file raises nothing. A bundle counts as seen once it loads."""
+        try:
+            content = read_present(self.path)
+        except StoreError as error:
+            return Failed(str(error))
+        if content == self._last:
+            return Unchanged()
+        try:
+            bundle = Bundle.from_pem(content)
+        except CertificateError as error:
+            return Failed(f"{self.path}: {error}")
+        self._last = content
+        return ChangedBundle(bundle)
+
+    def forget(self) -> None:
+        """Make the next poll treat the file as changed, because its bundle could not be used."""
+        self._last = None
+
 
 _ALPN: Final = ("http/1.1",)  # aiohttp speaks nothing else; the API server's client falls back to it from h2.
 

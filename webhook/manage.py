@@ -14,12 +14,11 @@ import structlog
 from aiohttp import web
 
 from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.facts.scheduling import SchedulingProbe
 from webhook.cluster.replicas.looks import looks
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
-from webhook.cluster.replicas.scheduling import SchedulingProbe
-from webhook.cluster.watches.ages import WatchAges
-from webhook.cluster.watches.cluster import Followed, follow
+from webhook.cluster.watches.cluster import Followed, WatchAges, follow
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.composition import keeper, run
 from webhook.configuration import rules

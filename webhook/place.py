@@ -20,8 +20,7 @@ from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
 from webhook.cluster.replicas.lease import Leadership
 from webhook.cluster.replicas.replica import identity
-from webhook.cluster.watches.ages import WatchAges
-from webhook.cluster.watches.cluster import follow
+from webhook.cluster.watches.cluster import WatchAges, follow
 from webhook.composition import run
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration

@@ -16,6 +16,7 @@ import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
+from webhook.cluster.replicas.webhooks import Recognition
 from webhook.composition import keeper, run
 from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
@@ -29,7 +30,6 @@ from webhook.measures.sources import Log
 from webhook.metrics import Metrics
 from webhook.process import stop_signal
 from webhook.pulse import measure_lag, measured_collections
-from webhook.registration.recognition import Recognition
 from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
 from webhook.tls.certificates import Certificates
 from webhook.tls.renewal import Upkeep
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from webhook.cluster.facts.scheduling import Ask
     from webhook.cluster.placer.lookout import PlacerLookout
     from webhook.cluster.replicas.replica import Replica
+    from webhook.cluster.replicas.webhooks import Webhooks
     from webhook.cluster.watches.cluster import Followed
-    from webhook.cluster.watches.webhooks import Webhooks
     from webhook.place import Placement
     from webhook.registration.registrar import Registrar
     from webhook.sources.policykeeper import PolicyKeeper
@@ -288,7 +288,7 @@ async def _webhooks(stack: AsyncExitStack, settings: Settings, cluster: Followed
     """The configurations that manage writes, followed until the stack is closed; None if it does not run apart."""
     if cluster is None or not settings.manage.apart:
         return None
-    from webhook.cluster.watches.webhooks import Webhooks  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.replicas.webhooks import Webhooks  # noqa: PLC0415 - for clusters only
 
     webhooks = Webhooks(cluster.facts.api, settings.registration.name)
     await webhooks.start()
@@ -366,7 +366,7 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
     """Make the ages of the watches a metric, a reason of readiness and a line of the log."""
     if parts.cluster is None:
         return
-    from webhook.cluster.watches.ages import WatchAges  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.watches.cluster import WatchAges  # noqa: PLC0415 - for clusters only
 
     follower = parts.placement.follower if parts.placement is not None else None
     sources = [source for source in (parts.cluster, parts.replica, parts.webhooks, follower) if source is not None]

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from certs.x509.authority import Authority, new_authority
-from certs.x509.leaf import Leaf
+from certs.authority import Authority, Leaf, new_authority
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from cryptography import x509
 
-from certs.display import listed, moment, span, titled
+from certs.material import listed, moment, span, titled
 
 
 @pytest.mark.parametrize(

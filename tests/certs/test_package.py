@@ -22,22 +22,6 @@ def _load(name: str) -> ModuleType:
     return importlib.import_module(f"certs.{name}")
 
 
-@pytest.mark.parametrize("name", _MODULES)
-def test_public_names_are_listed_and_documented(name: str) -> None:
-    """Each module lists its public names, sorted, all of which exist; each has a docstring, and so has the module."""
-    module = _load(name)
-
-    public = module.__all__
-    undocumented = [
-        thing for thing in public if callable(getattr(module, thing)) and not getattr(module, thing).__doc__
-    ]
-    assert (module.__doc__ is not None, undocumented, list(public)) == (True, [], sorted(public, key=_constants_first))
-
-
-def _constants_first(name: str) -> tuple[int, str]:
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
-
-
 def test_the_error_tree_is_drawn() -> None:
     """Every error is in the drawing at the top of its module, one level deeper than its parent."""
     assert errors.__doc__ is not None

@@ -7,16 +7,25 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from certs.display import moment
+from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
 from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
-from certs.plan import CertificatePlan, Ensured, plan, plan_authority, plan_leaf, plan_stored_leaf, usable_authority
-from certs.renewal import renewal_reason
-from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY
-from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import issued_by
-from certs.x509.keys import new_key
-from certs.x509.verify import verify
+from certs.material import Bundle, issued_by, moment, new_key
+from certs.plan import (
+    BUNDLE,
+    CA_CERT,
+    CA_KEY,
+    LEAF_CERT,
+    LEAF_KEY,
+    CertificatePlan,
+    Ensured,
+    plan,
+    plan_authority,
+    plan_leaf,
+    plan_stored_leaf,
+    renewal_reason,
+    usable_authority,
+)
+from certs.verify import verify
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 Pem = Callable[..., bytes]

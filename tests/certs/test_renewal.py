@@ -10,10 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certs.display import moment
-from certs.renewal import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
-from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
-from certs.x509.leaf import Leaf
+from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, Leaf, new_authority
+from certs.material import moment
+from certs.plan import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 _NAMES = ("a.example.com", "10.0.0.1")

@@ -14,16 +14,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from certs.display import moment
+from certs.authority import Authority, Leaf, load_pair, new_authority
 from certs.errors import KeyMismatchError, ServingError
-from certs.serving import ServingContext
-from certs.storage.filepair import Changed, Failed, FilePair, Unchanged
-from certs.storage.memfile import in_memory, on_disk
-from certs.x509.authority import Authority, new_authority
-from certs.x509.bundle import Bundle, merge
-from certs.x509.certificate import fingerprint
-from certs.x509.keys import new_key
-from certs.x509.leaf import Leaf, load_pair
+from certs.material import Bundle, fingerprint, merge, moment, new_key
+from certs.serving import Changed, Failed, FilePair, ServingContext, Unchanged, in_memory, on_disk
 
 from .echoing import echoing
 

@@ -13,14 +13,10 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from certs.authority import Authority, Leaf, new_authority
 from certs.errors import ServingError
-from certs.serving import ServingContext
-from certs.storage.filebundle import ChangedBundle, FileBundle
-from certs.storage.filepair import Failed, Unchanged
-from certs.x509.authority import Authority, new_authority
-from certs.x509.bundle import Bundle
-from certs.x509.keys import new_key
-from certs.x509.leaf import Leaf
+from certs.material import Bundle, new_key
+from certs.serving import ChangedBundle, Failed, FileBundle, ServingContext, Unchanged
 
 from .echoing import echoing
 

@@ -7,8 +7,8 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from certs.x509.authority import CLOCK_SKEW, new_authority
-from certs.x509.bundle import Bundle, merge
+from certs.authority import CLOCK_SKEW, new_authority
+from certs.material import Bundle, merge
 from cluster.release import NAME, NAMESPACE
 
 if TYPE_CHECKING:

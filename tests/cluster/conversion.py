@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+from certs.authority import new_authority
 from certs.serving import ServingContext
-from certs.x509.authority import new_authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,8 +26,8 @@ from cluster.throttle import SECONDS, Throttle
 from policies.selectors import pool
 from webhook.audit.part import Part
 from webhook.cluster.api.client import connect
-from webhook.cluster.inspection.notices import SHARE
-from webhook.cluster.replicas.audits import AuditLook
+from webhook.cluster.inspection.reports import SHARE
+from webhook.cluster.replicas.looks import AuditLook
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:

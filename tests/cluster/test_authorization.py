@@ -14,7 +14,7 @@ from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table
 from policies.cel.program import Evaluation, compile_expression
 from policies.engine.interruption import Missing
 from webhook.cluster.api.client import connect
-from webhook.cluster.facts.access import review
+from webhook.cluster.facts.facts import review
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from certs.authority import load_authority, new_authority
 from certs.serving import ServingContext
-from certs.x509.authority import load_authority, new_authority
 from cluster import manifests
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
@@ -30,7 +30,7 @@ from webhook.registration.rights import Right, needed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from certs.x509.leaf import Leaf
+    from certs.authority import Leaf
     from cluster.manifests import Manifest
 
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"

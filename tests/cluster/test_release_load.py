@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from certs.authority import new_authority
 from certs.errors import PemError
-from certs.x509.authority import new_authority
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import issued_by
-from certs.x509.pem import load_certificates
+from certs.material import Bundle, issued_by, load_certificates
 from cluster import jsonlog
 from cluster.ageing import age
 from cluster.load import WRITES, Load

@@ -11,7 +11,7 @@ import yaml
 from support.service.commands import run
 from support.service.receiver import Receiver, receiver_aside
 
-from certs.storage.files import replace_file
+from certs.store import replace_file
 from cluster import workloads
 from cluster.apicalls import Caller
 from cluster.polling import NotYet

@@ -20,7 +20,7 @@ from cluster.polling import PATIENCE, NotYet
 from cluster.programs import CONTROL_PLANE
 from cluster.service import NAMESPACE, Service, registered
 from policies.kubernetes.release import RELEASES, Release
-from webhook.cluster.watches.policymaps import REFUSED
+from webhook.cluster.watches.policies import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

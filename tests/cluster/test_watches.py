@@ -24,7 +24,7 @@ from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.watches.ages import STALE_SECONDS, WatchAges
+from webhook.cluster.watches.cluster import STALE_SECONDS, WatchAges
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

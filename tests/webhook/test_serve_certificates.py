@@ -9,8 +9,7 @@ from support.service.processes import Service, replace
 from support.service.reviews import body
 from support.service.wire import connected
 
-from certs.x509.authority import Authority, new_authority
-from certs.x509.leaf import Leaf
+from certs.authority import Authority, Leaf, new_authority
 
 _NOW = datetime.now(UTC)
 

@@ -11,10 +11,9 @@ import click
 from cryptography.x509 import Certificate
 
 from certs.errors import CertificateError, InvalidNameError
-from certs.storage.store import DirectoryStore, ensure
-from certs.x509.bundle import Bundle
-from certs.x509.pem import load_certificates
-from certs.x509.verify import describe, verify
+from certs.material import Bundle, load_certificates
+from certs.store import DirectoryStore, ensure
+from certs.verify import describe, verify
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write

@@ -118,7 +118,7 @@ def unregister(config: Path | None, **changes: Any) -> None:
     """
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
-    from webhook.cluster.replicas import registration  # noqa: PLC0415 - as above
+    from webhook.cluster.replicas import webhooks  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
 
@@ -126,7 +126,7 @@ def unregister(config: Path | None, **changes: Any) -> None:
         cluster = settings.cluster
         api = await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
         try:
-            return await registration.unregister(api, dict.fromkeys(KINDS.values(), settings.registration.name))
+            return await webhooks.unregister(api, dict.fromkeys(KINDS.values(), settings.registration.name))
         finally:
             await api.close()
 

@@ -88,7 +88,7 @@ def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, clust
         return None
     from webhook.cluster.api.clock import Clock  # noqa: PLC0415 - for clusters only
     from webhook.cluster.api.events import Events  # noqa: PLC0415 - as above
-    from webhook.cluster.facts.owners import Owners  # noqa: PLC0415 - as above
+    from webhook.cluster.facts.workloads import Owners  # noqa: PLC0415 - as above
     from webhook.decisions.refusals import Refusals  # noqa: PLC0415 - as above
 
     api = cluster.facts.api

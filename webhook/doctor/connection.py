@@ -12,13 +12,10 @@ from urllib.parse import urlsplit
 from cryptography.x509 import AuthorityKeyIdentifier, Certificate, ExtensionNotFound
 from msgspec import Struct
 
-from certs.display import moment, span, titled
 from certs.errors import ForeignFileError, PemError
-from certs.renewal import authority_renewal_due, leaf_renewal_due
-from certs.storage.content import find_authority, find_leaf
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import issued_by
-from certs.x509.verify import verify
+from certs.material import Bundle, issued_by, moment, span, titled
+from certs.plan import authority_renewal_due, find_authority, find_leaf, leaf_renewal_due
+from certs.verify import verify
 from policies.engine import engine
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo, mapping

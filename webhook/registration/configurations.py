@@ -1,28 +1,103 @@
-"""Makes the service's webhook configurations from its rules. Pure.
+"""The service's webhook configurations, made from its rules. Pure.
 
 There is one entry per group of hooks, so that each has its own failure policy, conditions and path. Objects in the
 service's own Namespace are excluded, so that the service can always be repaired. Entries set all fields that limit when
 they apply, even to the API server's defaults: nobody owns an unset field, so that a later addition by others would
 stay.
+
+A group that fails closed is registered in parts with the same path, so that no outage stops what a cluster needs:
+
+- the ordinary part fails closed, outside of essential Namespaces, for what is not essential;
+- the `system-` part fails open, in essential Namespaces. Its selector spares the API server a condition;
+- the `essential-` part fails open, outside of essential Namespaces, for what is essential. It covers only what the
+  group matches of that, so most groups have none, and no condition either.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.engine.facts import NAME_LABEL
-from policies.engine.match import SelectorRequirement, common
+from policies.engine.match import Operator, ResourceRule, SelectorRequirement, common
 from policies.engine.request import JsonObject
-from policies.engine.rule import Hook, HookCondition, Phase, Rule, Scope
+from policies.engine.rule import FailurePolicy, Hook, HookCondition, Phase, Rule, Scope
 from policies.engine.ruleset import RuleSet
-from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
 from policies.labels import RULE as LABELS
+from policies.matchconditions import is_essential, is_not_essential
 from webhook.configuration.settings import Settings
-from webhook.registration.parts import Entry, parts
+
+_CLUSTER: Scope = "Cluster"
+_NAMESPACES = ResourceRule(("*",), ("",), ("namespaces/*",))
+
+Resources = tuple[tuple[ResourceRule, Scope], ...]
+
+
+class Entry(Struct, frozen=True):
+    """An entry of a webhook configuration.
+
+    requirements: on Namespaces; none for an entry without a selector. is_whole: whether it is never divided.
+    is_essential: whether it is asked about essential writes and fails open, so that the API server waits only shortly.
+    """
+
+    name: str
+    path: str
+    failure_policy: FailurePolicy
+    resources: Resources
+    requirements: tuple[SelectorRequirement, ...]
+    conditions: tuple[HookCondition, ...]
+    exact: bool
+    reinvoked: bool
+    is_whole: bool
+    is_essential: bool = False
+
+
+def parts(entry: Entry, safety: Safety) -> Iterator[Entry]:
+    """The parts of an entry; the entry itself if nothing in it fails closed for what is essential."""
+    if entry.is_whole:
+        yield entry
+        return
+    essential = safety.essential([rule for rule, _ in entry.resources])
+    if entry.failure_policy == "Ignore":
+        yield replace(entry, is_essential=bool(essential))
+        return
+    writes = list(dict.fromkeys(write for write, _ in essential))
+    others = _requirements("NotIn", safety.namespaces, entry)
+    condition = (is_not_essential(writes, safety.users),) if writes else ()
+    yield replace(entry, requirements=(*entry.requirements, *others), conditions=(*entry.conditions, *condition))
+    opened = replace(entry, failure_policy="Ignore", is_essential=True)
+    if (system := _in_namespaces(entry)) and others:
+        selected = (*entry.requirements, *_requirements("In", safety.namespaces, entry))
+        yield replace(opened, name=f"system-{entry.name}", resources=system, requirements=selected)
+    scope = entry.resources[0][1]
+    if seen := dict.fromkeys((rule, scope) for write, rule in essential if write.seen):
+        yield replace(
+            opened,
+            name=f"essential-{entry.name}",
+            resources=tuple(seen),
+            requirements=(*entry.requirements, *others),
+            conditions=(*entry.conditions, is_essential(writes, safety.users)),
+        )
+
+
+def _requirements(operator: Operator, namespaces: tuple[str, ...], entry: Entry) -> tuple[SelectorRequirement, ...]:
+    """The requirement about essential Namespaces; none if there are none, or the entry has no selector."""
+    if not (namespaces and entry.requirements):
+        return ()
+    return (SelectorRequirement(NAME_LABEL, operator, namespaces),)
+
+
+def _in_namespaces(entry: Entry) -> Resources:
+    """What an entry matches of Namespaces and of the objects in them: a selector does not choose other objects."""
+    objects: Resources = tuple((rule, "Namespaced") for rule, scope in entry.resources if scope != "Cluster")
+    themselves = (rule.intersection(_NAMESPACES) for rule, scope in entry.resources if scope != "Namespaced")
+    return (*objects, *dict.fromkeys((rule, _CLUSTER) for rule in themselves if rule is not None))
+
 
 DOMAIN = "cks-admission.dev"
 API_VERSION = "admissionregistration.k8s.io/v1"
@@ -146,7 +221,7 @@ def _entry(phase: Phase, hooks: Sequence[Hook], rules: Sequence[Rule], own_names
         path=f"/{phase}/{group}",
         failure_policy="Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
         resources=tuple((rule, scope) for rule in resources),
-        requirements=() if scope == "Cluster" else _requirements(hooks, rules, own_namespace),
+        requirements=() if scope == "Cluster" else _requirements_configurations(hooks, rules, own_namespace),
         conditions=_conditions(hooks),
         exact=all(hook.exact for hook in hooks),
         reinvoked=any(hook.reinvoked for hook in hooks),
@@ -202,7 +277,9 @@ def _all(conditions: Iterable[HookCondition]) -> str:
     return "(" + " &&\n".join(f"// {condition.name}\n({condition.expression})" for condition in conditions) + ")"
 
 
-def _requirements(hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> tuple[SelectorRequirement, ...]:
+def _requirements_configurations(
+    hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str
+) -> tuple[SelectorRequirement, ...]:
     """The requirements of an entry on Namespaces. A rule's own ones can be used only if the rule is alone in the entry.
 
     The requirements that all hooks share are included, so that an outage does not affect Namespaces that no policy

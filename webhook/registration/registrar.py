@@ -12,27 +12,43 @@ import structlog
 from msgspec.structs import replace
 
 from certs.errors import PemError
-from certs.x509.bundle import Bundle
+from certs.material import Bundle
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.topology.topology import Catalog
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.replicas import registration as cluster
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.replicas import webhooks as cluster
+from webhook.cluster.watches.reflector import cancelled
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 from webhook.registration.announcement import Announcement
-from webhook.registration.conclusion import WAITING, WITHHELD, Conclusion
 from webhook.registration.configurations import registered
-from webhook.registration.plan import Apply, FindOwner, ReadConfiguration, Remove, Step, Write, ca_bundle, plan
-from webhook.registration.state import CaFile, Calls, Memory, Observation, OwnerLookUp, Progress
+from webhook.registration.plan import (
+    WAITING,
+    WITHHELD,
+    Apply,
+    CaFile,
+    Calls,
+    Conclusion,
+    FindOwner,
+    Memory,
+    Observation,
+    OwnerLookUp,
+    Progress,
+    ReadConfiguration,
+    Remove,
+    Step,
+    Write,
+    ca_bundle,
+    plan,
+)
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
-    from webhook.cluster.watches.webhooks import Webhooks
+    from webhook.cluster.replicas.webhooks import Webhooks
 
 # The shortest pause while somebody undoes the writes.
 _UNDONE_SECONDS = 1.0

@@ -31,8 +31,7 @@ from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles
 
 if TYPE_CHECKING:
-    from webhook.cluster.watches.nativepolicies import NativePolicies
-    from webhook.cluster.watches.policymaps import PolicyMaps
+    from webhook.cluster.watches.policies import NativePolicies, PolicyMaps
 
 
 class Content(NamedTuple):

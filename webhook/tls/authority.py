@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
-from certs.display import titled
+from certs.authority import Authority, Leaf
 from certs.errors import ForeignFileError
-from certs.plan import AuthorityPlan, plan_authority, plan_leaf, usable_authority
-from certs.storage.content import BUNDLE
-from certs.x509.authority import Authority
-from certs.x509.bundle import Bundle
-from certs.x509.leaf import Leaf
+from certs.material import Bundle, titled
+from certs.plan import BUNDLE, AuthorityPlan, plan_authority, plan_leaf, usable_authority
 from webhook.cluster.api.errors import ClusterError
 
 if TYPE_CHECKING:

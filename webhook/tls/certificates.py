@@ -10,14 +10,11 @@ from typing import Protocol
 import structlog
 from cryptography import x509
 
-from certs.display import titled
+from certs.authority import Authority, Leaf
 from certs.errors import CertificateError, StoreError
+from certs.material import Bundle, issued_by, titled
 from certs.serving import Changed, ChangedBundle, Failed, FileBundle, FilePair, ServingContext
-from certs.storage.store import DirectoryStore, ensure
-from certs.x509.authority import Authority
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import issued_by
-from certs.x509.leaf import Leaf
+from certs.store import DirectoryStore, ensure
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 

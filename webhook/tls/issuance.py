@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import structlog
 from cryptography.x509 import Certificate
 
+from certs.authority import Authority, Leaf
 from certs.errors import CertificateError, ForeignFileError
-from certs.plan import plan_stored_leaf
-from certs.storage.content import CA_CERT, LEAF_CERT, LEAF_KEY, find_leaf
-from certs.x509.authority import Authority
-from certs.x509.certificate import issued_by
-from certs.x509.leaf import Leaf
+from certs.material import issued_by
+from certs.plan import CA_CERT, LEAF_CERT, LEAF_KEY, find_leaf, plan_stored_leaf
 from webhook.cluster.api.errors import ClusterError
 from webhook.metrics import Metrics
 from webhook.tls.authority import Leader, StoredAuthority

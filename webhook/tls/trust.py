@@ -12,14 +12,14 @@ from cryptography import x509
 from msgspec import Struct
 
 from certs.errors import PemError
-from certs.x509.bundle import Bundle
+from certs.material import Bundle
 from webhook.configuration.settings import Registration
 from webhook.registration.configurations import is_own
-from webhook.registration.state import WatchState
+from webhook.registration.plan import WatchState
 from webhook.tls.certificates import Trusted, by_all
 
 if TYPE_CHECKING:
-    from webhook.cluster.watches.webhooks import Webhooks
+    from webhook.cluster.replicas.webhooks import Webhooks
 
 # API servers watch webhook configurations independently. Even one that is busy or briefly cut off from etcd should
 # learn of a new CA within this time, before it sees a certificate of it.

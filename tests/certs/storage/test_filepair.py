@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from certs.storage.filepair import Changed, Failed, FilePair, Unchanged
-from certs.x509.authority import Authority
-from certs.x509.leaf import Leaf
+from certs.authority import Authority, Leaf
+from certs.serving import Changed, Failed, FilePair, Unchanged
 
 
 @pytest.fixture

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
+from certs.authority import load_authority, load_pair
 from certs.errors import ForeignFileError, StoreError
-from certs.storage import files
-from certs.storage.store import DirectoryStore, ensure
-from certs.x509.authority import load_authority
-from certs.x509.bundle import Bundle
-from certs.x509.leaf import load_pair
+from certs.material import Bundle
+from certs.store import DirectoryStore, ensure, read_file
 
 _NAMES = ("a.example.com", "10.0.0.1")
 _FILES = ["ca-bundle.crt", "ca.crt", "ca.key", "tls.crt", "tls.key"]
@@ -207,7 +205,7 @@ def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "tls.crt").symlink_to("/dev/zero")
 
     with pytest.raises(StoreError, match="is larger than 1048576 bytes, which no certificate or key is"):
-        files.read_file(tmp_path / "tls.crt")
+        read_file(tmp_path / "tls.crt")
 
 
 # Says when it is ready, waits for the word, and prints what it ended up with: the parent starts all of them at once.
@@ -215,7 +213,7 @@ _RACER = """
 import json, sys
 from datetime import datetime
 from pathlib import Path
-from certs.storage.store import DirectoryStore, ensure
+from certs.store import DirectoryStore, ensure
 print("ready", flush=True)
 sys.stdin.readline()
 ensured = ensure(DirectoryStore(Path(sys.argv[1])), ["a.example.com"], datetime.fromisoformat(sys.argv[2]))
@@ -256,7 +254,7 @@ def test_processes_that_start_together_agree(store: DirectoryStore, now: datetim
 def test_the_lock_of_a_dead_process_is_gone(store: DirectoryStore, now: datetime) -> None:
     """A process killed while it holds the directory leaves nothing that others would wait for."""
     code = (
-        "import os, signal, sys; from pathlib import Path; from certs.storage.store import DirectoryStore\n"
+        "import os, signal, sys; from pathlib import Path; from certs.store import DirectoryStore\n"
         "with DirectoryStore(Path(sys.argv[1])).locked(): os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", code, str(store.path)]

@@ -10,11 +10,18 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from certs.display import moment
+from certs.authority import (
+    AUTHORITY_LIFETIME,
+    CLOCK_SKEW,
+    LEAF_LIFETIME,
+    Authority,
+    Leaf,
+    load_authority,
+    load_pair,
+    new_authority,
+)
 from certs.errors import AuthorityError, InvalidNameError, KeyMismatchError
-from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, load_authority, new_authority
-from certs.x509.certificate import issued_by
-from certs.x509.leaf import Leaf, load_pair
+from certs.material import issued_by, moment
 
 
 def _extensions(certificate: x509.Certificate) -> dict[str, tuple[bool, Any]]:

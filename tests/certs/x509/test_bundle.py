@@ -8,11 +8,9 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certs.authority import Authority, Leaf, new_authority
 from certs.errors import PemError
-from certs.x509.authority import Authority, new_authority
-from certs.x509.bundle import Bundle, merge
-from certs.x509.certificate import fingerprint
-from certs.x509.leaf import Leaf
+from certs.material import Bundle, fingerprint, merge
 
 _START = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 

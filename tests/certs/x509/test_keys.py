@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from certs.authority import Leaf
 from certs.errors import PairError, PemError
-from certs.x509.keys import key_pem, load_key, new_key, public_fingerprint
-from certs.x509.leaf import Leaf
+from certs.material import key_pem, load_key, new_key, public_fingerprint
 
 # What `openssl ecparam -name prime256v1 -genkey` writes before the key.
 _EC_PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 
+from certs.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority, Leaf, load_pair
 from certs.errors import KeyMismatchError, PairError, PemError
-from certs.x509.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority
-from certs.x509.keys import new_key, public_fingerprint
-from certs.x509.leaf import Leaf, load_pair
+from certs.material import new_key, public_fingerprint
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 Pem = Callable[..., bytes]

@@ -9,9 +9,9 @@ from cryptography import x509
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certs.authority import Authority
 from certs.errors import InvalidNameError
-from certs.x509.authority import Authority
-from certs.x509.names import covers, missing_names, names_of, subject_names
+from certs.material import covers, missing_names, names_of, subject_names
 
 
 def test_strings_become_dns_names_and_addresses() -> None:

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from certs.authority import Authority, Leaf
 from certs.errors import PemError
-from certs.x509.authority import Authority
-from certs.x509.leaf import Leaf
-from certs.x509.pem import PemBlock, blocks, load_certificates
+from certs.material import PemBlock, blocks, load_certificates
 
 _BLOCK = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 

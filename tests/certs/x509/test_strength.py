@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from certs.x509.strength import key_title, signature_title, weakness
+from certs.material import key_title, signature_title, weakness
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 

@@ -10,12 +10,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from certs.display import moment
-from certs.x509.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import fingerprint
-from certs.x509.leaf import Leaf
-from certs.x509.verify import Finding, describe, verify
+from certs.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority, Leaf, new_authority
+from certs.material import Bundle, fingerprint, moment
+from certs.verify import Finding, describe, verify
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
 

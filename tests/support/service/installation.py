@@ -18,9 +18,8 @@ from support.api.fakeapi import MUTATING, NAMESPACES, NODES, VALIDATING, FakeApi
 from support.builders import Json
 from support.patience import PATIENCE
 
+from certs.authority import Leaf, new_authority
 from certs.serving import ServingContext
-from certs.x509.authority import new_authority
-from certs.x509.leaf import Leaf
 from webhook.cluster.inspection import examination
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

@@ -20,7 +20,7 @@ from support.patience import PATIENCE, until
 from support.service.commands import COMMAND
 from support.service.wire import Reply, connected, head
 
-from certs.storage.files import replace_file
+from certs.store import replace_file
 
 _HOST = "127.0.0.1"
 

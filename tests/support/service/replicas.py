@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 from support.api.guardedapi import GuardedApi
 from support.patience import until
 
-from certs.x509.bundle import Bundle
-from certs.x509.verify import verify
+from certs.material import Bundle
+from certs.verify import verify
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Tls

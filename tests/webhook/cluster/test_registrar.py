@@ -20,18 +20,17 @@ from support.api.times import Times
 from support.api.webhookapi import NAME, PATHS, ROLES, WebhookApi
 from support.patience import until
 
-from certs.x509.authority import new_authority
+from certs.authority import new_authority
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
 from policies.topology.topology import BUILT_IN, Catalog
 from webhook.cluster.api.client import Connection
-from webhook.cluster.replicas.registration import unregister
-from webhook.cluster.watches.webhooks import Webhooks
+from webhook.cluster.replicas.webhooks import Webhooks, unregister
 from webhook.configuration.rules import NO_POLICIES, PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
+from webhook.registration.plan import REACHED_SECONDS
 from webhook.registration.registrar import Registrar, RegistrarInputs
-from webhook.registration.state import REACHED_SECONDS
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
 _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))

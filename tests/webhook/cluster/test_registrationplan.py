@@ -25,7 +25,9 @@ from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.configuration.settings import Registration, Settings
 from webhook.registration.announcement import Announcement, closed_paths
-from webhook.registration.conclusion import (
+from webhook.registration.configurations import KINDS, registered
+from webhook.registration.drift import difference, foreign
+from webhook.registration.plan import (
     ABSENT,
     FAILED,
     NO_OWNER,
@@ -34,12 +36,22 @@ from webhook.registration.conclusion import (
     UNREADABLE,
     WAITING,
     WITHHELD,
+    Apply,
+    CaFile,
     Conclusion,
+    FindOwner,
+    Memory,
+    Observation,
+    OwnerLookUp,
+    Progress,
+    ReadConfiguration,
+    Remove,
+    Replace,
+    Step,
+    WatchState,
+    ca_bundle,
+    plan,
 )
-from webhook.registration.configurations import KINDS, registered
-from webhook.registration.drift import difference, foreign
-from webhook.registration.plan import Apply, FindOwner, ReadConfiguration, Remove, Replace, Step, ca_bundle, plan
-from webhook.registration.state import CaFile, Memory, Observation, OwnerLookUp, Progress, WatchState
 
 _MUTATING, _VALIDATING = KINDS.values()
 _URL = "https://127.0.0.1:9443"

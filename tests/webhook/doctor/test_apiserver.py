@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from webhook.cluster.watches import devices
+from webhook.cluster.watches import optional
 from webhook.doctor import cluster
 from webhook.doctor.cluster import check_api_server
 
@@ -134,4 +134,4 @@ def test_what_is_not_known() -> None:
 
 def test_the_versions_of_claims_are_those_that_are_followed() -> None:
     """What is said here of device claims is what the service does."""
-    assert (cluster.DEVICES, cluster.DEVICE_VERSIONS) == (devices.GROUP, devices.VERSIONS)
+    assert (cluster.DEVICES, cluster.DEVICE_VERSIONS) == (optional.GROUP, optional.DEVICE_VERSIONS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from certs.x509.authority import Authority, new_authority
+from certs.authority import Authority, new_authority
 from webhook.doctor.connection import check_certificates, check_leaf, check_secret, trusts
 from webhook.doctor.observation import Endpoint, ShownChain, Unread
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webhook.registration.state import REACHED_SECONDS, Calls, Repairs
+from webhook.registration.plan import REACHED_SECONDS, Calls, Repairs
 
 
 @pytest.mark.parametrize(

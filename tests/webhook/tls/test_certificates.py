@@ -8,10 +8,9 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from certs.display import moment
+from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.errors import StoreError
-from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
-from certs.x509.leaf import Leaf
+from certs.material import moment
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 from webhook.tls.certificates import Certificates

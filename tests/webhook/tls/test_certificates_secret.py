@@ -19,11 +19,9 @@ from support.api.guardedapi import GuardedApi
 from support.patience import until
 from support.service.replicas import SECRETS, World, logging
 
-from certs.display import moment
-from certs.storage.content import BUNDLE, CA_CERT, CA_KEY
-from certs.x509.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, new_authority
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import fingerprint
+from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, new_authority
+from certs.material import Bundle, fingerprint, moment
+from certs.plan import BUNDLE, CA_CERT, CA_KEY
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.replica import Replica as Sharing
 from webhook.configuration.settings import SettingsError, Tls

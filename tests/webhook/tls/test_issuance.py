@@ -17,12 +17,9 @@ from support.api.guardedapi import GuardedApi
 from support.patience import until
 from support.service.replicas import NAMES, SECRETS, World, logging
 
-from certs.storage.content import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
-from certs.x509.authority import LEAF_LIFETIME, Authority, new_authority
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import issued_by
-from certs.x509.leaf import Leaf
-from certs.x509.pem import load_certificates
+from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
+from certs.material import Bundle, issued_by, load_certificates
+from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
 from webhook.cluster.api.client import connect
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.metrics import Metrics

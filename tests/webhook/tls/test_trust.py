@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from cryptography.x509 import Certificate
 
-from certs.x509.authority import new_authority
-from certs.x509.bundle import Bundle
+from certs.authority import new_authority
+from certs.material import Bundle
 from webhook.configuration.settings import Registration
-from webhook.registration.state import WatchState
+from webhook.registration.plan import WatchState
 from webhook.tls.certificates import by_all
 from webhook.tls.trust import SETTLED_SECONDS, Trust, TrustWatch, is_registered, trusted
 

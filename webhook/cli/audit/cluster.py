@@ -15,8 +15,7 @@ from webhook.cli.audit.inquiry import REPORTS
 from webhook.cli.audit.report import AT_ONCE, AuditReport, tell
 from webhook.cli.audit.run import Run, bar
 from webhook.cluster.api.client import connect
-from webhook.cluster.inspection.auditing import ClusterAudit, auditing
-from webhook.cluster.inspection.auditplan import Unit, units
+from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
 from webhook.configuration.rules import workload_table
 
 if TYPE_CHECKING:

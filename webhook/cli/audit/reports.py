@@ -22,10 +22,8 @@ from webhook.audit.reports.store import Store
 from webhook.cli.audit.run import Run, bar
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.inspection.auditplan import Unit
-from webhook.cluster.inspection.auditrecords import Place, leave
-from webhook.cluster.inspection.notices import Notices
-from webhook.cluster.inspection.reports import Reports, Written, kinds
+from webhook.cluster.inspection.auditing import Unit
+from webhook.cluster.inspection.reports import Notices, Place, Reports, Written, kinds, leave
 
 if TYPE_CHECKING:
     from webhook.cli.audit.inquiry import Inquiry

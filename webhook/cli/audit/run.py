@@ -15,8 +15,7 @@ from webhook.audit.audit import Judged
 from webhook.audit.journal import Entry, Journal
 from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.inspection.auditing import ClusterAudit
-from webhook.cluster.inspection.auditplan import Unit
+from webhook.cluster.inspection.auditing import ClusterAudit, Unit
 from webhook.cluster.inspection.listing import Cursor
 
 

@@ -1,22 +1,71 @@
 """Sends requests to the API server, using only the client's transport: its TLS, credentials and connections.
 
-The client's generated classes would convert every object to a tree of Python objects. Here bodies stay bytes.
+The client's generated classes would convert every object to a tree of Python objects. Here bodies stay bytes, and the
+objects of lists and watches stay undecoded, because their types differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientTimeout
 
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
-from webhook.cluster.api.wire import UNREADABLE
+from webhook.cluster.api.objects import Metadata
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
+
+
+class _ListMetadata(Metadata, rename="camel"):
+    continue_: str = msgspec.field(name="continue", default="")
+    remaining_item_count: int = 0
+
+
+class Page(msgspec.Struct):
+    """A list, or a part of one if its metadata has a continue token."""
+
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class WatchEvent(msgspec.Struct):
+    """A line of a watch. A bookmark's object has only a version; that of an error is a Status."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: msgspec.Raw
+
+
+PAGE = msgspec.json.Decoder(Page)
+EVENT = msgspec.json.Decoder(WatchEvent)
+# What decoding raises: ValueError if bytes are not UTF-8, RecursionError for too deep nesting.
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class Lines:
+    """Splits a body that arrives in parts into lines.
+
+    The response's own readline fails for lines over a limit (4 MiB with the client's buffers), so that a watch would
+    fail at the same line forever. It also concatenates parts in quadratic time.
+    """
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, part: bytes) -> list[bytes]:
+        """The lines that a part completes."""
+        *complete, rest = part.split(b"\n")
+        lines = []
+        for end in complete:
+            lines.append(b"".join([*self._rest, end]))
+            self._rest.clear()
+        if rest:
+            self._rest.append(rest)
+        return lines
+
 
 CONNECT_SECONDS = 10.0
 # Enough for 500 large objects from a busy API server, whose own limit for a request is 60 s.
@@ -126,3 +175,21 @@ async def _send(api: ApiClient, call: Call) -> ClientResponse:
     answer = await client.call_api(method, url, headers, body, form, _request_timeout=timeout)
     response: ClientResponse = answer.response
     return response
+
+
+async def pages(
+    api: ApiClient, path: str, query: tuple[tuple[str, str], ...], size: int, accept: str = "application/json"
+) -> AsyncIterator[Page]:
+    """The pages of a list, at least one, each with at most `size` objects; 0 for all in one. Raises ClusterError."""
+    more = ""
+    while True:
+        page_query = (*((("limit", str(size)),) if size else ()), *((("continue", more),) if more else ()))
+        body = await fetch(api, Call("GET", path, (*query, *page_query), accept))
+        try:
+            page = PAGE.decode(body)
+        except UNREADABLE as error:
+            raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
+        yield page
+        more = page.metadata.continue_
+        if not more:
+            return

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import msgspec
+
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
-from policies.cel.library.kubernetes.authorizer import Check
-from policies.engine.facts import Facts, Namespace, NamespaceKey, Node, ReferencesKey
-from policies.engine.interruption import Key, Missing
+from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, answer_of, subject_access_review
+from policies.engine.facts import NAME_LABEL, Facts, Namespace, NamespaceKey, Node, ReferencesKey
+from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.kubernetes.name import is_dns_label
 from policies.topology.topology import Topology
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import JobKey, SupportKey
+from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import (
     NAMESPACES,
     NODES,
@@ -27,20 +33,185 @@ from webhook.cluster.api.objects import (
     namespace_of,
     node_of,
 )
-from webhook.cluster.facts import references, scheduling
-from webhook.cluster.facts.access import AccessReviews
-from webhook.cluster.facts.namespaces import PATH, NamespaceReads
-from webhook.cluster.facts.references import WORKLOADS, GroupKind
+from webhook.cluster.facts import scheduling
 from webhook.cluster.facts.scheduling import Ask, SchedulingSupport
-from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.devices import Devices
+from webhook.cluster.facts.workloads import WORKLOADS, GroupKind, search
+from webhook.cluster.watches.optional import VERSIONS, Devices, NodePools, Topologies
 from webhook.cluster.watches.parameters import ClusterParameters
-from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled
-from webhook.cluster.watches.topologies import VERSIONS, NodePools, Topologies
+from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
 
 if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
     from webhook.cluster.api.client import Connection
+
+
+REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+# kube-apiserver keeps allowed answers of a webhook for 5 minutes and others for 30 s, but those of RBAC not at all. So
+# the time is only as long as a burst of writes of one user: who loses or gets a right notices it here in 10 s.
+REVIEW_SECONDS = 10.0
+# An answer of usual size needs about 1 KB. As in kube-apiserver, users cannot fill the memory with long attributes.
+MOST_KEPT = 4096
+LONGEST_KEPT = 10_000
+# Half of the connections for reads, so that slow answers leave room for the Lease and for Namespaces.
+AT_ONCE = 50
+# The longest time that the API server waits for a webhook; afterwards nobody needs the answer.
+READ_SECONDS = 30.0
+
+
+class _Review(msgspec.Struct):
+    status: dict[str, Any]
+
+
+_REVIEW = msgspec.json.Decoder(_Review)
+
+
+class AccessReviews:
+    """Answers authorization checks of CEL expressions by SubjectAccessReviews, and keeps the answers for some seconds.
+
+    kube-apiserver keeps those of its webhook authorizer alike (k8s.io/apiserver's plugin/pkg/authorizer/webhook).
+    Errors are not kept: expressions see them with `errored()`. Concurrent questions about a check are one request.
+    """
+
+    def __init__(self, api: ApiClient, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._answers: OrderedDict[Check, tuple[float, CheckAnswer]] = OrderedDict()
+        self._running: dict[Check, asyncio.Task[CheckAnswer]] = {}
+        self._free = asyncio.Semaphore(AT_ONCE)
+
+    async def review(self, check: Check, seconds: float) -> CheckAnswer:
+        """The answer to a check; an errored one if there is none within the time limit."""
+        until, kept = self._answers.get(check, (0.0, None))
+        if kept is not None and self._clock.monotonic() < until:
+            self._answers.move_to_end(check)
+            return kept
+        task = self._running.get(check)
+        if task is None:
+            task = self._running[check] = asyncio.create_task(self._ask(check), name="access review")
+            task.add_done_callback(lambda _: self._running.pop(check))
+        # If one caller times out or is cancelled, the others still get the answer.
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        if not done:
+            return _late(seconds)
+        return _errored("the service is shutting down") if task.cancelled() else task.result()
+
+    async def stop(self) -> None:
+        """Cancel the current questions."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _ask(self, check: Check) -> CheckAnswer:
+        async with self._free:
+            asked = self._clock.monotonic()  # before the question, so that no answer is kept for longer
+            answer = await review(self._api, check, READ_SECONDS)
+        if answer.error is None and len(msgspec.json.encode(subject_access_review(check))) <= LONGEST_KEPT:
+            self._answers[check] = asked + REVIEW_SECONDS, answer
+            if len(self._answers) > MOST_KEPT:
+                self._answers.popitem(last=False)
+        return answer
+
+
+async def review(api: ApiClient, check: Check, seconds: float) -> CheckAnswer:
+    """The API server's answer to a check; an errored one if there is no answer within the time limit."""
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": subject_access_review(check),
+    }
+    try:
+        async with asyncio.timeout(seconds):
+            return answer_of(_REVIEW.decode(await fetch(api, Call("POST", REVIEWS_PATH, body=body))).status)
+    except TimeoutError:
+        return _late(seconds)
+    except ClusterError as error:
+        return _errored(str(error))
+    except UNREADABLE as error:
+        return _errored(f"the answer to POST {REVIEWS_PATH} is not a SubjectAccessReview: {error}")
+
+
+def _late(seconds: float) -> CheckAnswer:
+    return _errored(f"the API server did not answer within {seconds:.1f} s")
+
+
+def _errored(reason: str) -> CheckAnswer:
+    return CheckAnswer(allowed=False, error=reason)
+
+
+NAMESPACES_PATH = "/api/v1/namespaces"
+# Long enough for the current evaluation and for concurrent ones; short enough in case the Namespace is created, changed
+# or deleted before the watch shows it. What the watch knows takes precedence.
+NAMESPACE_SECONDS = 5.0
+
+
+class NamespaceReads:
+    """Reads Namespaces and caches the answers for a few seconds. Concurrent reads of a Namespace are one request."""
+
+    def __init__(self, api: ApiClient, clock: Clock) -> None:
+        self._api = api
+        self._clock = clock
+        self._answers: dict[str, tuple[float, Namespace]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    def get(self, name: str) -> Namespace | None:
+        """The Namespace, if it was read recently. One that does not exist has only its name and name label."""
+        until, namespace = self._answers.get(name, (0.0, None))
+        return namespace if self._clock.monotonic() < until else None
+
+    async def read(self, name: str, seconds: float) -> None:
+        """Read a Namespace for `get`. Raises FactUnavailable."""
+        task = self._running.get(name)
+        if task is None:
+            task = self._running[name] = asyncio.create_task(self._read(name), name=f"read namespace {name}")
+            task.add_done_callback(lambda done: self._ended(name, done))
+        # If one caller times out or is cancelled, the others still get the answer.
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        what = f"namespace {name} could not be read"
+        if not done:
+            raise FactUnavailable(f"{what}: the API server at {self._api.configuration.host} took over {seconds:.1f} s")
+        if task.cancelled():
+            raise FactUnavailable(f"{what}: the service is shutting down")
+        if error := task.exception():
+            raise FactUnavailable(f"{what}: {error}") from error
+
+    async def stop(self) -> None:
+        """Cancel the current reads."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _read(self, name: str) -> None:
+        # Any other string is not the name of a Namespace, and must not become part of a path.
+        namespace = await self._ask(name) if is_dns_label(name) else None
+        now = self._clock.monotonic()
+        self._answers = {known: answer for known, answer in self._answers.items() if answer[0] > now}
+        self._answers[name] = (now + NAMESPACE_SECONDS, namespace or _missing(name))
+
+    async def _ask(self, name: str) -> Namespace | None:
+        """The Namespace; None if it does not exist. Raises ClusterError."""
+        call = Call("GET", f"{NAMESPACES_PATH}/{name}", seconds=READ_SECONDS)
+        try:
+            return namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        except UNREADABLE as error:
+            raise ClusterError(f"the answer to GET {call.path} is not a Namespace: {error}") from error
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        del self._running[name]
+        if not task.cancelled():
+            task.exception()  # retrieve it, in case nobody waits any more
+
+
+def _missing(name: str) -> Namespace:
+    labels = {NAME_LABEL: name}
+    return Namespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
+
 
 T = TypeVar("T")
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -141,7 +312,7 @@ class ClusterFacts:
         self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
         self._pools = NodePools(api, clock, watch=watch_pools)
         self.parameters = ClusterParameters(api, clock)
-        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, PATH, self._namespaces, clock)]
+        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, NAMESPACES_PATH, self._namespaces, clock)]
         nodes = Cache[WatchedNode, str, Node](name_of, node_of)
         if watch_nodes:
             self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
@@ -216,7 +387,7 @@ class ClusterFacts:
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
             NamespaceKey: self._read_namespace,
             ParametersKey: self.parameters.read,
-            ReferencesKey: lambda key, seconds: references.search(self.api, self.workloads, key.topology, seconds),
+            ReferencesKey: lambda key, seconds: search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
             FlavorsKey: lambda key, seconds: scheduling.flavors(self.api, key, seconds),
             JobKey: lambda key, seconds: scheduling.job(self.api, key, seconds),

@@ -10,11 +10,10 @@ import msgspec
 import structlog
 
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.wire import UNREADABLE
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.watches.reflector import cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -21,15 +21,18 @@ from policies.topology.objects import KUEUE
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary import HOSTNAME
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.wire import UNREADABLE
-from webhook.cluster.replicas.registration import path as registered_at
+from webhook.cluster.replicas.patrol import Patrol
+from webhook.cluster.replicas.webhooks import path as registered_at
+from webhook.configuration.rules import schedules_workloads
+from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
+
 
 SECONDS = 60.0
 """The time between questions: gates change when an API server starts again."""
@@ -187,3 +190,35 @@ async def _items(api: ApiClient, place: str, *query: tuple[str, str]) -> list[Js
     except UNREADABLE as error:
         raise ClusterError(f"the answer to GET {place} is not a list: {error}") from error
     return items if isinstance(items, list) else []
+
+
+class SchedulingProbe:
+    """Asks once a minute while this process leads and the setting is on. settings: returns the current ones."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        settings: Callable[[], Settings],
+        leading: Callable[[], bool],
+        clock: Clock | None = None,
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._leading = leading
+        self._patrol = Patrol(self.look, self._is_due, "workload scheduling not found out", clock or Clock())
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled. Failures are logged once."""
+        await self._patrol.run()
+
+    async def look(self) -> None:
+        """Ask the API server, and write the answer where replicas read it. Raises ClusterError.
+
+        It is written each time, as the configuration may have been made anew.
+        """
+        settings = self._settings()
+        support = await probed(self._api, settings.cluster.namespace)
+        await publish(self._api, settings.registration.name, support)
+
+    def _is_due(self) -> bool:
+        return self._leading() and schedules_workloads(self._settings())

@@ -15,14 +15,13 @@ from policies.labelwriters import LabelWriter
 from policies.topology.nodes.machine import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.facts.references import ACCEPT
-from webhook.cluster.inspection import components, inventory, labelwriters, reads
-from webhook.cluster.inspection.handshake import certificates
+from webhook.cluster.facts.workloads import ACCEPT
+from webhook.cluster.inspection import inventory, labelwriters, reads
+from webhook.cluster.inspection.reads import certificates
 from webhook.cluster.placer.lookout import PlacerLookout
 from webhook.cluster.placer.release import gated
-from webhook.cluster.replicas.registration import GROUP, PLURALS, path
-from webhook.cluster.watches.nativepolicies import DERIVE
-from webhook.cluster.watches.policymaps import REFUSED, SELECTOR
+from webhook.cluster.replicas.webhooks import GROUP, PLURALS, path
+from webhook.cluster.watches.policies import DERIVE, REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import connection, processes
 from webhook.doctor.observation import (
@@ -101,7 +100,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
         topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
         writers = tasks.create_task(reads.tried(_label_writers(api, settings), labelwriters.RIGHT))
-        running = tasks.create_task(reads.tried(components.read(api), "list daemonsets and deployments"))
+        running = tasks.create_task(reads.tried(reads.components(api), "list daemonsets and deployments"))
     return ClusterState(
         user.result(),
         version,

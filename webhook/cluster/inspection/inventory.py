@@ -16,12 +16,11 @@ from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.objects import GROUPS, KINDS, TopologyError
 from policies.topology.placer.root import KINDS as ROOT_KINDS
 from policies.topology.topology import Topology
+from webhook.cluster.api.call import UNREADABLE, pages
 from webhook.cluster.api.discovery import places
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.pages import pages
-from webhook.cluster.api.wire import UNREADABLE
 from webhook.cluster.placer.objects import MENTION
-from webhook.cluster.watches.topologies import VERSIONS
+from webhook.cluster.watches.optional import VERSIONS
 from webhook.doctor.observation import TopologyObjects
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from policies.glob import matches
 from policies.labelwriters import DEFINITION, POLICY, LabelWriter, of_definition, of_policy
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.events import Subject
-from webhook.cluster.facts.references import ACCEPT
+from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import reads
-from webhook.cluster.replicas.registration import GROUP
+from webhook.cluster.replicas.webhooks import GROUP
 from webhook.configuration import rules
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import PAGE, UNREADABLE, Call, Page, fetch
 from webhook.cluster.api.clock import Backoff, Clock
+from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
-from webhook.cluster.api.wire import PAGE, UNREADABLE, Page
-from webhook.cluster.facts.references import ACCEPT
+from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection.reads import decoded
-from webhook.cluster.inspection.served import ServedResource
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -1,33 +1,169 @@
-"""Writes the reports of an audit: those that changed, and takes away those that have nothing to tell any more.
+"""What an audit writes: reports that changed, Events on workloads, and the record of what it did.
 
 A report of others is neither listed, written nor removed: ours have a label, and a field manager of our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct, field, structs
 
 from policies.engine.request import JsonObject, mapping
 from webhook.audit.finding import Scope
 from webhook.audit.part import WHOLE, Part
+from webhook.audit.record import Record, RecordError, newest
 from webhook.audit.reports.form import FORMS, Form, NoReportsError
 from webhook.audit.reports.notice import notice
 from webhook.audit.reports.report import CONTENT, LABEL, SOURCE, name, report
 from webhook.audit.reports.store import Known, Store
-from webhook.cluster.api.call import Call
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.discovery import ServedResource
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.events import Subject, creation
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.notices import Notices, Told
-from webhook.cluster.inspection.served import ServedResource
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+
+_MERGE: Final = "application/merge-patch+json"
+
+
+class _Metadata(Struct, rename="camel"):
+    creation_timestamp: datetime
+
+
+class _ConfigMap(Struct):
+    metadata: _Metadata
+    data: dict[str, str] | None = None
+
+
+_CONFIG_MAP: Final = msgspec.json.Decoder(_ConfigMap)
+
+
+class Place(NamedTuple):
+    """The ConfigMap."""
+
+    namespace: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its path at the API server."""
+        return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/configmaps/{quote(self.name, safe='')}"
+
+    def __str__(self) -> str:
+        return f"ConfigMap {self.namespace}/{self.name}"
+
+
+class Audits(NamedTuple):
+    """The newest audit, part by part; none before the first. since: when it became possible, in Unix time."""
+
+    since: float
+    records: list[Record]
+
+
+async def leave(lister: Lister, place: Place, record: Record) -> None:
+    """Put a record into its ConfigMap, which must be there. Raises ClusterError."""
+    body = {"data": {record.key: msgspec.json.encode(record).decode()}}
+    with _there(place):
+        await lister.answer(Call("PATCH", place.path, content_type=_MERGE, body=body))
+
+
+async def read(api: ApiClient, place: Place) -> Audits:
+    """What audits have left. Raises ClusterError."""
+    with _there(place):
+        body = await fetch(api, Call("GET", place.path))
+    try:
+        found = _CONFIG_MAP.decode(body)
+        return Audits(found.metadata.creation_timestamp.timestamp(), newest(found.data or {}))
+    except (*UNREADABLE, RecordError) as error:
+        raise ClusterError(f"{place}: {error}") from error
+
+
+@contextmanager
+def _there(place: Place) -> Iterator[None]:
+    """Say what to do about a ConfigMap that is not there."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        raise ClusterError(f"{place} is not there: make it, empty, or leave audit.record empty") from error
+
+
+MOST: Final = 100
+"""Events that a run tries to write at most. A first run may find something in every workload of a cluster."""
+SHARE: Final = 20
+"""Those in one Namespace at most, so that no tenant takes all places."""
+_RIGHT: Final = "; a ClusterRole must allow the audit's account to create events"
+_FORBIDDEN, _CONFLICT, _BROKEN = 403, 409, 500
+
+
+class Told(Struct):
+    """How many Events were written, were left out as too many, and failed."""
+
+    written: int = 0
+    omitted: int = 0
+    failed: int = 0
+
+
+class Notices:
+    """The Events of a run. on: whether there are any. problems: why they were not written, a line for all."""
+
+    def __init__(self, lister: Lister, clock: Clock | None = None, *, on: bool = True) -> None:
+        self.told = Told()
+        self.problems: list[str] = []
+        self._lister = lister
+        self._clock = clock or Clock()
+        self._on = on
+        self._room = MOST
+        self._places: Counter[str] = Counter()
+
+    async def tell(self, scope: Scope, text: str) -> None:
+        """Write an Event on the object of a report, unless the same is said there already. Raises UnreachableError.
+
+        After one that fails there are none in its Namespace, and none at all if the API server itself fails.
+        """
+        # An Event about an Event would be judged by the next run, which would write an Event about it.
+        if not self._on or not text or scope.kind == "Event":
+            return
+        if not self._room or self._places[scope.namespace] >= SHARE:
+            self.told.omitted += 1
+            return
+        self._room -= 1
+        self._places[scope.namespace] += 1
+        about = Subject(**structs.asdict(scope))
+        try:
+            await self._lister.answer(creation(about, "WouldBeRefused", text, self._clock.now(), occasion=text))
+        except ApiError as error:
+            if error.status != _CONFLICT and not error.leaving:
+                self._failed(scope, error)
+        else:
+            self.told.written += 1
+
+    def _failed(self, scope: Scope, error: ApiError) -> None:
+        self.told.failed += 1
+        if not self.problems:
+            right = _RIGHT if error.status == _FORBIDDEN else ""
+            self.problems.append(f"Events not written: {error}{right}")
+        self._places[scope.namespace] = SHARE
+        if error.status >= _BROKEN:
+            self._room = 0
+
 
 MANAGER: Final = "cks-admission-audit"
 """The field manager of our reports."""
 _APPLY: Final = "application/apply-patch+yaml"
-_CONFLICT, _TOO_LARGE, _INVALID = 409, 413, 422
+_CONFLICT_reports, _TOO_LARGE, _INVALID = 409, 413, 422
 
 
 class Written(Struct):
@@ -125,7 +261,7 @@ class Reports:
         try:
             await self._lister.answer(Call("PATCH", path, query, content_type=_APPLY, body=content))
         except ApiError as error:
-            if error.status in (_CONFLICT, _TOO_LARGE, _INVALID):
+            if error.status in (_CONFLICT_reports, _TOO_LARGE, _INVALID):
                 done.refused.append(f"{scope.kind} {scope.name}: no report: {error}")
             elif not error.leaving:
                 raise
@@ -138,7 +274,7 @@ class Reports:
         try:
             await self._lister.answer(Call("DELETE", path, body={"preconditions": {"uid": known.uid}}))
         except ApiError as error:
-            if error.status not in (404, _CONFLICT):  # else it is gone with its workload, or another is there
+            if error.status not in (404, _CONFLICT_reports):  # else it is gone with its workload, or another is there
                 raise
         done.removed += 1
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from webhook.cluster.api.objects import Object
-from webhook.cluster.watches.cache import Change
+from webhook.cluster.watches.reflector import Change
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Hashable)

@@ -14,9 +14,8 @@ from webhook.cluster.api.objects import WholeObject, key_of, name_of
 from webhook.cluster.placer.entries import Entries
 from webhook.cluster.placer.objects import NODES, PODS, WatchedNode, WatchedPod
 from webhook.cluster.placer.roots import GroupKind, NamespacedName, Roots, Sink
-from webhook.cluster.watches.ages import STALE_SECONDS
-from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import Followers, cancelled, started
+from webhook.cluster.watches.cluster import STALE_SECONDS
+from webhook.cluster.watches.reflector import Followers, Reflector, cancelled, started
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

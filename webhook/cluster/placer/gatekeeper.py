@@ -20,10 +20,9 @@ from msgspec.structs import replace
 from policies.engine.request import mapping
 from policies.topology.annotation import GATE
 from policies.topology.placer.placer import Look, Opening
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.wire import UNREADABLE
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.herald import Herald
 from webhook.measures.placing import Placing

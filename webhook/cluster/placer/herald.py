@@ -13,12 +13,11 @@ import structlog
 
 from policies.topology.placer.placer import Notice, Placed, Waiting
 from policies.topology.placer.placer import Subject as About
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
-from webhook.cluster.api.wire import UNREADABLE
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.watches.reflector import cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

@@ -8,9 +8,8 @@ from urllib.parse import quote
 import msgspec
 
 from policies.topology.annotation import GATE
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import Call, fetch, pages
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.api.pages import pages
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient

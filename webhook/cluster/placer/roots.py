@@ -14,8 +14,7 @@ from webhook.cluster.api.discovery import Discovery, ServedKind, kinds, versions
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, whole
 from webhook.cluster.placer.entries import Entries
 from webhook.cluster.placer.objects import MENTION
-from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.watches.reflector import Reflector, cancelled
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

@@ -1,19 +1,249 @@
-"""The looks around the cluster of the process that leads, by their names."""
+"""Looks at the cluster once a minute, by the process that leads: for Pods that wait, label writers and audits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, NoReturn
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from webhook.cluster.replicas.audits import AuditLook
-from webhook.cluster.replicas.labelwriters import LabelWriters
-from webhook.cluster.replicas.waitingpods import Judgement, WaitingPods
-from webhook.cluster.survey.survey import NodeSurvey, Surroundings
+import structlog
+
+from policies import waiting
+from policies.engine.facts import Facts
+from policies.engine.request import JsonObject, mapping
+from policies.engine.ruleset import RuleSet
+from webhook.cluster.api.call import pages
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.events import Events, Reason, Subject
+from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
+from webhook.cluster.inspection.reads import decoded
+from webhook.cluster.inspection.reports import Place, read
+from webhook.cluster.replicas.patrol import Patrol
+from webhook.cluster.replicas.survey import NodeSurvey, Surroundings
 from webhook.configuration.settings import Settings
+from webhook.measures.audits import AuditMetrics
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
     from webhook.cluster.api.client import Connection
+    from webhook.cluster.api.events import Reason
+
+
+MOST: Final = 50
+"""Events in one look at most; the next look goes on."""
+
+_RIGHT: Final = "; a ClusterRole must allow the service's account to create events"
+_GONE: Final = 404
+
+
+class Notices:
+    """Events, each known by a key. After one that fails there are none in that look, and the next look begins with it.
+
+    A failure is logged once, until an Event is written or the API server answers otherwise.
+    """
+
+    def __init__(self, api: ApiClient, clock: Clock) -> None:
+        self._events = Events(api, clock)
+        self._told: set[Hashable] = set()
+        self._kept: set[Hashable] = set()
+        self._room = 0
+        self._problem: int | None = None
+        self._log = structlog.get_logger()
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """A look. What `is_due` was not asked about in a whole look is forgotten."""
+        self._room, self._kept = MOST, set()
+        yield
+        self._told = self._kept
+
+    def hour(self) -> str:
+        """The hour, as a part of keys and occasions of what is to be said once in an hour."""
+        return self._events.hour()
+
+    def is_due(self, key: Hashable) -> bool:
+        """Whether `write` would write an Event now: it is not written yet, and there is room for it in this look."""
+        if key in self._told:
+            self._kept.add(key)
+            return False
+        return self._room > 0
+
+    async def write(self, key: Hashable, about: Subject, reason: Reason, message: str, *, occasion: str) -> None:
+        """Write an Event that is due; see `Events.write`. Failures are logged."""
+        self._room -= 1
+        try:
+            await self._events.write(about, reason, message, occasion=occasion)
+        except ClusterError as error:
+            if error.status != _GONE:  # the Namespace may be gone, and then the object is, too
+                self._failed(error)
+                return
+        else:
+            self._problem = None
+        self._told.add(key)
+        self._kept.add(key)
+
+    def _failed(self, error: ClusterError) -> None:
+        self._room = 0
+        if error.status != self._problem:
+            self._log.warning("Events not written", reason=f"{error}{_RIGHT if error.status == 403 else ''}")
+        self._problem = error.status
+
+
+class AuditLook:
+    """Looks once a minute while this process leads, where audits leave records. settings: returns the current ones."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        settings: Callable[[], Settings],
+        leading: Callable[[], bool],
+        measures: AuditMetrics,
+        clock: Clock | None = None,
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._leading = leading
+        self._measures = measures
+        self._patrol = Patrol(self.look, self._is_due, "audits not looked for", clock or Clock(), measures.clear)
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled. Failures are logged once."""
+        await self._patrol.run()
+
+    async def look(self) -> None:
+        """Show what the newest audit did. Raises ClusterError."""
+        settings = self._settings()
+        audits = await read(self._api, Place(settings.cluster.namespace, settings.audit.record))
+        self._measures.show(audits.since, audits.records)
+
+    def _is_due(self) -> bool:
+        return self._leading() and bool(self._settings().audit.record)
+
+
+_SHOWN: Final = 5
+_REASONS: Final[Mapping[str, Reason]] = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
+_REMEDY: Final = "cks-admission is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
+
+
+class LabelWriters:
+    """Looks once a minute while this process leads, unless the guard is off. settings: returns the current ones."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        settings: Callable[[], Settings],
+        leading: Callable[[], bool],
+        metrics: Metrics,
+        clock: Clock | None = None,
+    ) -> None:
+        self._reader = LabelWriterReader(api)
+        self._settings = settings
+        self._leading = leading
+        self._metrics = metrics
+        clock = clock or Clock()
+        self._notices = Notices(api, clock)
+        self._patrol = Patrol(self.look, self._is_due, "label writers not looked for", clock, self._forget)
+        self._known: frozenset[Sighting] = frozenset()
+        self._log = structlog.get_logger()
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled. Failures are logged once."""
+        await self._patrol.run()
+
+    async def look(self) -> None:
+        """Count what can write labels, log what is new, and write Events. Raises ClusterError."""
+        sightings = await self._reader.read(self._settings())
+        self._count(sightings)
+        self._say(sightings)
+        await self._tell(sightings)
+
+    def _is_due(self) -> bool:
+        return self._leading() and self._settings().labels.action != "off"
+
+    def _forget(self) -> None:
+        self._metrics.label_writers.clear()
+        self._known = frozenset()
+
+    def _count(self, sightings: Sequence[Sighting]) -> None:
+        self._metrics.label_writers.clear()
+        counted = Counter((sighting.about.kind, sighting.writer.verdict) for sighting in sightings)
+        for labels, number in counted.items():
+            self._metrics.label_writers.labels(*labels).set(number)
+
+    def _say(self, sightings: Sequence[Sighting]) -> None:
+        """Log what was not there at the last look, in one line."""
+        news = [sighting for sighting in sightings if sighting not in self._known]
+        self._known = frozenset(sightings)
+        if news:
+            shown = [f"{about.kind} {about.name}: {writer.text}" for about, writer in news[:_SHOWN]]
+            self._log.warning("labels can be written past the guard", writers=shown, more=len(news) - len(shown))
+
+    async def _tell(self, sightings: Sequence[Sighting]) -> None:
+        """Write an Event on each object, once in an hour: by default, Kubernetes keeps Events for an hour."""
+        hour = self._notices.hour()
+        with self._notices.look():
+            for about, writer in sightings:
+                key = about.uid, writer.text, hour
+                if self._notices.is_due(key):
+                    message = f"{writer.text[0].upper()}{writer.text[1:]}. {_REMEDY}"
+                    occasion = f"{hour}\n{writer.text}"
+                    await self._notices.write(key, about, _REASONS[writer.verdict], message, occasion=occasion)
+
+
+PATH = "/api/v1/pods"
+QUERY = (("fieldSelector", "spec.nodeName=,status.phase=Pending"), ("resourceVersion", "0"))
+_PAGE = 500  # the cache ignores it and sends all
+
+Judgement = tuple[RuleSet, Facts]
+
+
+class WaitingPods:
+    """Looks once a minute while this process leads. judgement: the current rules and facts."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        judgement: Callable[[], Judgement],
+        leading: Callable[[], bool],
+        clock: Clock | None = None,
+    ) -> None:
+        self._api = api
+        self._judgement = judgement
+        clock = clock or Clock()
+        self._notices = Notices(api, clock)
+        self._patrol = Patrol(self.look, leading, "waiting Pods not looked for", clock)
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled. Failures are logged once."""
+        await self._patrol.run()
+
+    async def look(self) -> None:
+        """Create an Event for each Pod that lacks something and has none yet. Raises ClusterError."""
+        ruleset, facts = self._judgement()
+        with self._notices.look():
+            async for page in pages(self._api, PATH, QUERY, _PAGE):
+                for raw in page.items or ():
+                    pod = decoded(raw, PATH)
+                    uid = str(mapping(pod, "metadata").get("uid", ""))
+                    if self._notices.is_due(uid) and (lacked := waiting.lacked(pod, ruleset, facts)):
+                        await self._tell(pod, uid, lacked)
+
+    async def _tell(self, pod: JsonObject, uid: str, lacked: Sequence[str]) -> None:
+        """Write the Event, one for a Pod and what it lacks, whoever leads."""
+        metadata = mapping(pod, "metadata")
+        name, namespace = (str(metadata.get(key, "")) for key in ("name", "namespace"))
+        await self._notices.write(
+            uid,
+            Subject("v1", "Pod", namespace, name, uid),
+            "AdmittedUnchanged",
+            f"It was admitted while cks-admission did not answer, without {' and '.join(lacked)}. "
+            "Delete it, so that its controller creates it again, or create it again.",
+            occasion="\n".join(lacked),
+        )
 
 
 def looks(

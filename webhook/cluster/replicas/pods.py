@@ -22,10 +22,8 @@ from yarl import URL
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
-from webhook.cluster.inspection.handshake import certificates
-from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import Followers
+from webhook.cluster.inspection.reads import certificates
+from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.http.paths import ANSWERED, PATHS
 from webhook.registration.announcement import Announcement
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webhook.cluster.replicas.lease import Leadership
+from webhook.cluster.replicas.webhooks import Webhooks
 from webhook.cluster.watches.secrets import SecretStore
-from webhook.cluster.watches.webhooks import Webhooks
 from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:

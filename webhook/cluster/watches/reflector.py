@@ -7,24 +7,130 @@ version instead of listing again, and fails at lines over 4 MiB.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 import structlog
 
-from webhook.cluster.api.call import Call, opened, refused
+from webhook.cluster.api.call import EVENT, UNREADABLE, Call, Lines, opened, pages, refused
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.objects import FollowedResource, Object
-from webhook.cluster.api.pages import pages
-from webhook.cluster.api.wire import EVENT, UNREADABLE, Lines
-from webhook.cluster.watches.cache import Pages, PageSink, Sink
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
 
-T = TypeVar("T", bound=Object)
+
+T = TypeVar("T")
+ObjectT = TypeVar("ObjectT", bound=Object)
+K = TypeVar("K")
+V = TypeVar("V")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Sink(Protocol[T_contra]):
+    """Receives the objects of a reflector."""
+
+    def replace(self, objects: Sequence[T_contra]) -> None:
+        """Replace all objects with those of a list."""
+
+    def changed(self, change: Change, item: T_contra) -> None:
+        """Handle an object that was added, modified or deleted."""
+
+
+@runtime_checkable
+class PageSink(Protocol[T_contra]):
+    """Receives the objects of a reflector page by page, where there are too many to be held twice at a time."""
+
+    def begin(self) -> None:
+        """Begin a list. The one before it may not have come to its end."""
+
+    def page(self, objects: Sequence[T_contra]) -> None:
+        """Take a part of the list."""
+
+    def complete(self) -> None:
+        """Forget the objects that were not in the list."""
+
+    def changed(self, change: Change, item: T_contra) -> None:
+        """Handle an object that was added, modified or deleted."""
+
+
+class Pages(Generic[T]):
+    """Gives a sink a whole list, once its last page has come."""
+
+    def __init__(self, sink: Sink[T]) -> None:
+        self._sink = sink
+        self._objects: list[T] = []
+
+    def begin(self) -> None:
+        """Begin a list."""
+        self._objects = []
+
+    def page(self, objects: Sequence[T]) -> None:
+        """Keep a part of the list."""
+        self._objects += objects
+
+    def complete(self) -> None:
+        """Replace all objects of the sink."""
+        objects, self._objects = self._objects, []
+        self._sink.replace(objects)
+
+    def changed(self, change: Change, item: T) -> None:
+        """Hand on an event."""
+        self._sink.changed(change, item)
+
+
+class Cache(Generic[T, K, V]):
+    """Keeps a value for each object.
+
+    key: returns the key of an object. value: returns the value of an object; None if it is not kept. notice: called
+    after each change of a value, and after each list.
+    """
+
+    def __init__(
+        self, key: Callable[[T], K], value: Callable[[T], V | None], notice: Callable[[], None] = lambda: None
+    ) -> None:
+        self._key = key
+        self._value = value
+        self._notice = notice
+        self._values: dict[K, V] = {}
+        self._sequence: tuple[V, ...] | None = None
+
+    @property
+    def by_key(self) -> Mapping[K, V]:
+        """The current values by key. A later change may or may not show in this mapping."""
+        return self._values
+
+    @property
+    def values(self) -> Sequence[V]:
+        """The current values, as an immutable sequence, which is the same until something changes."""
+        if self._sequence is None:
+            self._sequence = tuple(self._values.values())
+        return self._sequence
+
+    def replace(self, objects: Sequence[T]) -> None:
+        """Replace all values with those of a list."""
+        entries = ((self._key(item), self._value(item)) for item in objects)
+        self._values = {key: value for key, value in entries if value is not None}
+        self._sequence = None
+        self._notice()
+
+    def changed(self, change: Change, item: T) -> None:
+        """Handle one event. Most change no value: a Node, for example, writes its status every few minutes."""
+        key = self._key(item)
+        value = None if change == "DELETED" else self._value(item)
+        if self._values.get(key) == value:
+            return
+        if value is None:
+            del self._values[key]
+        else:
+            self._values[key] = value
+        self._sequence = None
+        self._notice()
+
 
 # The API server ends a watch after a random time of 5 to 10 minutes, so that clients do not reconnect all at once and
 # new API servers get their share. As in client-go.
@@ -43,7 +149,7 @@ _NOT_IN_CACHE = frozenset({400, 410, 504})
 SPREAD_SECONDS = 3.0
 
 
-class Reflector(Generic[T]):
+class Reflector(Generic[ObjectT]):
     """Keeps a sink up to date with the objects of one kind.
 
     path: the path of their list. silence: the longest wait for the next byte of a watch. noticed: called after a list
@@ -56,9 +162,9 @@ class Reflector(Generic[T]):
     def __init__(
         self,
         api: Connection,
-        resource: FollowedResource[T],
+        resource: FollowedResource[ObjectT],
         path: str,
-        sink: Sink[T] | PageSink[T],
+        sink: Sink[ObjectT] | PageSink[ObjectT],
         clock: Clock,
         *,
         silence: float = SILENCE_SECONDS,
@@ -189,7 +295,7 @@ class Reflector(Generic[T]):
         self._proved()
         return True
 
-    def _read(self, raw: msgspec.Raw) -> T | None:
+    def _read(self, raw: msgspec.Raw) -> ObjectT | None:
         """The decoded object; None if it cannot be decoded, so that it does not affect other objects."""
         try:
             return self.resource.decode(raw)
@@ -224,3 +330,35 @@ class Reflector(Generic[T]):
     def _skipped(self, error: Exception, size: int) -> None:
         # No part of the object may appear in the log.
         self._log.error("object skipped", resource=self.resource.name, reason=str(error), bytes=size)
+
+
+def started(reflectors: Iterable[Reflector[Any]]) -> list[asyncio.Task[NoReturn]]:
+    """A running task for each reflector, named after its resource."""
+    return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in reflectors]
+
+
+class Followers:
+    """Base class: follows objects with reflectors, from `start` to `stop`."""
+
+    _reflectors: Sequence[Reflector[Any]]
+    _tasks: Sequence[asyncio.Task[NoReturn]] = ()
+
+    async def start(self) -> None:
+        """Begin to follow; `unsynced` tells whether the first lists have arrived."""
+        self._tasks = started(self._reflectors)
+
+    async def stop(self) -> None:
+        """Stop following."""
+        await cancelled(self._tasks)
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed, except kinds that the API server does not serve."""
+        return [reflector for reflector in self._reflectors if reflector.status != 404]
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    running = list(tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -16,9 +16,7 @@ from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
-from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

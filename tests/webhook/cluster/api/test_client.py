@@ -18,8 +18,8 @@ import yaml
 from support.api.fakeapi import NAMESPACES, FakeApi, named
 from support.patience import PATIENCE
 
+from certs.authority import new_authority
 from certs.serving import ServingContext
-from certs.x509.authority import new_authority
 from webhook.cluster.api.call import Call, fetch, opened
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError

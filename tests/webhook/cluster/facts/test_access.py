@@ -13,14 +13,22 @@ from support.patience import PATIENCE, until
 from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.access import AT_ONCE, KEPT_SECONDS, LONGEST_KEPT, MOST_KEPT, PATH, AccessReviews, review
+from webhook.cluster.facts.facts import (
+    AT_ONCE,
+    LONGEST_KEPT,
+    MOST_KEPT,
+    REVIEW_SECONDS,
+    REVIEWS_PATH,
+    AccessReviews,
+    review,
+)
 
 CHECK = Check(user=User("alice", groups=("dev",)), verb="get", resource="pods", namespace="team")
 
 
 async def test_a_check_is_asked_as_a_review(server: FakeApi, api: Connection) -> None:
     """The API server gets the check as a SubjectAccessReview, and its status is the answer."""
-    server.groups[PATH] = {"status": {"allowed": True, "reason": "RBAC: allowed"}}
+    server.groups[REVIEWS_PATH] = {"status": {"allowed": True, "reason": "RBAC: allowed"}}
 
     assert await review(api, CHECK, PATIENCE) == CheckAnswer(allowed=True, reason="RBAC: allowed")
     (seen,) = server.seen
@@ -51,14 +59,14 @@ async def test_a_check_that_cannot_be_asked_is_errored(
 ) -> None:
     """A failure is an answer with an error, which the expression sees by errored(), and never an allowance."""
     if "code" in answer:
-        server.fail(PATH, 403, answer)
+        server.fail(REVIEWS_PATH, 403, answer)
     else:
-        server.groups[PATH] = answer
+        server.groups[REVIEWS_PATH] = answer
 
     found = await review(api, CHECK, PATIENCE)
 
     assert not found.allowed
-    assert (found.error or "").startswith(error.format(path=PATH, host=server.url))
+    assert (found.error or "").startswith(error.format(path=REVIEWS_PATH, host=server.url))
 
 
 async def test_a_slow_answer_is_not_waited_for(server: FakeApi, api: Connection) -> None:
@@ -73,7 +81,7 @@ async def test_a_slow_answer_is_not_waited_for(server: FakeApi, api: Connection)
 @pytest.fixture
 def reviews(server: FakeApi, api: Connection, times: Times) -> AccessReviews:
     """Reviews that are kept, of an API server that allows everything."""
-    server.groups[PATH] = {"status": {"allowed": True}}
+    server.groups[REVIEWS_PATH] = {"status": {"allowed": True}}
     return AccessReviews(api, times.clock)
 
 
@@ -87,10 +95,10 @@ async def test_an_answer_is_kept_for_seconds(
     server: FakeApi, reviews: AccessReviews, times: Times, *, allowed: bool
 ) -> None:
     """The same check is asked once in ten seconds; afterwards a right that was taken or given counts."""
-    server.groups[PATH] = {"status": {"allowed": allowed}}
+    server.groups[REVIEWS_PATH] = {"status": {"allowed": allowed}}
     first = await reviews.review(of("alice"), PATIENCE)
-    server.groups[PATH] = {"status": {"allowed": not allowed}}
-    times.pass_by(KEPT_SECONDS - 0.1)
+    server.groups[REVIEWS_PATH] = {"status": {"allowed": not allowed}}
+    times.pass_by(REVIEW_SECONDS - 0.1)
     kept = await reviews.review(of("alice"), PATIENCE)
     times.pass_by(0.1)
     anew = await reviews.review(of("alice"), PATIENCE)
@@ -113,7 +121,7 @@ async def test_other_attributes_are_another_check(server: FakeApi, reviews: Acce
 
 async def test_an_error_is_not_kept(server: FakeApi, reviews: AccessReviews) -> None:
     """After a failure the next check is asked again."""
-    server.fail(PATH, 500, "oops")
+    server.fail(REVIEWS_PATH, 500, "oops")
     failed = await reviews.review(of("alice"), PATIENCE)
     answer = await reviews.review(of("alice"), PATIENCE)
 
@@ -139,7 +147,7 @@ async def test_memory_is_bounded(server: FakeApi, reviews: AccessReviews) -> Non
 
 async def test_concurrent_questions_are_one(server: FakeApi, reviews: AccessReviews) -> None:
     """Many reviews that need the same check ask once, and whoever has less time does not spoil it for the others."""
-    del server.groups[PATH]  # answered as a single object then, which waits
+    del server.groups[REVIEWS_PATH]  # answered as a single object then, which waits
     server.held = asyncio.Event()
     hurried = asyncio.create_task(reviews.review(of("alice"), 0.01))
     others = [asyncio.create_task(reviews.review(of("alice"), PATIENCE)) for _ in range(200)]
@@ -154,7 +162,7 @@ async def test_concurrent_questions_are_one(server: FakeApi, reviews: AccessRevi
 
 async def test_slow_answers_leave_room(server: FakeApi, api: Connection, reviews: AccessReviews) -> None:
     """However many checks wait for an API server that does not answer them, another request is answered."""
-    server.slow.add(PATH)
+    server.slow.add(REVIEWS_PATH)
     server.put(NAMESPACES, named("one"))
     waiting = [asyncio.create_task(reviews.review(of(f"user-{number}"), PATIENCE)) for number in range(300)]
     await until(lambda: len(server.seen) == AT_ONCE)

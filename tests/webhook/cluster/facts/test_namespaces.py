@@ -14,7 +14,7 @@ from support.patience import PATIENCE, until
 from policies.engine.facts import Namespace
 from policies.engine.interruption import FactUnavailable
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.namespaces import KEPT_SECONDS, NamespaceReads
+from webhook.cluster.facts.facts import NAMESPACE_SECONDS, NamespaceReads
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def test_one_that_does_not_exist(server: FakeApi, reads: NamespaceReads, t
     assert reads.get("team") == known("team", {"kubernetes.io/metadata.name": "team"})
 
     server.put(NAMESPACES, named("team", {"a": "b"}))
-    times.pass_by(KEPT_SECONDS - 0.1)
+    times.pass_by(NAMESPACE_SECONDS - 0.1)
     assert reads.get("team") == known("team", {"kubernetes.io/metadata.name": "team"})
     times.pass_by(0.1)
     assert reads.get("team") is None
@@ -75,7 +75,7 @@ async def test_labels_expire_too(server: FakeApi, reads: NamespaceReads, times: 
     """Labels that were read are not taken for granted longer than that they are missing."""
     server.put(NAMESPACES, named("team", {"ns.coreweave.cloud/org": "control-plane"}))
     await reads.read("team", PATIENCE)
-    times.pass_by(KEPT_SECONDS)
+    times.pass_by(NAMESPACE_SECONDS)
 
     assert reads.get("team") is None
 

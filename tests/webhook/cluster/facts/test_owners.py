@@ -9,7 +9,7 @@ from policies.engine.request import Owner
 from policies.objects.workload import BUILT_IN, table
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.facts.owners import Owners
+from webhook.cluster.facts.workloads import Owners
 
 WORKLOADS = table(row for row in BUILT_IN if row.makes_pods)
 _JOBS, _SETS = "/apis/batch/v1/namespaces/team/jobs", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets"

@@ -13,7 +13,7 @@ from support.patience import PATIENCE, until
 from policies.engine.facts import References
 from policies.objects.workload import BUILT_IN
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.references import PAGE_SIZE, SHARE, WORKLOADS, search
+from webhook.cluster.facts.workloads import PAGE_SIZE, SHARE, WORKLOADS, search
 
 PODS, JOBS, CRON_JOBS = "/api/v1/pods", "/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs"
 MPI_JOBS, RUNTIMES = "/apis/kubeflow.org/v2beta1/mpijobs", "/apis/trainer.kubeflow.org/v1alpha1/clustertrainingruntimes"

@@ -7,8 +7,8 @@ import pytest
 from policies.engine.request import GroupVersionResource
 from webhook.audit import rules
 from webhook.audit.kinds import UnknownKindError
-from webhook.cluster.inspection.auditplan import units
-from webhook.cluster.inspection.served import ServedResource
+from webhook.cluster.api.discovery import ServedResource
+from webhook.cluster.inspection.auditing import units
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings
 from webhook.sources.policyset import EMPTY

@@ -8,9 +8,9 @@ from support.api.times import Times
 
 from policies.engine.request import GroupVersionResource
 from webhook.cluster.api.client import Connection
+from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.listing import BEGINNING, Cursor, Lister
-from webhook.cluster.inspection.served import ServedResource
 
 _MAPS = ServedResource(GroupVersionResource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
 _PATH = "/api/v1/configmaps"

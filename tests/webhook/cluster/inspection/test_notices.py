@@ -11,7 +11,7 @@ from support.api.times import Times
 from webhook.audit.finding import Scope
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.notices import MOST, SHARE, Notices, Told
+from webhook.cluster.inspection.reports import MOST, SHARE, Notices, Told
 
 _QPS = 10
 

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 import pytest
 from support.patience import PATIENCE
 
+from certs.authority import new_authority
 from certs.serving import ServingContext
-from certs.x509.authority import new_authority
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.inspection import reads
-from webhook.cluster.inspection.handshake import certificates
+from webhook.cluster.inspection.reads import certificates
 from webhook.doctor.observation import Unread
 
 _NOW = datetime.now(UTC)

@@ -14,10 +14,9 @@ from webhook.audit.finding import Finding, Scope, Subject
 from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form, NoReportsError
 from webhook.audit.reports.store import Store
 from webhook.cluster.api.client import Connection
+from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.notices import Notices, Told
-from webhook.cluster.inspection.reports import MANAGER, Kinds, Reports, Written, kinds
-from webhook.cluster.inspection.served import ServedResource
+from webhook.cluster.inspection.reports import MANAGER, Kinds, Notices, Reports, Told, Written, kinds
 
 
 def _kinds(form: Form) -> Kinds:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from webhook.cluster.api.objects import Metadata, Object, name_of
 from webhook.cluster.placer.entries import Entries
-from webhook.cluster.watches.cache import PageSink
+from webhook.cluster.watches.reflector import PageSink
 
 
 class _Shelf:

@@ -17,7 +17,7 @@ from policies.topology.annotation import GATE
 from webhook.cluster.api.client import Connection
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
-from webhook.cluster.watches.tasks import cancelled
+from webhook.cluster.watches.reflector import cancelled
 from webhook.metrics import Metrics
 
 

@@ -13,9 +13,9 @@ from support.api.times import Times
 from webhook.audit.record import Record
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.inspection.auditrecords import Place, leave
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.replicas.audits import AuditLook
+from webhook.cluster.inspection.reports import Place, leave
+from webhook.cluster.replicas.looks import AuditLook
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 

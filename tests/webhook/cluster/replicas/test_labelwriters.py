@@ -16,8 +16,7 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.labelwriters import BINDINGS, DEFINITIONS, POLICIES
-from webhook.cluster.replicas.labelwriters import LabelWriters
-from webhook.cluster.replicas.notices import MOST
+from webhook.cluster.replicas.looks import MOST, LabelWriters
 from webhook.cluster.replicas.patrol import FIRST_SECONDS, SECONDS
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics

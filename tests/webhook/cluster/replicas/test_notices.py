@@ -11,7 +11,7 @@ from support.api.times import Times
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.events import Subject
-from webhook.cluster.replicas.notices import MOST, Notices
+from webhook.cluster.replicas.looks import MOST, Notices
 
 _EVENTS = "/api/v1/namespaces/team/events"
 

@@ -17,8 +17,8 @@ from support.api.fakeapi import Json
 from support.api.guardedapi import GuardedApi
 from support.patience import until
 
+from certs.authority import new_authority
 from certs.serving import ServingContext
-from certs.x509.authority import new_authority
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.http.paths import ANSWERED

@@ -12,7 +12,7 @@ from support.api.webhookapi import ROLES, WebhookApi
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.replicas.registration import PLURALS, apply, owner_uid, read, remove, replace, unregister
+from webhook.cluster.replicas.webhooks import PLURALS, apply, owner_uid, read, remove, replace, unregister
 
 NAMES = dict.fromkeys(PLURALS, "mine")
 

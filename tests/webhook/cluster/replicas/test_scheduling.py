@@ -6,8 +6,7 @@ from support.api.fakeapi import MUTATING, FakeApi, named
 
 from policies.topology.workload import Support, constraints
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.scheduling import published
-from webhook.cluster.replicas.scheduling import SchedulingProbe
+from webhook.cluster.facts.scheduling import SchedulingProbe, published
 from webhook.configuration.settings import Settings
 
 _SETTINGS = Settings.model_validate(

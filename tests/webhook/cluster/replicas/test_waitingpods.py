@@ -11,7 +11,7 @@ from support.builders import FACTS, Json, pod
 from support.service.servers import default_rules
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.replicas.waitingpods import PATH, WaitingPods
+from webhook.cluster.replicas.looks import PATH, WaitingPods
 
 _MESSAGE = (
     "It was admitted while cks-admission did not answer, without the toleration for CPU Nodes. "

@@ -16,10 +16,8 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
 from webhook.cluster.api.objects import name_of
-from webhook.cluster.watches.ages import STALE_SECONDS, WatchAges
-from webhook.cluster.watches.cache import Cache
-from webhook.cluster.watches.reflector import Reflector
-from webhook.cluster.watches.tasks import cancelled, started
+from webhook.cluster.watches.cluster import STALE_SECONDS, WatchAges
+from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
 from webhook.metrics import Metrics
 
 HOUR = 3600.0

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from webhook.cluster.watches.cache import Cache
+from webhook.cluster.watches.reflector import Cache
 
 Item = tuple[str, int]
 

@@ -11,7 +11,7 @@ from support.api.times import Times
 from support.patience import until
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.devices import Devices
+from webhook.cluster.watches.optional import Devices
 
 KINDS = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
 

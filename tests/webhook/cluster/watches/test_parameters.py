@@ -13,8 +13,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.parameters import ClusterParameters
-from webhook.cluster.watches.paramkind import ASK_AGAIN_SECONDS, LOST_SECONDS
+from webhook.cluster.watches.parameters import ASK_AGAIN_SECONDS, LOST_SECONDS, ClusterParameters
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")

@@ -7,7 +7,7 @@ import pytest
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.match import LabelSelector, SelectorRequirement
-from webhook.cluster.watches.paramplan import plan
+from webhook.cluster.watches.parameters import plan
 
 KIND = ParamKind(api_version="v1", kind="ConfigMap")
 BIG = SelectorRequirement("size", "In", ("l",))

@@ -10,7 +10,7 @@ from support.api.times import Times
 
 from policies.kubernetes.release import NEWEST
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.policymaps import REFUSED, PolicyMaps
+from webhook.cluster.watches.policies import REFUSED, PolicyMaps
 from webhook.sources.policyset import ConfigMaps, Content
 
 MAPS = "/api/v1/namespaces/cks/configmaps"

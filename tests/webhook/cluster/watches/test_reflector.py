@@ -17,8 +17,7 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
 from webhook.cluster.api.objects import FollowedResource, NamespaceObject, Object, whole
-from webhook.cluster.watches.cache import Change
-from webhook.cluster.watches.reflector import Reflector
+from webhook.cluster.watches.reflector import Change, Reflector
 
 
 class Recorder:

@@ -18,8 +18,8 @@ from policies.objects.workload import plural
 from policies.topology.objects import GROVE, KAI, KUEUE
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.tasks import cancelled
-from webhook.cluster.watches.topologies import LOOK_AGAIN_SECONDS, VERSIONS, Topologies
+from webhook.cluster.watches.optional import LOOK_AGAIN_SECONDS, VERSIONS, Topologies
+from webhook.cluster.watches.reflector import cancelled
 
 KAI_PATH = "/apis/kai.scheduler/v1alpha1/topologies"
 KUEUE_PATH = "/apis/kueue.x-k8s.io/v1beta1/topologies"

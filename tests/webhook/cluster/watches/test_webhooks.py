@@ -12,10 +12,10 @@ from support.api.times import Times
 from support.api.webhookapi import NAME, PATHS, WebhookApi
 from support.patience import until
 
-from certs.x509.authority import new_authority
-from certs.x509.bundle import Bundle
+from certs.authority import new_authority
+from certs.material import Bundle
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.webhooks import Webhooks
+from webhook.cluster.replicas.webhooks import Webhooks
 from webhook.tls.trust import TrustWatch
 
 _MUTATING, _VALIDATING = PATHS

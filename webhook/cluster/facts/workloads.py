@@ -1,26 +1,28 @@
-"""Finds the workloads that name a topology. When a topology is deleted, all are searched, as far as time allows."""
+"""Finds workloads: those that name a topology, and the one at the top of an object's owners."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 import structlog
 
 from policies.engine.facts import References
-from policies.objects.workload import BUILT_IN
+from policies.engine.request import Owner, controller, mapping
+from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.gang.membership import membership
+from webhook.cluster.api.call import UNREADABLE, Call, Page, fetch, pages
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
-from webhook.cluster.api.pages import pages
-from webhook.cluster.api.wire import UNREADABLE, Page
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
+
 
 GroupKind = tuple[str, str]
 
@@ -182,3 +184,65 @@ def _in_short(error: ClusterError) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+Workloads = Mapping[tuple[str, str], Workload]
+
+# A Pod of a TrainJob has four: Job, JobSet, TrainJob.
+_HIGHEST = 5
+_KNOWN = 1_000
+_SECONDS = 15.0
+_NOT_SERVED = 404
+_LIST = msgspec.json.Decoder(dict[str, object])
+
+
+class Owners:
+    """Reads the metadata of workloads by their names. workloads: the kinds that are read; others count as the top."""
+
+    def __init__(self, api: ApiClient, workloads: Workloads) -> None:
+        self._api = api
+        self._workloads = workloads
+        self._known: dict[tuple[str, Owner], Owner | None] = {}
+
+    async def top(self, namespace: str, owner: Owner) -> Owner:
+        """The owner that nobody owns: of the owner, of its owner, and so on. Raises ClusterError."""
+        for _ in range(_HIGHEST):
+            above = await self._above(namespace, owner)
+            if above is None:
+                break
+            owner = above
+        return owner
+
+    async def _above(self, namespace: str, owner: Owner) -> Owner | None:
+        row = self._workloads.get(owner.group_kind)
+        if row is None:
+            return None
+        key = namespace, owner  # all of it, since whoever makes an object can write a false reference
+        if key not in self._known:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[key] = await self._read(namespace, owner, row.resource)
+        return self._known[key]
+
+    async def _read(self, namespace: str, owner: Owner, resource: str) -> Owner | None:
+        """The controller of an owner; None if it has none, is gone, or is of a kind that is not served.
+
+        A list by name needs no right but to list, which replicas have anyway. Raises ClusterError.
+        """
+        root = f"/apis/{quote(owner.api_version)}" if "/" in owner.api_version else f"/api/{quote(owner.api_version)}"
+        path = f"{root}/namespaces/{quote(namespace, safe='')}/{resource}"
+        query = (("fieldSelector", f"metadata.name={owner.name}"),)
+        try:
+            body = await fetch(self._api, Call("GET", path, query, ACCEPT, seconds=_SECONDS))
+        except ApiError as error:
+            if error.status == _NOT_SERVED:
+                return None
+            raise
+        try:
+            items = _LIST.decode(body).get("items")
+        except UNREADABLE as error:
+            raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict) and mapping(item, "metadata").get("uid") == owner.uid:
+                return controller(item)
+        return None

@@ -1,28 +1,119 @@
-"""Looks at the Nodes once a minute: counts flaws of the network, and publishes what each topology has for policies."""
+"""The Nodes, looked at once a minute by the process that leads: flaws of the network, and facts for policies."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, get_args
+from urllib.parse import quote
+
+import msgspec
 
 from policies.engine.facts import Facts
 from policies.topology.nodes.capacity import data
 from policies.topology.nodes.fabric import Kind, flaws
-from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.machine import Machine, machine
 from policies.topology.topology import Topology
+from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.objects import labels_of, name_of
+from webhook.cluster.placer.objects import NODES, WatchedNode
 from webhook.cluster.replicas.patrol import Patrol
-from webhook.cluster.survey.machines import Machines
-from webhook.cluster.survey.publication import publish
+from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.measures.placing import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
+
+
+_MANAGER: Final = ("app.kubernetes.io/managed-by", "cks-admission")
+_SECONDS: Final = 15.0
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+async def publish(api: Connection, namespace: str, name: str, data: dict[str, str]) -> None:
+    """Bring a ConfigMap to hold this data, and nothing else. Raises ClusterError.
+
+    One that somebody else made is left as it is.
+    """
+    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+    own = f"{path}/{quote(name, safe='')}"
+    title = f"ConfigMap {namespace}/{name}"
+    try:
+        known = await _read(api, own)
+        body = {**_made(name), "data": data}
+        if known is None:
+            await fetch(api, Call("POST", path, body=body, seconds=_SECONDS))
+            return
+        metadata = known["metadata"]
+        if (metadata.get("labels") or {}).get(_MANAGER[0]) != _MANAGER[1]:
+            raise ClusterError(f"{title} is somebody else's; delete it, or set topology.facts to another name")
+        if (known.get("data") or {}) != data or known.get("binaryData"):
+            await fetch(api, Call("PUT", own, body={**body, "metadata": metadata}, seconds=_SECONDS))
+    except ApiError as error:
+        remedy = (
+            f"; a Role in namespace {namespace} must allow to create configmaps, and to get and update {name}"
+            if error.status == 403
+            else ""
+        )
+        raise ClusterError(f"{title} could not be written: {error}{remedy}") from error
+
+
+async def _read(api: Connection, path: str) -> dict[str, Any] | None:
+    """The ConfigMap; None if there is none. Raises ApiError and UnreachableError."""
+    try:
+        return _OBJECT.decode(await fetch(api, Call("GET", path, seconds=_SECONDS)))
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return None
+
+
+def _made(name: str) -> dict[str, Any]:
+    labels = {"app.kubernetes.io/name": "cks-admission", _MANAGER[0]: _MANAGER[1]}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
+
+
+class Machines(Followers):
+    """The Nodes, followed from `start` to `stop`. accelerators: globs of resource names."""
+
+    def __init__(self, api: Connection, accelerators: Sequence[str], clock: Clock) -> None:
+        self.accelerators = accelerators
+        self._cache = Cache[WatchedNode, str, Machine](name_of, self._machine)
+        self._reflector = Reflector(api, NODES, "/api/v1/nodes", self._cache, clock)
+        self._reflectors = (self._reflector,)
+
+    def cancel(self) -> None:
+        """Stop following, without waiting for its end."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def listed(self) -> None:
+        """Wait until the first list has arrived."""
+        await self._reflector.synced.wait()
+
+    @property
+    def problem(self) -> str:
+        """Why they are not known yet; empty if they are."""
+        return "; ".join(self._reflector.unsynced())
+
+    @property
+    def known(self) -> Sequence[Machine]:
+        """The Nodes; the same sequence until one changes."""
+        return self._cache.values
+
+    def _machine(self, item: WatchedNode) -> Machine | None:
+        """The part of a Node that counts; None for one with a malformed amount."""
+        item.manifest.metadata.labels = labels_of(item)
+        try:
+            return machine(item.manifest, self.accelerators)
+        except ValueError:
+            return None
+
 
 # How long a look waits for the first list; a later one goes on where it was.
 FIRST_SYNC: Final = 10.0

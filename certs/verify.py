@@ -1,5 +1,7 @@
 """Explains certificates to people: whether a chain is valid for some names at some time, and what is in it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,13 +10,22 @@ from typing import TypedDict
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs.display import listed, moment, span, titled
-from certs.x509.bundle import Bundle
-from certs.x509.certificate import fingerprint, issued_by, may_sign, path_length
-from certs.x509.names import covers, names_of
-from certs.x509.strength import key_title, signature_title, weakness
-
-__all__ = ["Description", "Finding", "describe", "verify"]
+from certs.material import (
+    Bundle,
+    covers,
+    fingerprint,
+    issued_by,
+    key_title,
+    listed,
+    may_sign,
+    moment,
+    names_of,
+    path_length,
+    signature_title,
+    span,
+    titled,
+    weakness,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,31 @@
-"""Reads and writes the webhook configurations of the cluster, and removes them."""
+"""Reads, writes, removes and follows the webhook configurations of the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
+from policies.engine.request import JsonObject
 from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.registration.configurations import UNREGISTER
-from webhook.registration.drift import MANAGER
+from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
+from webhook.cluster.watches.reflector import Change, Followers, Reflector
+from webhook.registration.announcement import closed_paths
+from webhook.registration.configurations import API_VERSION, UNREGISTER
+from webhook.registration.drift import MANAGER, is_unregistered
+from webhook.registration.plan import WatchState
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
+
+    from webhook.cluster.api.client import Connection
+
 
 GROUP = "admissionregistration.k8s.io"
 PLURALS = {
@@ -149,3 +160,126 @@ def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterEr
         f"; a ClusterRole must allow its account to {verbs} {PLURALS[kind]} in {GROUP}" if error.status == 403 else ""
     )
     return ApiError(f"{what}: {error}{remedy}", error.status, error.retry_after)
+
+
+class Webhooks(Followers):
+    """The two configurations with a name.
+
+    changed: set when either of them may have changed; its waiter clears it. noticed: called at the same time, for
+    another waiter.
+    """
+
+    def __init__(
+        self, api: Connection, name: str, clock: Clock | None = None, noticed: Callable[[], None] = lambda: None
+    ) -> None:
+        clock = clock or Clock()
+        self.changed = asyncio.Event()
+        self._name = name
+        self._noticed = noticed
+        self._latest = {kind: _Latest(kind, self._notice) for kind in PLURALS}
+        selector = (("fieldSelector", f"metadata.name={name}"),)
+        self._reflectors = [
+            Reflector(api, FollowedResource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
+            for kind, latest in self._latest.items()
+        ]
+
+    @property
+    def state(self) -> WatchState:
+        """The current state of the watches."""
+        return WatchState(
+            synced=all(reflector.synced.is_set() for reflector in self._reflectors),
+            current={
+                kind: latest.configuration for kind, latest in self._latest.items() if latest.configuration is not None
+            },
+            ever=frozenset(kind for kind, latest in self._latest.items() if latest.ever),
+            unregistered=any(latest.unregistered for latest in self._latest.values()),
+        )
+
+    def unsynced(self) -> list[str]:
+        """Why not both are known yet, with a remedy if a right is missing."""
+        return [
+            f"{reason}{self._hint(reflector.resource.name) if reflector.status == 403 else ''}"
+            for reflector in self._reflectors
+            for reason in reflector.unsynced()
+        ]
+
+    def _notice(self) -> None:
+        self.changed.set()
+        self._noticed()
+
+    def _hint(self, resource: str) -> str:
+        return (
+            f"; a ClusterRole must allow the service's account to list and watch {resource} "
+            f"named {self._name} in {GROUP}"
+        )
+
+
+class _Latest:
+    """The latest configuration of one kind."""
+
+    def __init__(self, kind: str, notice: Callable[[], None]) -> None:
+        self.configuration: JsonObject | None = None
+        self.unregistered = self.ever = False
+        self._kind = kind
+        self._notice = notice
+
+    def replace(self, objects: Sequence[WholeObject]) -> None:
+        """Handle a list. If the configuration is gone, its last state still tells whether it was unregistered."""
+        self.configuration = None
+        for item in objects:
+            self._take(item)
+        self._notice()
+
+    def changed(self, change: Change, item: WholeObject) -> None:
+        """Handle one event. A deletion contains the last state of the object."""
+        self._take(item)
+        if change == "DELETED":
+            self.configuration = None
+        self._notice()
+
+    def _take(self, item: WholeObject) -> None:
+        # The items of a list have no apiVersion and kind.
+        self.configuration = {**item.content, "apiVersion": API_VERSION, "kind": self._kind}
+        self.unregistered, self.ever = is_unregistered(self.configuration), True
+
+
+# API servers watch the configurations independently, and may call for a while after an entry was removed.
+_SETTLED_SECONDS = 5.0
+
+
+class Recognition:
+    """Holds back readiness while an entry fails closed whose path this version does not answer.
+
+    `manage` learns from `/paths` that this replica does not know it, and removes the entry. Once ready, a replica stays
+    so: to lose all replicas for one path would be worse than to answer 503 there.
+
+    paths: returns those that this replica answers. was_ready: returns whether the replica has ever been ready.
+    """
+
+    def __init__(
+        self,
+        webhooks: Webhooks,
+        paths: Callable[[], Collection[str]],
+        was_ready: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._webhooks = webhooks
+        self._paths = paths
+        self._was_ready = was_ready
+        self._monotonic = monotonic
+        self._last_seen = float("-inf")
+
+    def unready(self) -> list[str]:
+        """Why calls must not arrive here yet; empty if they may."""
+        if self._was_ready():
+            return []
+        answered = self._paths()
+        unknown = [path for path in closed_paths(self._webhooks.state.current.values()) if path not in answered]
+        now = self._monotonic()
+        if unknown:
+            self._last_seen = now
+            texts = ", ".join(unknown)
+            return [f"the API server asks for {texts}, which this version does not know; manage removes such entries"]
+        if now - self._last_seen < _SETTLED_SECONDS:
+            return ["an entry that this version does not know was removed just now, and API servers may still ask it"]
+        return self._webhooks.unsynced()

@@ -1,0 +1,461 @@
+"""Certificates, private keys and bundles: read from PEM, judged, and named in messages."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import (
+    SECP256R1,
+    EllipticCurvePrivateKey,
+    EllipticCurvePublicKey,
+    generate_private_key,
+)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from certs.errors import InvalidNameError, PairError, PemError
+
+
+def moment(when: datetime) -> str:
+    """An instant, to the second, always in UTC: `2026-03-01 12:00:00 UTC`."""
+    return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def span(length: timedelta) -> str:
+    """A length of time in its largest useful unit: `9 days`, `30 hours`, `12 minutes`."""
+    seconds = int(abs(length).total_seconds())
+    # At least two of a unit: "1 day" for 47 hours would hide half of the time that is left.
+    for unit, size in (("day", 86_400), ("hour", 3_600)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}s"
+    minutes = seconds // 60
+    return f"{minutes} minute" if minutes == 1 else f"{minutes} minutes"
+
+
+def titled(name: x509.Name) -> str:
+    """A subject or issuer as one line, `CN=cks-admission CA`; `(no name)` when it is empty."""
+    return name.rfc4514_string() or "(no name)"
+
+
+def listed(items: tuple[str, ...]) -> str:
+    """Several things in one sentence, in the order given; `nothing` when there are none."""
+    return ", ".join(items) or "nothing"
+
+
+_BEGIN = b"-----BEGIN "
+_EDGE = re.compile(rb"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
+
+
+@dataclass(frozen=True, slots=True)
+class PemBlock:
+    """One block: its kind (`CERTIFICATE`, `EC PRIVATE KEY`, ...), its text, and where it stands (both from 1)."""
+
+    label: str
+    text: bytes
+    number: int
+    line: int
+
+    @property
+    def place(self) -> str:
+        """Where the block is, for messages: `block 2 (line 31)`."""
+        return f"block {self.number} (line {self.line})"
+
+
+def blocks(text: bytes) -> tuple[PemBlock, ...]:
+    """The blocks of PEM text, at least one.
+
+    Text between the blocks is skipped, as in RFC 7468 section 2: CA bundles have comments there. Indentation is
+    allowed, because PEM that was pasted into YAML often keeps it.
+
+    Raises PemError if there is no block, or one without an end or a beginning.
+    """
+    pem_blocks = tuple(_scan(text))
+    if not pem_blocks:
+        raise _without_blocks(text)
+    return pem_blocks
+
+
+def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
+    """The certificates in PEM text, at least one, in the order of the text.
+
+    Raises PemError as `blocks` does, and if a block is of another kind or does not decode; it names the block.
+    """
+    return tuple(_certificate(block) for block in blocks(text))
+
+
+def _certificate(block: PemBlock) -> x509.Certificate:
+    if block.label != "CERTIFICATE":
+        message = f"{block.place} is a {block.label} where only CERTIFICATE blocks belong"
+        if block.label.endswith("PRIVATE KEY"):
+            message += "; are certificate and key swapped?"
+        raise PemError(message)
+    try:
+        certificate = x509.load_pem_x509_certificate(block.text)
+        # These are decoded lazily. A broken extension or key must be reported here, not in a later decision.
+        _ = certificate.extensions
+        certificate.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise PemError(f"{block.place} does not decode as a certificate: {error}", damaged=True) from error
+    return certificate
+
+
+def _scan(text: bytes) -> Iterator[PemBlock]:
+    opened: tuple[str, int] | None = None
+    body: list[bytes] = []
+    number = 0
+    for line_number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        edge = _EDGE.fullmatch(line)
+        body.append(line)
+        if edge is None:
+            continue
+        side, label = edge[1], edge[2].decode("ascii")
+        if side == b"BEGIN":
+            if opened is not None:
+                raise _unfinished(number, opened)
+            number += 1
+            opened, body = (label, line_number), [line]
+        elif opened is None:
+            raise PemError(
+                f"line {line_number} ends a {label} that never began: the text was cut off at its start", damaged=True
+            )
+        elif opened[0] != label:
+            raise PemError(
+                f"block {number} (line {opened[1]}) begins a {opened[0]} but ends a {label} on line {line_number}",
+                damaged=True,
+            )
+        else:
+            yield PemBlock(label, b"\n".join([*body, b""]), number, opened[1])
+            opened = None
+    if opened is not None:
+        raise _unfinished(number, opened)
+
+
+def _unfinished(number: int, opened: tuple[str, int]) -> PemError:
+    label, line = opened
+    return PemError(f"block {number} (line {line}) begins a {label} and has no END line: it was cut off", damaged=True)
+
+
+def _without_blocks(text: bytes) -> PemError:
+    start = text.strip(b"\0 \t\r\n")  # After a power failure a file may contain zeros instead of its text.
+    if not start:
+        return PemError("it is empty", damaged=True)
+    if _BEGIN.startswith(start[: len(_BEGIN)]):
+        return PemError("it is cut off within its first line", damaged=True)
+    if start.startswith(b"\x30"):  # An ASN.1 SEQUENCE, with which every DER certificate and key begins.
+        return PemError(
+            "it is binary (DER?), not PEM; convert it: openssl x509 -inform der, or openssl pkey -inform der"
+        )
+    return PemError("it has no PEM block (no line like -----BEGIN CERTIFICATE-----)")
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of the certificate's DER form, 64 hexadecimal digits, as `sha256sum` prints them."""
+    return certificate.fingerprint(SHA256()).hex()
+
+
+class Certified:
+    """The base class of a CA and of a leaf."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+
+        @property
+        def certificate(self) -> x509.Certificate:
+            """The certificate."""
+
+    @property
+    def not_after(self) -> datetime:
+        """The last moment at which clients accept it, aware, UTC."""
+        return self.certificate.not_valid_after_utc
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate, 64 hexadecimal digits."""
+        return fingerprint(self.certificate)
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether clients accept certificates that it signed: it is a CA, and its key usage, if stated, allows it."""
+    try:
+        if not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            return False
+        return certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+    except x509.ExtensionNotFound as absent:
+        return absent.oid == x509.KeyUsage.oid
+
+
+def path_length(authority: x509.Certificate) -> int | None:
+    """How many CAs may stand between this one, for which `may_sign` holds, and a leaf; None without a limit."""
+    return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length
+
+
+def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether `authority` signed `certificate`: the names fit and the signature verifies."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):  # A different name, kind of key, or key.
+        return False
+    return True
+
+
+# The kinds of key that both OpenSSL and Go's crypto/tls can use. Go lacks Ed448 and DSA; X25519 cannot sign.
+PrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
+
+
+def new_key() -> PrivateKey:
+    """A new EC P-256 key: every TLS client supports it, and it signs in a tenth of the time of RSA 2048."""
+    return generate_private_key(SECP256R1())
+
+
+def load_key(text: bytes) -> PrivateKey:
+    """The only private key in PEM text.
+
+    An `EC PARAMETERS` block is skipped, because `openssl ecparam -genkey` writes one.
+
+    Raises PemError if the text is not PEM, has no key or several, or the key does not decode; PairError if the key is
+    encrypted, or of a kind that TLS servers cannot use.
+    """
+    key_blocks = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
+    for block in key_blocks:
+        if not block.label.endswith("PRIVATE KEY"):
+            raise PemError(
+                f"{block.place} is a {block.label} where only a private key belongs"
+                + ("; are certificate and key swapped?" if block.label == "CERTIFICATE" else "")
+            )
+    if len(key_blocks) != 1:
+        raise PemError(f"it holds {len(key_blocks)} private keys; exactly one belongs there")
+    if key_blocks[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in key_blocks[0].text:
+        raise PairError(
+            "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
+        )
+    try:
+        key = load_pem_private_key(key_blocks[0].text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        # Without the library's message, which is long and about a secret.
+        raise PemError(f"{key_blocks[0].place} does not decode as a private key", damaged=True) from error
+    if not isinstance(key, PrivateKey):
+        raise PairError(
+            f"the private key is a {type(key).__name__.removesuffix('PrivateKey')} key; use EC, RSA or Ed25519"
+        )
+    return key
+
+
+def key_pem(key: PrivateKey) -> bytes:
+    """The key as one unencrypted PKCS #8 block."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def public_fingerprint(key: PublicKeyTypes) -> str:
+    """SHA-256 of a key's SubjectPublicKeyInfo, 64 hexadecimal digits.
+
+    The same as `openssl x509 -in CERT -noout -pubkey | openssl pkey -pubin -outform der | sha256sum`.
+    """
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """CA certificates in a fixed order, each at most once. An empty bundle is allowed and trusts nobody.
+
+    The order means nothing to clients. Because of it, replicas that know the same CAs write the same bytes.
+    """
+
+    certificates: tuple[x509.Certificate, ...] = ()
+
+    def __iter__(self) -> Iterator[x509.Certificate]:
+        return iter(self.certificates)
+
+    def __len__(self) -> int:
+        return len(self.certificates)
+
+    def __contains__(self, certificate: object) -> bool:
+        return certificate in self.certificates
+
+    @property
+    def pem(self) -> bytes:
+        """The certificates as PEM: what `ca-bundle.crt` holds and, in base64, a `caBundle`."""
+        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
+
+    @classmethod
+    def from_pem(cls, text: bytes) -> Bundle:
+        """The bundle in PEM text: all its certificates in the same order, expired ones included, without duplicates.
+
+        Raises PemError, which names the block, if the text is empty or contains anything but certificates.
+        """
+        return cls(tuple(dict.fromkeys(load_certificates(text))))
+
+
+def merge(certificates: Iterable[x509.Certificate], now: datetime) -> Bundle:
+    """The bundle of all CAs that have not expired at `now`, the newest first.
+
+    A CA that is not valid yet stays: the clock of its maker is ahead of this one, and either of them may be wrong. The
+    order of the argument does not matter.
+    """
+    alive = {certificate for certificate in certificates if certificate.not_valid_after_utc >= now}
+    newest_first = sorted(alive, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca)))
+    return Bundle(tuple(newest_first))
+
+
+# RFC 1035 section 2.3.4, less the root's byte and a length byte.
+_LONGEST: Final = 253
+# RFC 1123 section 2.1: at most 63 letters, digits and inner hyphens. Go and Kubernetes have the same rule.
+_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def subject_names(names: Iterable[str]) -> tuple[x509.GeneralName, ...]:
+    """The subject alternative names for strings, in the given order, without duplicates.
+
+    `10.0.0.1` and `::1` become IP addresses, anything else a DNS name in lower case. `*.example.com` is allowed.
+
+    Raises InvalidNameError if there is no name, or some are invalid; it lists each of these with its problem.
+    """
+    if isinstance(names, str):  # A string is an iterable, too: each letter would become a name.
+        raise InvalidNameError(f"names is the string {names!r}; give a list of names")
+    canonical = dict.fromkeys(_canonical(name) for name in names)
+    if not canonical:
+        raise InvalidNameError("no names: a certificate needs at least one DNS name or IP address")
+    bad = [f"{name!r} {problem}" for name in canonical if (problem := next(_problems(name), None))]
+    if bad:
+        raise InvalidNameError(f"not a DNS name or IP address: {'; '.join(bad)}")
+    return tuple(x509.IPAddress(address) if (address := _address(name)) else x509.DNSName(name) for name in canonical)
+
+
+def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The DNS names and IP addresses among the subject alternative names, in their order."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(str(name.value) for name in extension.value if isinstance(name, x509.DNSName | x509.IPAddress))
+
+
+def missing_names(certificate: x509.Certificate, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of `names` for which a client would not accept the certificate, in the given order."""
+    present = names_of(certificate)
+    return tuple(name for name in names if not covers(present, name))
+
+
+def covers(present: Iterable[str], name: str) -> bool:
+    """Whether a certificate for the names `present` is valid for `name`.
+
+    A wildcard stands for exactly one label, the first, and never for an IP address (RFC 6125 section 6.4.3).
+    """
+    canonical = _canonical(name)
+    candidates = {_canonical(candidate) for candidate in present}
+    if canonical in candidates:
+        return True
+    first, _, rest = canonical.partition(".")
+    return first != "" and _address(canonical) is None and f"*.{rest}" in candidates
+
+
+def _canonical(name: str) -> str:
+    address = _address(name)
+    return str(address) if address is not None else name.lower()
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
+
+
+def _problems(name: str) -> Iterator[str]:
+    if (address := _address(name)) is not None:
+        if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+            yield "has a zone, which means something on one host only; leave it out"
+        return
+    if not name:
+        yield "is empty"
+    if not name.isascii():
+        yield "is not ASCII; write it as Punycode (xn--...)"
+    if len(name) > _LONGEST:
+        yield f"has {len(name)} characters, {_LONGEST} at most"
+    if ":" in name or "/" in name:
+        yield "has a port, a scheme, a prefix length or brackets; give the bare host"
+    labels = name.removeprefix("*.").split(".")
+    for label in labels:
+        if _LABEL.fullmatch(label) is None:
+            yield f"has the label {label!r}; a label is 1 to 63 letters, digits and inner hyphens"
+    if labels[-1].isdigit():  # No top-level domain is a number, so this is probably a mistyped IPv4 address.
+        yield "ends in a number, but is no IPv4 address"
+
+
+# The minimum of OpenSSL's security level 2 and of the CA/Browser Forum; Go itself refuses RSA below 1024 bits.
+_RSA_BITS = 2048
+# The curves of Go's crypto/x509 (https://pkg.go.dev/crypto/elliptic) with at least 128 bits of security: not P-224.
+_CURVES: Mapping[str, str] = MappingProxyType({"secp256r1": "P-256", "secp384r1": "P-384", "secp521r1": "P-521"})
+# Go has refused them since 1.18 (https://go.dev/doc/go1.18#sha1), so every current API server does.
+_BROKEN_HASHES = ("md5", "sha1")
+
+
+def weakness(certificate: x509.Certificate) -> str | None:
+    """Why the certificate is too weak to be accepted everywhere; None if it is not."""
+    return _key_weakness(certificate) or _signature_weakness(certificate)
+
+
+def key_title(certificate: x509.Certificate) -> str:
+    """The kind and size of the certificate's public key: `EC P-256`, `RSA 2048`, `Ed25519`."""
+    key = certificate.public_key()
+    match key:
+        case EllipticCurvePublicKey():
+            return f"EC {_CURVES.get(key.curve.name, key.curve.name)}"
+        case RSAPublicKey():
+            return f"RSA {key.key_size}"
+        case _:
+            return type(key).__name__.removeprefix("_").removesuffix("PublicKey")
+
+
+def signature_title(certificate: x509.Certificate) -> str:
+    """The hash of the signature, such as `SHA256`; the algorithm's OID if it has none, as with Ed25519."""
+    try:
+        algorithm = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        algorithm = None
+    return algorithm.name.upper() if algorithm is not None else certificate.signature_algorithm_oid.dotted_string
+
+
+def _key_weakness(certificate: x509.Certificate) -> str | None:
+    key = certificate.public_key()
+    match key:
+        case EllipticCurvePublicKey() if key.curve.name in _CURVES:
+            return None
+        case EllipticCurvePublicKey():
+            return f"its key is {key_title(certificate)}; use {', '.join(_CURVES.values())}"
+        case RSAPublicKey() if key.key_size >= _RSA_BITS:
+            return None
+        case RSAPublicKey():
+            return f"its key is {key_title(certificate)}; RSA needs {_RSA_BITS} bits or more"
+        case Ed25519PublicKey():
+            return None
+        case _:
+            return f"its key is {key_title(certificate)}, which Go's TLS does not accept; use EC, RSA or Ed25519"
+
+
+def _signature_weakness(certificate: x509.Certificate) -> str | None:
+    try:
+        algorithm = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return f"its signature algorithm {certificate.signature_algorithm_oid.dotted_string} is unknown"
+    if algorithm is not None and algorithm.name in _BROKEN_HASHES:
+        return f"it is signed with {algorithm.name.upper()}, which Go refuses; sign it with SHA-256"
+    return None

@@ -1,1 +1,0 @@
-"""Certificates in files and directories."""

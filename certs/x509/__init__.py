@@ -1,1 +1,0 @@
-"""Keys, certificates, authorities and bundles: made, read and verified."""

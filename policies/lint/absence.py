@@ -11,9 +11,9 @@ pkg/registry/rest/create.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal as OneOf
+from typing import NamedTuple
 
 from policies.admissionpolicy.builtin.defaults import of_type
 from policies.admissionpolicy.model import Expression, Policy
@@ -22,7 +22,7 @@ from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, S
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
 from policies.lint.finding import LintFinding, LintSubject
-from policies.lint.guards import NOTHING, Facts, Guards, KindTests, Scope
+from policies.lint.guards import NOTHING, Facts, Guards, Scope
 from policies.lint.typecheck import DeclaredType, ResourceCatalog, TypedPolicy
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -113,45 +113,89 @@ def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
     return field.strip("_") not in declared.present[struct] | set(_FILLED.get(definition, "").split()) | defaulted
 
 
-_READABLE = ("object", "oldObject", "params", "namespaceObject", "request")
+_READABLE = ("object.", "oldObject.", "params.", "namespaceObject.", "request.")
+_Reason = OneOf["field", "key", "null"]
 
 
-@dataclass(frozen=True, slots=True)
-class Absence:
+class _Absence(NamedTuple):
     """One read of something that may be absent: its expression, its offset, the operand, and the name read from it."""
 
-    reason: OneOf["field", "key", "null"]
+    reason: _Reason
     expression: Expression
     offset: int
     operand: str
     name: str
 
 
-class AbsenceReader:
-    """Walks over the expressions of a policy, except parts behind a test for another kind.
+def unguarded(
+    policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
+) -> Iterator[LintFinding]:
+    """The findings missing-has and null-object, each place once. typed: the policy for each of its kinds."""
+    absences: dict[tuple[str, int], _Absence] = {}
+    for plain in typed:
+        for absence in _KindReview(policy, plain, catalog).absences():
+            absences.setdefault((absence.expression.path, absence.offset), absence)
+    for absence in absences.values():
+        yield _finding(absence, subject, _nullable(policy))
 
-    nullable: which of `object` and `oldObject` may be null. variables: the expressions of the policy's variables.
-    """
 
-    def __init__(
-        self,
-        guards: Guards,
-        presence: FieldPresence,
-        tests: KindTests,
-        nullable: Collection[str],
-        variables: dict[str, Expression],
-    ) -> None:
-        self.absences: dict[tuple[str, str], Absence] = {}
-        self._guards, self._presence, self._tests, self._nullable = guards, presence, tests, nullable
-        self._variables = variables
+class _KindReview:
+    """Walks over the expressions of a policy for objects of one kind, except parts behind a test for another kind."""
+
+    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: ResourceCatalog) -> None:
+        self._policy, self._plain = policy, plain
+        self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
+        self._variables = {variable.name: variable.expression for variable in policy.variables}
+        trees = {name: self._tree(expression) for name, expression in self._variables.items()}
+        self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
+        self._presence = FieldPresence(self._typed.object, self._typed.params)
+        self._tests, self._nullable = self._typed.tests(), _nullable(policy)
+        self._absences: dict[tuple[str, str], _Absence] = {}
         self._variables_read: set[tuple[str, Facts]] = set()
         self._expression = Expression(text="", path="")
 
-    def read(self, tree: Node, expression: Expression, facts: Facts) -> None:
-        """Note all reads in an expression that may be absent. `facts`: what is known to be present."""
-        outer, self._expression = self._expression, expression
-        self._walk(tree, facts, {})
-        self._expression = outer
+    def absences(self) -> Iterable[_Absence]:
+        """All unguarded reads, in the order of the document."""
+        policy = self._policy
+        met = self._met()
+        for condition in policy.match_conditions:
+            self._read(condition.expression, self._met(but=condition.expression))
+        for validation in policy.validations:
+            # If another validation does not hold, it refuses the request anyway.
+            trees = [self._tree(other.expression) for other in policy.validations if other is not validation]
+            demanded = NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
+            self._read(validation.expression, met | demanded)
+            if validation.message_expression is not None:
+                tree = self._tree(validation.expression)
+                failed = NOTHING if tree is None else self._guards.implied(tree, {}, truth=False)
+                self._read(validation.message_expression, met | failed)
+        for annotation in policy.audit_annotations:
+            self._read(annotation.value_expression, met)
+        for mutation in policy.mutations:
+            self._read(mutation.expression, met, patch_types=True)
+        return self._absences.values()
+
+    def _met(self, but: Expression | None = None) -> Facts:
+        """The facts if all other match conditions are true. If one is false, errors of the others do not count."""
+        trees = [self._tree(other.expression) for other in self._policy.match_conditions if other.expression is not but]
+        implied = (self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)
+        return NOTHING.union(*implied) - {"*"}
+
+    def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
+        """The tree with the most precise types; None if the expression has type errors, which are other findings."""
+        for typed in (self._typed, self._plain):
+            tree = typed.tree(expression, patch_types=patch_types)
+            if not isinstance(tree, CompileError):
+                return tree
+        return None
+
+    def _read(self, expression: Expression, facts: Facts, *, patch_types: bool = False) -> None:
+        """Note all reads in an expression that may be absent. facts: what is known to be present."""
+        tree = self._tree(expression, patch_types=patch_types)
+        if tree is not None:
+            outer, self._expression = self._expression, expression
+            self._walk(tree, facts, {})
+            self._expression = outer
 
     def _walk(self, node: Node, facts: Facts, scope: Scope) -> None:
         match node:
@@ -170,10 +214,10 @@ class AbsenceReader:
                     known = self._guards.implied(condition, scope, truth=branch is then)
                     self._walk(branch, facts | known, scope)
             case Call(function="_[_]"):
-                before = len(self.absences)
+                before = len(self._absences)
                 operand, index = node.args
                 self._walk_all((operand, index), facts, scope)
-                if len(self.absences) == before and isinstance(index, Literal) and isinstance(index.value, str):
+                if len(self._absences) == before and isinstance(index, Literal) and isinstance(index.value, str):
                     self._check(node, operand, index.value, facts, scope)
             case Comprehension():
                 self._fold(node, facts, scope)
@@ -185,15 +229,14 @@ class AbsenceReader:
             self._walk(node, facts, scope)
 
     def _select(self, node: Select, facts: Facts, scope: Scope) -> None:
-        tree = self._guards.variable(node, scope)
-        if tree is not None:
+        if self._guards.variable(node, scope) is not None:
             if (node.field, facts) not in self._variables_read:
                 self._variables_read.add((node.field, facts))
-                self.read(tree, self._variables[node.field], facts)
+                self._read(self._variables[node.field], facts)
             return
-        before = len(self.absences)
+        before = len(self._absences)
         self._walk(node.operand, facts, scope)
-        if len(self.absences) == before:  # otherwise the remedy for that read also helps here
+        if len(self._absences) == before:  # otherwise the remedy for that read also helps here
             self._check(node, node.operand, node.field, facts, scope)
 
     def _fold(self, node: Comprehension, facts: Facts, scope: Scope) -> None:
@@ -210,90 +253,23 @@ class AbsenceReader:
         self._walk_all((node.condition, node.step, node.result), known, inner)
 
     def _check(self, node: Select | Call, operand: Node, name: str, facts: Facts, scope: Scope) -> None:
+        """Note a read of a name that nothing guards."""
         place = self._guards.key(operand, scope)
-        tested = isinstance(node, Select) and node.test_only
+        key, type_ = f"{place}.{name}", operand.type
+        reason: _Reason | None = None
+        is_test = isinstance(node, Select) and node.test_only
         if place in self._nullable and isinstance(operand, Ident) and f"{place}!" not in facts:
-            self._note("null", node, operand, name, place)
-        elif not tested and f"{place}.{name}" not in facts and f"{place}.*" not in facts:
-            type_ = operand.type
-            if type_ is None:
-                return
-            if type_.kind is Kind.STRUCT and self._presence.may_lack(type_.name, name, place):
-                self._note("field", node, operand, name, f"{place}.{name}")
-            elif type_.kind is Kind.MAP and place.startswith(tuple(f"{root}." for root in _READABLE)):
-                self._note("key", node, operand, name, f"{place}.{name}")
-
-    def _note(self, reason: OneOf["field", "key", "null"], node: Node, operand: Node, name: str, key: str) -> None:
-        text = self._expression.text
-        absence = Absence(reason, self._expression, node.start, text[operand.start : operand.end], name)
-        self.absences.setdefault((self._expression.path, key), absence)
-
-
-def unguarded(
-    policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
-) -> Iterator[LintFinding]:
-    """The findings missing-has and null-object, each place once. typed: the policy for each of its kinds."""
-    absences: dict[tuple[str, int], Absence] = {}
-    for plain in typed:
-        for absence in _KindReview(policy, plain, catalog).absences():
-            absences.setdefault((absence.expression.path, absence.offset), absence)
-    for absence in absences.values():
-        yield _finding(absence, subject, _nullable(policy))
-
-
-class _KindReview:
-    """The review of one policy for objects of one kind."""
-
-    def __init__(self, policy: Policy, plain: TypedPolicy, catalog: ResourceCatalog) -> None:
-        self._policy, self._plain = policy, plain
-        self._typed = TypedPolicy(policy, plain.kind, catalog, deep=True) if policy.variables else plain
-        expressions = {variable.name: variable.expression for variable in policy.variables}
-        trees = {name: self._tree(expression) for name, expression in expressions.items()}
-        self._guards = Guards({name: tree for name, tree in trees.items() if tree is not None})
-        presence = FieldPresence(self._typed.object, self._typed.params)
-        self._reader = AbsenceReader(self._guards, presence, self._typed.tests(), _nullable(policy), expressions)
-
-    def absences(self) -> tuple[Absence, ...]:
-        """All unguarded reads, in the order of the document."""
-        policy = self._policy
-        met = self._met()
-        for condition in policy.match_conditions:
-            self._read(condition.expression, self._met(but=condition.expression))
-        for validation in policy.validations:
-            self._read(validation.expression, met | self._demanded(but=validation.expression))
-            if validation.message_expression is not None:
-                tree = self._tree(validation.expression)
-                failed = NOTHING if tree is None else self._guards.implied(tree, {}, truth=False)
-                self._read(validation.message_expression, met | failed)
-        for annotation in policy.audit_annotations:
-            self._read(annotation.value_expression, met)
-        for mutation in policy.mutations:
-            self._read(mutation.expression, met, patch_types=True)
-        return tuple(self._reader.absences.values())
-
-    def _read(self, expression: Expression, facts: Facts, *, patch_types: bool = False) -> None:
-        tree = self._tree(expression, patch_types=patch_types)
-        if tree is not None:
-            self._reader.read(tree, expression, facts)
-
-    def _met(self, but: Expression | None = None) -> Facts:
-        """The facts if all other match conditions are true. If one is false, errors of the others do not count."""
-        trees = [self._tree(other.expression) for other in self._policy.match_conditions if other.expression is not but]
-        implied = (self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)
-        return NOTHING.union(*implied) - {"*"}
-
-    def _demanded(self, but: Expression) -> Facts:
-        """The facts that the other validations require. If one does not hold, they refuse the request anyway."""
-        trees = [self._tree(other.expression) for other in self._policy.validations if other.expression is not but]
-        return NOTHING.union(*(self._guards.demanded(tree) for tree in trees if tree is not None))
-
-    def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
-        """The tree with the most precise types; None if the expression has type errors, which are other findings."""
-        for typed in (self._typed, self._plain):
-            tree = typed.tree(expression, patch_types=patch_types)
-            if not isinstance(tree, CompileError):
-                return tree
-        return None
+            key, reason = place, "null"
+        elif is_test or type_ is None or key in facts or f"{place}.*" in facts:
+            return
+        elif type_.kind is Kind.STRUCT and self._presence.may_lack(type_.name, name, place):
+            reason = "field"
+        elif type_.kind is Kind.MAP and place.startswith(_READABLE):
+            reason = "key"
+        if reason is not None:
+            written = self._expression.text[operand.start : operand.end]
+            absence = _Absence(reason, self._expression, node.start, written, name)
+            self._absences.setdefault((self._expression.path, key), absence)
 
 
 def _nullable(policy: Policy) -> frozenset[str]:
@@ -303,7 +279,7 @@ def _nullable(policy: Policy) -> frozenset[str]:
     return frozenset(root for operation, root in nulls.items() if operations & {operation, "*"})
 
 
-def _finding(absence: Absence, subject: LintSubject, nullable: frozenset[str]) -> LintFinding:
+def _finding(absence: _Absence, subject: LintSubject, nullable: frozenset[str]) -> LintFinding:
     operand, name = absence.operand, absence.name
     match absence.reason:
         case "null":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from policies.glob import expression
+from policies.kubernetes.name import glob_expression
 from policies.objects.fieldpath import Pattern, Wildcard
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -155,4 +155,4 @@ def texts(literals: Iterable[str]) -> str:
 
 def globs(patterns: Iterable[str]) -> str:
     """A string literal with the regular expression that matches what any of the globs matches."""
-    return text("^(" + "|".join(expression(pattern) for pattern in patterns) + ")$")
+    return text("^(" + "|".join(glob_expression(pattern) for pattern in patterns) + ")$")

@@ -12,7 +12,7 @@ from msgspec import Struct
 from policies.engine.facts import Facts, Node
 from policies.engine.match import holds
 from policies.engine.request import JsonObject, mapping
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 
 # A quantity is a number with a suffix or an exponent. It is above zero if the number has a digit other than 0.
 _ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]").match
@@ -91,7 +91,7 @@ class Accelerators(Struct, frozen=True):
         """Whether a resource is an accelerator."""
         if resource.startswith(DEVICE_CLASS_PREFIX):
             return resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
-        if matches(resource, self.resources):
+        if matches_glob(resource, self.resources):
             return True
         names = facts.extended_resources()
         return any(names.get(device_class) == resource for device_class in self.device_classes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,12 +16,6 @@ from msgspec.structs import replace
 
 from policies.engine.interruption import Expired, FactUnavailable, Key
 from policies.engine.request import JsonObject, mapping
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Decisions
-    from policies.topology.topology import Topology
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 T = TypeVar("T")
@@ -131,7 +125,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The workloads that name a topology. Raises Missing or FactUnavailable."""
         return self.look_up(ReferencesKey(topology))
 
-    def answer(self, check: Check) -> CheckAnswer:
+    def answer(self, check: Key[T]) -> T:
         """The answer to an authorization check of an expression. Raises Missing."""
         return self.look_up(check)
 
@@ -158,8 +152,8 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The extended resource names of the cluster's DeviceClasses, by class."""
         raise NotImplementedError
 
-    def topologies(self) -> tuple[Topology, ...]:
-        """The topologies in the cluster; the same tuple until one of them changes."""
+    def topologies(self) -> tuple[Any, ...]:
+        """The topologies in the cluster (policies.topology.topology); the same tuple until one of them changes."""
         raise NotImplementedError
 
     def today(self) -> date:
@@ -198,9 +192,9 @@ class StaticFacts(Facts, frozen=True):
     claims: Mapping[tuple[str, str], frozenset[str]] = {}
     claim_templates: Mapping[tuple[str, str], frozenset[str]] = {}
     extended: Mapping[str, str] = {}
-    decisions: Decisions | None = None
+    decisions: Any = None
     whole_namespaces: Mapping[str, JsonObject] = {}
-    cluster_topologies: tuple[Topology, ...] = ()
+    cluster_topologies: tuple[Any, ...] = ()
     naming: Mapping[str, References] = {}
     classes: Mapping[str, int] | None = None
     coming: tuple[Mapping[str, str], ...] = ()
@@ -222,9 +216,12 @@ class StaticFacts(Facts, frozen=True):
             return self.naming.get(key.topology, NO_REFERENCES)
         return key.without_cluster()
 
-    def answer(self, check: Check) -> CheckAnswer:
+    def answer(self, check: Key[T]) -> T:
         """The answer of `decisions`; an errored answer without them."""
-        return super().answer(check) if self.decisions is None else self.decisions.answer(check)
+        if self.decisions is None:
+            return super().answer(check)
+        answer: T = self.decisions.answer(check)
+        return answer
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes given."""
@@ -240,7 +237,7 @@ class StaticFacts(Facts, frozen=True):
         """The extended resource names given."""
         return self.extended
 
-    def topologies(self) -> tuple[Topology, ...]:
+    def topologies(self) -> tuple[Any, ...]:
         """The topologies given."""
         return self.cluster_topologies
 

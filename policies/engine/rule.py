@@ -12,7 +12,7 @@ from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, selects
 from policies.engine.request import AdmissionRequest
 from policies.engine.violation import More, Violation, printable
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 
 
 class PolicyException(Struct, frozen=True):
@@ -78,7 +78,7 @@ def longest(exceptions: Sequence[PolicyException], rule: str, request: Admission
 
 def _fits(values: Iterable[str], globs: tuple[str, ...]) -> bool:
     """Whether a glob matches one of the values, or there are no globs."""
-    return not globs or any(matches(value, globs) for value in values)
+    return not globs or any(matches_glob(value, globs) for value in values)
 
 
 class Names(tuple[str, ...]):

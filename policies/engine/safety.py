@@ -21,7 +21,7 @@ from msgspec import Struct
 from policies.engine.facts import Facts
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest, UserInfo, is_mirror_pod, mapping
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 
 CONTROL_PLANE_LABEL = "ns.coreweave.cloud/org"
 CONTROL_PLANE = "control-plane"
@@ -47,14 +47,14 @@ class Exemptions(Struct, frozen=True):
         Raises Missing or FactUnavailable if the answer depends on a Namespace.
         """
         user = request.user_info
-        if matches(user.username, self.users) or any(matches(group, self.groups) for group in user.groups):
+        if matches_glob(user.username, self.users) or any(matches_glob(group, self.groups) for group in user.groups):
             return True
         if is_kubelet_at_home(request):
             return True
         namespace, name = service_account(user.username)
         if not namespace:
             return False
-        return matches(f"{namespace}/{name}", self.service_accounts) or is_control_plane(namespace, facts)
+        return matches_glob(f"{namespace}/{name}", self.service_accounts) or is_control_plane(namespace, facts)
 
 
 def service_account(username: str) -> tuple[str, str]:
@@ -214,7 +214,7 @@ class Safety(Struct, frozen=True):
 
     def _is_by(self, writers: Writers, user: UserInfo) -> bool:
         name = user.username
-        if writers == "anybody" or matches(name, self.users):
+        if writers == "anybody" or matches_glob(name, self.users):
             return True
         if writers == "system":
             return name.startswith(SYSTEM_PREFIX)

@@ -2,12 +2,15 @@
 
 Sources: k8s.io/apimachinery's pkg/api/validate/content (dns.go, kube.go, path.go), pkg/api/validation/generic.go
 (prefixes) and pkg/util/validation/validation.go. Lengths count UTF-8 bytes, whatever unit a message names.
+
+In globs only `*` and `?` are special, so a name with brackets matches itself.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from policies.golang.quote import utf8
 
@@ -174,3 +177,23 @@ SERVED_VERSIONS: Mapping[str, tuple[str, ...]] = {
     "autoscaling": ("v1", "v2"),
 }
 """The versions that an API server serves by default, by group."""
+
+
+def glob_expression(glob: str) -> str:
+    """The regular expression that matches what the glob matches, for Python's `re` and for RE2."""
+    return "".join({"*": ".*", "?": "."}.get(character) or re.escape(character) for character in glob)
+
+
+# No name in a cluster is as long. A longer one, which the API server has yet to refuse, would cost a glob with several
+# stars a time that grows with a power of its length.
+LONGEST_NAME = 1024
+
+
+def matches_glob(value: str, globs: Iterable[str]) -> bool:
+    """Whether one of the globs matches the whole value; False for a value that is too long for any name."""
+    return len(value) <= LONGEST_NAME and any(_compiled(glob).fullmatch(value) is not None for glob in globs)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(glob: str) -> re.Pattern[str]:
+    return re.compile(glob_expression(glob))

@@ -18,7 +18,7 @@ from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping
 from policies.engine.violation import Violation, quote
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from policies.kubernetes.spelling import closest, closest_first
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
@@ -76,7 +76,7 @@ class Schedulers(Struct, frozen=True):
     def reader(self, workload: JsonObject, template: JsonObject) -> str:
         """Why a scheduler reads the annotations of a template itself; empty if none does."""
         name = str(mapping(template, "spec").get("schedulerName") or "")
-        if matches(name, self.reading):
+        if matches_glob(name, self.reading):
             return f"schedulerName {name}"
         for holder in (template, workload):
             labels = mapping(mapping(holder, "metadata"), "labels")
@@ -538,7 +538,7 @@ def _obstacles(case: Case, found: Sequence[Template]) -> Iterator[str]:
             yield f"a {row.kind} has a Pod on each Node, which belong to no gang"
         elif template.handed:
             yield f"its scheduler reads the annotations itself ({template.handed})"
-        elif matches(template.scheduler, options.schedulers.ignoring):
+        elif matches_glob(template.scheduler, options.schedulers.ignoring):
             yield f"the scheduler {template.scheduler} ignores node affinity"
         else:
             yield "" if is_accelerated or template.is_meant else NO_ACCELERATOR

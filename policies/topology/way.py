@@ -18,7 +18,7 @@ from policies import nvlink
 from policies.engine.interruption import FactUnavailable, Key
 from policies.engine.request import JsonObject, controller_reference, is_owned, mapping
 from policies.engine.violation import Violation, quote
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
 from policies.topology import workload as scheduling
@@ -127,7 +127,7 @@ def permitted(template: Template, case: Case) -> tuple[Way, ...]:
     name, namespace = "" if template.topology is None else template.topology.name, case.request.scope_namespace
     for permission in case.options.placement:
         selector = permission.namespaces
-        if matches(name, permission.topologies) and (
+        if matches_glob(name, permission.topologies) and (
             not selector.requirements or selector.matches(case.facts.namespace_labels(namespace) if namespace else {})
         ):
             return permission.ways

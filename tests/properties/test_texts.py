@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.builders import FACTS, pod
 
 from policies.engine.violation import one_line, printable, quote, squeezed
-from policies.glob import expression, matches
+from policies.kubernetes.name import glob_expression, matches_glob
 from policies.labels import is_reserved
 from policies.matchconditions import RESERVED
 from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
@@ -140,8 +140,8 @@ def _glob_matches(glob: str, value: str) -> bool:
 @given(st.text(alphabet="ab*?[.]\\|", max_size=5), st.text(alphabet="ab[.]\\|", max_size=5))
 def test_globs(glob: str, value: str) -> None:
     """Only `*` and `?` are special; the service and the regular expression for the API server agree."""
-    assert matches(value, [glob]) is _glob_matches(glob, value)
-    assert (re.search(f"^({expression(glob)})$", value) is not None) is _glob_matches(glob, value)
+    assert matches_glob(value, [glob]) is _glob_matches(glob, value)
+    assert (re.search(f"^({glob_expression(glob)})$", value) is not None) is _glob_matches(glob, value)
 
 
 @bounded

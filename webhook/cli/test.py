@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from policies import suite as suites
 from policies.admissionpolicy.rules.suiterun import KindTarget, SuiteRun, is_config_map
 from policies.engine.request import UserInfo
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from policies.kubernetes.release import Release
 from policies.objects.fieldpath import Location
 from policies.schema.schemas import Schemas
@@ -187,7 +187,7 @@ def _run(file: Path, today: date, asked: _Asked) -> _Run:
     )
     verdicts = []
     for index, case in enumerate(suite.cases):
-        if not asked.pattern or matches(case.name, [asked.pattern]):
+        if not asked.pattern or matches_glob(case.name, [asked.pattern]):
             read = run.received(case)
             verdicts.append(_Verdict(read, document.line(("cases", index)), run.outcome(read)))
     schemas = Schemas(release, options.definitions_among(known.value for known in policies.loaded.context))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from policies.engine.engine import Answer, Unanimity
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from webhook.configuration.settings import SampleSettings
 
 # How many pairs of a rule and a verdict are remembered: as many as rules and their verdicts in a large cluster.
@@ -42,7 +42,7 @@ class Sampling:
     def _share(self, rule: str, verdict: str) -> float:
         share = self._shares.get((rule, verdict))
         if share is None:
-            share = next((s.share for s in self._samples if verdict in s.verdicts and matches(rule, s.rules)), 0.0)
+            share = next((s.share for s in self._samples if verdict in s.verdicts and matches_glob(rule, s.rules)), 0.0)
             if len(self._shares) >= _MEMORY:
                 self._shares.clear()
             self._shares[rule, verdict] = share

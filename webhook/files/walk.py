@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from webhook.files.manifest import SUFFIXES
 
 # The kernel reports changes, but not on every file system, nor if a whole directory was replaced.
@@ -136,7 +136,7 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
         for name in _kept(folder, names, known[folder], folders=False):
             file = folder / name
             if file.suffix in SUFFIXES and file.is_file():
-                (passed if matches(name, OTHERS) else files).append(str(file))
+                (passed if matches_glob(name, OTHERS) else files).append(str(file))
     return Walk(tuple(sorted(files)), tuple(sorted(passed)), tuple(problems))
 
 

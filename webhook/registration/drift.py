@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from policies import glob
 from policies.engine.facts import NAME_LABEL
 from policies.engine.request import JsonObject
+from policies.kubernetes import name
 from webhook.configuration.settings import KeptRequirement
 from webhook.registration.configurations import API_VERSION, INJECT_CA_FROM, UNREGISTER, is_own
 
@@ -231,7 +231,8 @@ def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bo
         # Every Namespace has its name as a label, so this requirement would exclude all.
         return key != NAME_LABEL and any(line.key == key for line in allowed)
     return operator == "NotIn" and any(
-        line.key == key and all(glob.matches(value, line.values) for value in requirement["values"]) for line in allowed
+        line.key == key and all(name.matches_glob(value, line.values) for value in requirement["values"])
+        for line in allowed
     )
 
 

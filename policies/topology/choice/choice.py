@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct
 
 from policies.cached import cached_property
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators
 from policies.topology.choice import pack
 from policies.topology.choice.layout import WHOLE, Layout, Layouts
@@ -369,7 +369,7 @@ def _devices(member: Member) -> tuple[str, ...]:
     if not member.accelerators:
         return ()
     extended = tuple((name, amount) for name, amount in member.requests if "/" in name and amount)
-    known = tuple((name, amount) for name, amount in extended if matches(name, _ACCELERATORS))
+    known = tuple((name, amount) for name, amount in extended if matches_glob(name, _ACCELERATORS))
     if sum(amount for _, amount in known) == member.accelerators:
         return tuple(name for name, _ in known)
     name = next((name for name, amount in extended if amount == member.accelerators), "")

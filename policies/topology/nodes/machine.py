@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Node
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from policies.topology.gang.gang import Amounts
 from policies.topology.nodes.fabric import Flaw, flaws
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
@@ -89,6 +89,6 @@ def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
 def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:
     """How many accelerators these are."""
     # Names without a prefix, which nearly all are, belong to Kubernetes itself.
-    counts = {name: amount for name, amount in amounts if "/" in name and matches(name, accelerators)}
+    counts = {name: amount for name, amount in amounts if "/" in name and matches_glob(name, accelerators)}
     second = sum(count for name, count in counts.items() if name.startswith(_SECOND_NAMES))
     return max(second, sum(counts.values()) - second)

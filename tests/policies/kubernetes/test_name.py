@@ -1,8 +1,10 @@
 """Names as Kubernetes judges them; the words are compared in tests/policies/cel/library/test_format.py."""
 
+import re
+
 import pytest
 
-from policies.kubernetes.name import is_dns_label, is_dns_subdomain
+from policies.kubernetes.name import glob_expression, is_dns_label, is_dns_subdomain, matches_glob
 from policies.kubernetes.spelling import closest, closest_first, did_you_mean, with_article
 
 
@@ -48,3 +50,36 @@ def test_hint() -> None:
 def test_articles() -> None:
     """A noun that begins with a vowel has the other article."""
     assert [with_article(noun) for noun in ("rack", "accelerator", "")] == ["a rack", "an accelerator", "a "]
+
+
+@pytest.mark.parametrize(
+    ("value", "globs", "matched"),
+    [
+        pytest.param("a", ("b", "a"), True, id="exact"),
+        pytest.param("a", ("b",), False, id="another"),
+        pytest.param("a", (), False, id="no-globs"),
+        pytest.param("", ("",), True, id="empty"),
+        pytest.param("", ("*",), True, id="star-is-nothing"),
+        pytest.param("team-a", ("team-*",), True, id="star"),
+        pytest.param("my-team-a", ("team-*",), False, id="whole-value-from-the-start"),
+        pytest.param("team-a", ("*am",), False, id="whole-value-to-the-end"),
+        pytest.param("a/b:c", ("a*c",), True, id="star-over-separators"),
+        pytest.param("ab", ("a?",), True, id="one-character"),
+        pytest.param("a", ("a?",), False, id="one-character-missing"),
+        pytest.param("Team", ("team",), False, id="case"),
+        pytest.param("a.b", ("a.b",), True, id="dot"),
+        pytest.param("axb", ("a.b",), False, id="dot-is-a-dot"),
+        pytest.param("a[1]", ("a[1]",), True, id="brackets"),
+        pytest.param("a1", ("a[1]",), False, id="brackets-are-no-class"),
+        pytest.param("a|b", ("a|b",), True, id="bar"),
+        pytest.param("a", ("a|b",), False, id="bar-is-no-alternative"),
+        pytest.param("a\\b", ("a\\b",), True, id="backslash"),
+        pytest.param("a\n", ("a",), False, id="line-break-at-the-end"),
+    ],
+)
+def test_globs(value: str, globs: tuple[str, ...], matched: bool) -> None:  # noqa: FBT001
+    """One glob that matches the whole value is enough, and its regular expression matches the same."""
+    alternatives = "|".join(f"(?:{glob_expression(glob)})" for glob in globs) or "(?!)"
+
+    assert matches_glob(value, globs) is matched
+    assert (re.fullmatch(alternatives, value) is not None) is matched

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from policies.engine.request import JsonObject, mapping
-from policies.glob import matches
+from policies.kubernetes.name import matches_glob
 from policies.labelwriters import DEFINITION, POLICY, LabelWriter, of_definition, of_policy
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.events import Subject
@@ -59,7 +59,7 @@ class LabelWriterReader:
         judged: dict[_Identity, LabelWriter | None] = {}
         sightings = []
         for about, generation, item in (*policies, *definitions):
-            if matches(f"{about.kind}/{about.name}", settings.labels.trusted):
+            if matches_glob(f"{about.kind}/{about.name}", settings.labels.trusted):
                 continue
             identity = about.uid, generation
             if identity not in self._judged:

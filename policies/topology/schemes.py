@@ -33,6 +33,76 @@ Sort = Literal["required", "preferred", "slice", "unconstrained", "exclusive"]
 """What is asked of the domains: all Pods in one, as near together as can be, a part of the Pods in one, room on any
 Nodes, or one for each group of Pods that no other such group shares."""
 
+KUEUE, QUEUE = "kueue.x-k8s.io/podset-", "kueue.x-k8s.io/queue-name"
+EXCLUSIVE = "exclusive-"
+"""A part of the annotations for exclusive placement, and of most misspelt ones."""
+
+_KUEUE_SORTS: Final[Mapping[str, Sort]] = {
+    f"{KUEUE}required-topology": "required",
+    f"{KUEUE}preferred-topology": "preferred",
+    f"{KUEUE}unconstrained-topology": "unconstrained",
+    f"{KUEUE}slice-required-topology": "slice",
+    f"{KUEUE}slice-required-topology-constraints": "slice",
+}
+_OF_ALL = tuple(_KUEUE_SORTS)[:3]
+_SLICE, _SIZE, _LAYERS = tuple(_KUEUE_SORTS)[3], f"{KUEUE}slice-size", tuple(_KUEUE_SORTS)[4]
+_KUEUE_KEYS = (*_KUEUE_SORTS, _SIZE, f"{KUEUE}group-name")
+_JOBSET = f"alpha.jobset.sigs.k8s.io/{EXCLUSIVE}topology"
+_LWS = tuple(f"leaderworkerset.sigs.k8s.io/{part}{EXCLUSIVE}topology" for part in ("", "subgroup-"))
+_NOT_MANAGED = f"has no effect: Kueue manages what has the label {QUEUE}. Add it."
+
+POD_GROUP: Final = ("scheduling.run.ai", "PodGroup")
+_GROVE, _KAI = "Grove", "KAI"
+_FIELD_PLACES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("grove.io", "PodCliqueSet"): (
+        *("spec.template", "spec.template.podCliqueScalingGroups[*]", "spec.template.cliques[*]"),
+    ),
+    ("nvidia.com", "DynamoGraphDeployment"): ("spec", "spec.components[*]", "spec.services.*"),
+    POD_GROUP: ("spec", "spec.subGroups[*]"),
+}
+PLACES: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
+    kind: tuple(parse(f"{place}.topologyConstraint") for place in places) for kind, places in _FIELD_PLACES.items()
+}
+"""Where objects of a kind have their constraints, the one that the others inherit the topology from first."""
+
+_NAMES = ("topologyName", "clusterTopologyName", "topologyProfile", "topology")
+_LEVELS: Final[tuple[tuple[tuple[str, ...], Sort], ...]] = (
+    (("packDomain",), "required"),
+    (("pack", "required"), "required"),
+    (("requiredTopologyLevel",), "required"),
+    (("pack", "preferred"), "preferred"),
+    (("preferredTopologyLevel",), "preferred"),
+)
+
+_TRAIN_JOB: Final = ("trainer.kubeflow.org", "TrainJob")
+_TRAINER: Final = "the Trainer's JobSet"
+_PATCH = "spec.runtimePatches[*].trainingRuntimeSpec.template"
+_JOB = f"{_PATCH}.spec.replicatedJobs[*].template"
+_NOT_COPIED = (
+    "has no effect: the Trainer does not copy it. Write it under "
+    "spec.runtimePatches[].trainingRuntimeSpec.template.metadata.annotations, or spec.annotations before 2.2."
+)
+# The maps of annotations that the Trainer copies, those of the JobSet first.
+_COPIED: Final[tuple[Pattern, ...]] = tuple(
+    map(
+        parse,
+        (
+            *("spec.annotations", f"{_PATCH}.metadata.annotations", f"{_JOB}.metadata.annotations"),
+            *(f"{_JOB}.spec.template.metadata.annotations", "spec.podTemplateOverrides[*].metadata.annotations"),
+        ),
+    )
+)
+READS: Final = frozenset(
+    {
+        *("spec.annotations", "spec.podTemplateOverrides", "spec.runtimePatches"),
+        *(render(place) for places in PLACES.values() for place in places),
+    }
+)
+"""The paths that are read beside annotations."""
+
+# Characters for a list, and for a value: what is wrong, where, and what to do must have room beside it in a warning.
+_ROOM = 60
+
 
 class Mention(Struct, frozen=True):
     """What is named, and where.
@@ -62,37 +132,29 @@ def mentions(obj: JsonObject | None, kind: tuple[str, str], row: Workload | None
     if obj is None:
         return
     if row is not None:
-        yield from _of_annotations(obj, row)
+        for pattern, is_template in _annotated_places(row):
+            for place, held in locate(obj, pattern):
+                for key in held if isinstance(held, dict) else ():
+                    if key.startswith("kueue."):
+                        yield from _of_kueue(obj, row, place, held, key, is_template=is_template)
+                    elif EXCLUSIVE in key:
+                        yield from _exclusive(obj, row, (*place, key), held[key], is_template=is_template)
     yield from _of_fields(obj, kind)
-    if kind == TRAIN_JOB:
+    if kind == _TRAIN_JOB:
         yield from _of_trainjob(obj)
 
 
-KUEUE, QUEUE = "kueue.x-k8s.io/podset-", "kueue.x-k8s.io/queue-name"
-EXCLUSIVE = "exclusive-"
-"""A part of the annotations for exclusive placement, and of most misspelt ones."""
-_KUEUE_SORTS: Final[Mapping[str, Sort]] = {
-    f"{KUEUE}required-topology": "required",
-    f"{KUEUE}preferred-topology": "preferred",
-    f"{KUEUE}unconstrained-topology": "unconstrained",
-    f"{KUEUE}slice-required-topology": "slice",
-    f"{KUEUE}slice-required-topology-constraints": "slice",
-}
-_OF_ALL = tuple(_KUEUE_SORTS)[:3]
-_SLICE, _SIZE, _LAYERS = tuple(_KUEUE_SORTS)[3], f"{KUEUE}slice-size", tuple(_KUEUE_SORTS)[4]
-_KUEUE_KEYS = (*_KUEUE_SORTS, _SIZE, f"{KUEUE}group-name")
-_JOBSET = f"alpha.jobset.sigs.k8s.io/{EXCLUSIVE}topology"
-_LWS = tuple(f"leaderworkerset.sigs.k8s.io/{part}{EXCLUSIVE}topology" for part in ("", "subgroup-"))
-_NOT_MANAGED = f"has no effect: Kueue manages what has the label {QUEUE}. Add it."
-
-
-def _of_annotations(obj: JsonObject | None, row: Workload) -> Iterator[Mention]:
-    """What the annotations of an object, of its job templates and of its pod templates name."""
-    for pattern, is_template in _annotated_places(row):
-        for place, found in locate(obj, pattern):
-            if isinstance(found, dict) and any(EXCLUSIVE in key or key.startswith("kueue.") for key in found):
-                yield from _of_kueue(obj, row, (place, found), is_template=is_template)
-                yield from _exclusive(obj, row, (place, found), is_template=is_template and () not in row.templates)
+def _of_fields(obj: JsonObject, kind: tuple[str, str]) -> Iterator[Mention]:
+    """What the constraints in an object name."""
+    patterns = PLACES.get(kind, ())
+    inherited = _name(mapping({"": lookup(obj, tuple(map(str, patterns[0])))}, "")) if patterns else None
+    reader, field = (_KAI, "topology") if kind == POD_GROUP else (_GROVE, "topologyName")
+    for place, constraint in (at for pattern in patterns for at in locate(obj, pattern)):
+        for steps, sort in _LEVELS if isinstance(constraint, dict) else ():
+            if (value := lookup(constraint, steps)) not in (None, ""):
+                name = _name(constraint) or inherited or ""
+                problem = "" if name else f"is a level of no topology. Name one in {field}."
+                yield Mention((*place, *steps), value, reader, sort, name, problem)
 
 
 @lru_cache(maxsize=256)
@@ -104,205 +166,110 @@ def _annotated_places(row: Workload) -> tuple[tuple[Pattern, bool], ...]:
 
 
 def _of_kueue(
-    obj: JsonObject | None, row: Workload, at: tuple[Location, JsonObject], *, is_template: bool
+    obj: JsonObject, row: Workload, place: Location, annotations: JsonObject, key: str, *, is_template: bool
 ) -> Iterator[Mention]:
-    place, found = at
-    if QUEUE in found:
+    location, value, sort = (*place, key), annotations[key], _KUEUE_SORTS.get(key, "required")
+    problem = ""
+    if key == QUEUE:
         problem = f"has no effect: {QUEUE} is a label. Write it under metadata.labels."
-        yield Mention((*place, QUEUE), found[QUEUE], "Kueue", "required", problem=problem)
-    for key in (key for key in found if key.startswith(KUEUE)):
-        location, value, sort = (*place, key), found[key], _KUEUE_SORTS.get(key, "required")
-        problem = "" if is_template else _elsewhere(row, "Kueue reads it")
-        if key not in _KUEUE_KEYS:
-            near = closest(key, _KUEUE_KEYS)
-            problem = f"is no annotation that Kueue knows{f': did you mean {near}?' if near else '.'}"
-        elif key in _KUEUE_SORTS:
-            problem = problem or _of_values(key, found) or ("" if _is_queued(obj, row) else _NOT_MANAGED)
-        elif not problem:
-            continue
-        if key == _LAYERS and not problem:
-            yield from _layers(location, value)
-        else:
-            yield Mention(location, value, "Kueue", sort, problem=problem)
-
-
-def _of_values(key: str, found: JsonObject) -> str:
-    """Why Kueue cannot use an annotation of a template beside the others."""
-    value, others = found[key], [one for one in _OF_ALL if one in found and one != key]
-    if key in _OF_ALL and others and key != min(key, *others):
-        return f"excludes {others[0]}: Kueue takes one of them. Remove one."
-    if key.endswith("unconstrained-topology") and value != "true":
-        return 'asks for nothing that Kueue can do: only "true" has a meaning. Remove the annotation.'
-    if key == _SLICE and _SIZE not in found:
-        return f"says nothing about how many Pods a slice has. Add {_SIZE}."
-    return ""
-
-
-def _layers(location: Location, value: Any) -> Iterator[Mention]:
-    """The levels in a JSON list of constraints, farthest first."""
+    elif not key.startswith(KUEUE):
+        return
+    elif key not in _KUEUE_KEYS:
+        near = closest(key, _KUEUE_KEYS)
+        problem = f"is no annotation that Kueue knows{f': did you mean {near}?' if near else '.'}"
+    elif not is_template:
+        where = " or ".join(dict.fromkeys(render((*one, *row.shape.annotations)) for one in row.templates))
+        problem = f"has no effect here: Kueue reads it at {where}. Move it there."
+    elif key in _KUEUE_SORTS:
+        problem = _of_values(key, annotations) or ("" if _is_queued(obj, row) else _NOT_MANAGED)
+    else:
+        return
+    if key != _LAYERS or problem:
+        yield Mention(location, value, "Kueue", sort, problem=problem)
+        return
+    # The levels in a JSON list of constraints, farthest first.
     try:
         layers = json.loads(value) if isinstance(value, str) else None
     except (ValueError, RecursionError):
         layers = None
     levels = [mapping({"": layer}, "").get("topology") for layer in layers] if isinstance(layers, list) else []
-    if not levels or not all(isinstance(level, str) for level in levels):
+    if levels and all(isinstance(level, str) for level in levels):
+        yield from (Mention(location, level, "Kueue", "slice") for level in levels)
+    else:
         problem = 'is no list of slices. Write JSON, such as [{"topology": "example.org/rack", "size": 4}].'
         yield Mention(location, value, "Kueue", "slice", problem=problem)
-        return
-    yield from (Mention(location, level, "Kueue", "slice") for level in levels)
 
 
-def _is_queued(obj: JsonObject | None, row: Workload) -> bool:
+def _of_values(key: str, annotations: JsonObject) -> str:
+    """Why Kueue cannot use an annotation of a template beside the others."""
+    others = [one for one in _OF_ALL if one in annotations and one != key]
+    if key in _OF_ALL and others and key != min(key, *others):
+        return f"excludes {others[0]}: Kueue takes one of them. Remove one."
+    if key.endswith("unconstrained-topology") and annotations[key] != "true":
+        return 'asks for nothing that Kueue can do: only "true" has a meaning. Remove the annotation.'
+    if key == _SLICE and _SIZE not in annotations:
+        return f"says nothing about how many Pods a slice has. Add {_SIZE}."
+    return ""
+
+
+def _is_queued(obj: JsonObject, row: Workload) -> bool:
     """Whether a workload, or one of its pod templates, has the label by which Kueue manages it."""
     holders: Iterable[Pattern] = (("metadata", "labels"), *((*t, *row.shape.labels) for t in row.templates))
     return any(QUEUE in mapping({"": found}, "") for pattern in holders for _, found in locate(obj, pattern))
 
 
 def _exclusive(
-    obj: JsonObject | None, row: Workload, at: tuple[Location, JsonObject], *, is_template: bool
+    obj: JsonObject, row: Workload, location: Location, value: Any, *, is_template: bool
 ) -> Iterator[Mention]:
-    place, found = at
-    for key in (key for key in found if EXCLUSIVE in key):
-        location, value = (*place, key), found[key]
-        if key in (_JOBSET, *_LWS):
-            kind = "JobSet" if key == _JOBSET else "LeaderWorkerSet"
-            problem = ""
-            if row.kind != kind:
-                problem = f"has no effect on a {row.kind}: it is for a {kind}. Require the level by {_required()}."
-            elif is_template or (place != ("metadata", "annotations") and kind == "LeaderWorkerSet"):
-                holders = "of the JobSet or of a Job's template" if kind == "JobSet" else f"of the {kind}"
-                problem = f"has no effect here. Write it in the metadata {holders}."
-            yield Mention(location, value, kind, "exclusive", problem=problem, groups=_groups(obj, row, place))
-        elif (near := closest(key, (_JOBSET, *_LWS))) and "sigs.k8s.io/" in key and not key.startswith(_JOBSET):
-            # JobSet has further annotations that begin like this one.
-            yield Mention(location, value, row.kind, "exclusive", problem=f"is read by nobody: did you mean {near}?")
+    key, place, problem = str(location[-1]), location[:-1], ""
+    if key in (_JOBSET, *_LWS):
+        kind = "JobSet" if key == _JOBSET else "LeaderWorkerSet"
+        of_pods = is_template and () not in row.templates
+        if row.kind != kind:
+            problem = f"has no effect on a {row.kind}: it is for a {kind}. Require the level by {REQUIRED}."
+        elif of_pods or (place != ("metadata", "annotations") and kind == "LeaderWorkerSet"):
+            holders = "of the JobSet or of a Job's template" if kind == "JobSet" else f"of the {kind}"
+            problem = f"has no effect here. Write it in the metadata {holders}."
+        yield Mention(location, value, kind, "exclusive", problem=problem, groups=_groups(obj, row, place))
+    elif (near := closest(key, (_JOBSET, *_LWS))) and "sigs.k8s.io/" in key and not key.startswith(_JOBSET):
+        # JobSet has further annotations that begin like this one.
+        yield Mention(location, value, row.kind, "exclusive", problem=f"is read by nobody: did you mean {near}?")
 
 
-def _required() -> str:
-    return REQUIRED
-
-
-def _groups(obj: JsonObject | None, row: Workload, place: Location) -> int | None:
+def _groups(obj: JsonObject, row: Workload, place: Location) -> int | None:
     """How many groups of Pods get a domain each: the Jobs of a JobSet, or the replicas of a LeaderWorkerSet."""
     spec = mapping(obj, "spec")
-    if row.kind == "LeaderWorkerSet":
-        counts: list[Any] = [spec.get("replicas", 1)]
-    else:
+    counts: list[Any] = [spec.get("replicas", 1)]
+    if row.kind != "LeaderWorkerSet":
         jobs = spec.get("replicatedJobs")
-        listed = [job for job in jobs if isinstance(job, dict)] if isinstance(jobs, list) else []
         own = place[:3] if len(place) > 2 else ()
-        counts = [job.get("replicas", 1) for index, job in enumerate(listed) if not own or own[2] == index]
+        counts = [
+            job.get("replicas", 1)
+            for index, job in enumerate(jobs if isinstance(jobs, list) else ())
+            if isinstance(job, dict) and (not own or own[2] == index)
+        ]
     return sum(counts) if all(isinstance(count, int) for count in counts) else None
-
-
-def _elsewhere(row: Workload, reads: str) -> str:
-    where = " or ".join(dict.fromkeys(render((*template, *row.shape.annotations)) for template in row.templates))
-    return f"has no effect here: {reads} at {where}. Move it there."
-
-
-POD_GROUP: Final = ("scheduling.run.ai", "PodGroup")
-GROVE, KAI = "Grove", "KAI"
-_NAMES = ("topologyName", "clusterTopologyName", "topologyProfile", "topology")
-_FIELD_PLACES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("grove.io", "PodCliqueSet"): (
-        *("spec.template", "spec.template.podCliqueScalingGroups[*]", "spec.template.cliques[*]"),
-    ),
-    ("nvidia.com", "DynamoGraphDeployment"): ("spec", "spec.components[*]", "spec.services.*"),
-    POD_GROUP: ("spec", "spec.subGroups[*]"),
-}
-PLACES: Final[Mapping[tuple[str, str], tuple[Pattern, ...]]] = {
-    kind: tuple(parse(f"{place}.topologyConstraint") for place in places) for kind, places in _FIELD_PLACES.items()
-}
-"""Where objects of a kind have their constraints, the one that the others inherit the topology from first."""
-
-_LEVELS: Final[tuple[tuple[tuple[str, ...], Sort], ...]] = (
-    (("packDomain",), "required"),
-    (("pack", "required"), "required"),
-    (("requiredTopologyLevel",), "required"),
-    (("pack", "preferred"), "preferred"),
-    (("preferredTopologyLevel",), "preferred"),
-)
-
-
-def _of_fields(obj: JsonObject | None, kind: tuple[str, str]) -> Iterator[Mention]:
-    """What the constraints in an object name. kind: its group and kind."""
-    patterns = PLACES.get(kind, ())
-    reader = KAI if kind == POD_GROUP else GROVE
-    inherited = _name(mapping({"": lookup(obj, tuple(map(str, patterns[0])))}, "")) if patterns else None
-    for pattern in patterns:
-        for place, constraint in locate(obj, pattern):
-            if isinstance(constraint, dict):
-                yield from _levels_of(place, constraint, reader, inherited)
-
-
-def _levels_of(place: Location, constraint: JsonObject, reader: str, inherited: object) -> Iterator[Mention]:
-    name = _name(constraint) or inherited
-    for steps, sort in _LEVELS:
-        value = lookup(constraint, steps)
-        if value in (None, ""):
-            continue
-        at, problem = (*place, *steps), ""
-        if not name:
-            field = "topology" if reader == KAI else "topologyName"
-            problem = f"is a level of no topology. Name one in {field}."
-        yield Mention(at, value, reader, sort, name or "", problem)
 
 
 def _name(constraint: JsonObject) -> object:
     return next((constraint[field] for field in _NAMES if constraint.get(field)), None)
 
 
-TRAIN_JOB: Final = ("trainer.kubeflow.org", "TrainJob")
-JOBSET: Final = "the Trainer's JobSet"
-_PATCH = "spec.runtimePatches[*].trainingRuntimeSpec.template"
-_JOB = f"{_PATCH}.spec.replicatedJobs[*].template"
-_NOT_COPIED = (
-    "has no effect: the Trainer does not copy it. Write it under "
-    "spec.runtimePatches[].trainingRuntimeSpec.template.metadata.annotations, or spec.annotations before 2.2."
-)
-_COPIED: Final[tuple[Pattern, ...]] = tuple(
-    map(
-        parse,
-        (
-            *("spec.annotations", f"{_PATCH}.metadata.annotations", f"{_JOB}.metadata.annotations"),
-            *(f"{_JOB}.spec.template.metadata.annotations", "spec.podTemplateOverrides[*].metadata.annotations"),
-        ),
-    )
-)
-"""The maps of annotations that are copied, those of the JobSet first."""
-_TRAIN_JOB_READS: Final = frozenset({"spec.annotations", "spec.podTemplateOverrides", "spec.runtimePatches"})
-_TRAIN_JOB_SORTS: Final[tuple[tuple[str, Sort], ...]] = ((REQUIRED, "required"), (PREFERRED, "preferred"))
-
-
-def _of_trainjob(obj: JsonObject | None) -> Iterator[Mention]:
+def _of_trainjob(obj: JsonObject) -> Iterator[Mention]:
     """What the annotations of a TrainJob name. The topology holds for all of them that name none."""
-    for place, found in locate(obj, ("metadata", "annotations")):
-        for key in ANNOTATIONS if isinstance(found, dict) else ():
-            if key in found:
-                yield Mention((*place, key), found[key], JOBSET, "required", "", _NOT_COPIED)
+    own = mapping(mapping(obj, "metadata"), "annotations")
+    for key in ANNOTATIONS:
+        if key in own:
+            yield Mention(("metadata", "annotations", key), own[key], _TRAINER, "required", "", _NOT_COPIED)
     copied = [at for pattern in _COPIED for at in locate(obj, pattern) if isinstance(at[1], dict)]
-    named = next((found[TOPOLOGY] for _, found in copied if TOPOLOGY in found), None)
-    for place, found in copied:
-        yield from _of_map(place, found, found.get(TOPOLOGY, named))
-
-
-def _of_map(place: Location, found: JsonObject, topology: Any) -> Iterator[Mention]:
-    for key, sort in _TRAIN_JOB_SORTS:
-        if key in found:
-            # The runtime may name the topology.
-            yield Mention((*place, key), found[key], JOBSET, sort, topology)
-
-
-READS: Final = frozenset({*_TRAIN_JOB_READS, *(render(place) for places in PLACES.values() for place in places)})
-"""The paths that are read beside annotations."""
-
-
-# Characters for a list. What is wrong and where must have room beside it in a warning.
-_ROOM = 60
-
-
-# A long value is shown so far; what to do must have room.
-_VALUE = 60
+    named = next((held[TOPOLOGY] for _, held in copied if TOPOLOGY in held), None)
+    sorts: tuple[tuple[str, Sort], ...] = ((REQUIRED, "required"), (PREFERRED, "preferred"))
+    for place, held in copied:
+        for key, sort in sorts:
+            if key in held:
+                # The runtime may name the topology.
+                topology = held.get(TOPOLOGY, named)
+                yield Mention((*place, key), held[key], _TRAINER, sort, topology)
 
 
 class Judge:
@@ -319,8 +286,15 @@ class Judge:
             return mention.problem
         if not isinstance(mention.value, str) or not mention.value.strip():
             return "names nothing. Name a level."
-        problem = self._of_key(mention) if mention.topology is None else self._of_level(mention)
-        return problem or self._too_few(mention)
+        if problem := self._of_key(mention) if mention.topology is None else self._of_level(mention):
+            return problem
+        values = self._carried(self._key(mention))
+        if mention.sort != "exclusive" or not values or mention.groups is None or mention.groups <= len(values):
+            return ""
+        return (
+            f"gives each of {mention.groups} groups of Pods a domain of its own, and there are {len(values)}: "
+            f"{_listed(values)}. Ask for fewer, or name a nearer level."
+        )
 
     def meaning(self, mention: Mention) -> str:
         """What is asked for, in a sentence, with the domains that there are."""
@@ -328,7 +302,7 @@ class Judge:
         level = key.rpartition("/")[2] or str(mention.value)
         if mention.sort == "unconstrained":
             return "Kueue admits its Pods once there is room for all of them on Nodes, wherever these are"
-        told = {
+        text = {
             "required": f"{mention.reader} keeps all Pods in one {level}, or lets them wait",
             "preferred": f"{mention.reader} packs the Pods into one {level} if there is room, else into few",
             "slice": f"{mention.reader} keeps each slice of the Pods in one {level}",
@@ -336,7 +310,7 @@ class Judge:
         }[mention.sort]
         values = self._carried(key)
         there = f"; Nodes are in {len(values)} of them: {_listed(values)}" if values else ""
-        return f"{told}{f' ({key})' if key != level else ''}{there}"
+        return f"{text}{f' ({key})' if key != level else ''}{there}"
 
     def _key(self, mention: Mention) -> str:
         """The key of the label that a mention is about; empty if its level is not known."""
@@ -348,24 +322,26 @@ class Judge:
 
     def _of_key(self, mention: Mention) -> str:
         """What is wrong with the key of a node label."""
-        key = mention.value.strip()
-        own = [topology for topology in self._catalog.by_name.values() if mention.reader in topology.objects]
-        if mention.reader == "Kueue" and own and not any(key == level.name for one in own for level in one.levels):
-            levels = [level for topology in own for level in topology.levels]
-            known = _listed(dict.fromkeys(level.name for level in levels))
-            hint = "" if vocabulary.key(key) or self._carried(key) else self._hint(key, levels)
+        key, topologies = mention.value.strip(), self._catalog.by_name.values()
+        own = [level for one in topologies if mention.reader in one.objects for level in one.levels]
+        if mention.reader == "Kueue" and own and all(key != level.name for level in own):
+            hint = "" if vocabulary.key(key) or self._carried(key) else self._hint(key, own)
+            known = _listed(dict.fromkeys(level.name for level in own))
             return f"is no level of a Topology of Kueue. {hint or f'Levels are {known}.'}"
+        why, known_key = vocabulary.no_place(key), vocabulary.key(key)
+        instead = known_key.instead if known_key is not None else ""
         if self._carried(key):
-            return f"{why}. Name {instead}." if (why := vocabulary.no_place(key)) and (instead := _instead(key)) else ""
-        hint = self._hint(key, [level for one in self._catalog.by_name.values() for level in one.levels])
-        if why := vocabulary.no_place(key):
-            return f"{why}. {hint or f'Name {_instead(key)}.'}"
+            return f"{why}. Name {instead}." if why and instead else ""
+        hint = self._hint(key, [level for one in topologies for level in one.levels])
+        if why:
+            return f"{why}. {hint or f'Name {instead}.'}"
         if "/" not in key and hint:
             return f"is no key of a node label. {hint}"
         if not self._nodes:
             near = vocabulary.near(key)
             return f"is no key that is known. Did you mean {near}?" if near else ""
-        carried = [name for name in self._levels() if name != key]
+        keys = dict.fromkeys(name for one in topologies for level in one.levels for name in level.keys)
+        carried = [name for name in keys if name != key and self._carried(name)]
         there = f"They carry {_listed(carried)}." if carried else "They carry no label of a topology."
         return f"is a label that no Node carries. {hint or there}"
 
@@ -382,36 +358,16 @@ class Judge:
     def _of_level(self, mention: Mention) -> str:
         """What is wrong with a level of a named topology."""
         name, names = mention.topology, list(self._catalog.by_name)
-        if mention.reader == GROVE:
-            names = [one.name for one in self._catalog.by_name.values() if GROVE in one.objects] or names
+        if mention.reader == _GROVE:
+            names = [one.name for one in self._catalog.by_name.values() if _GROVE in one.objects] or names
         topology = self._catalog.find(name) if isinstance(name, str) and name in names else None
         if topology is None:
             near = closest(str(name), names)
             hint = f"Did you mean {near}?" if near else f"Known are {_listed(names)}."
             return f"is a level of {quote(name)}, which is no topology. {hint}"
-        return self._of_form(mention, topology) or self._without_nodes(mention, topology)
-
-    def _of_form(self, mention: Mention, topology: Topology) -> str:
-        """Why the reader of a mention does not know a level by this name."""
-        value = mention.value
-        if mention.reader == JOBSET:
-            try:
-                parse_placement(value, topology)
-            except PlacementError as error:
-                return f"{error.problem} {error.remedy.strip().rpartition(chr(10))[2]}"
-            return ""
-        aliases = [level.alias for level in topology.levels if level.alias]
-        known = aliases if mention.reader == GROVE else [*aliases, *(level.name for level in topology.levels)]
-        if value in known:
-            return ""
-        level = topology.find(value)
-        written = "" if level is None else level.alias if mention.reader == GROVE else level.name
-        near = written or _by_short(value, known)
-        hint = f"Did you mean {near}?" if near else f"Its levels are {_listed(known)}."
-        return f"is no level of topology {quote(topology.name)}. {hint}"
-
-    def _without_nodes(self, mention: Mention, topology: Topology) -> str:
         level = topology.find(mention.value)
+        if problem := _of_form(mention, topology, level):
+            return problem
         if not self._nodes or level is None or any(map(self._carried, level.keys)):
             return ""
         others = [one.alias or one.name for one in topology.levels if any(map(self._carried, one.keys))]
@@ -420,28 +376,11 @@ class Judge:
         )
         return f"is the label {' or '.join(level.keys)}, which no Node carries. {remedy}"
 
-    def _too_few(self, mention: Mention) -> str:
-        """Why there is no domain for each group of Pods."""
-        values = self._carried(self._key(mention))
-        if mention.sort != "exclusive" or not values or mention.groups is None or mention.groups <= len(values):
-            return ""
-        return (
-            f"gives each of {mention.groups} groups of Pods a domain of its own, and there are {len(values)}: "
-            f"{_listed(values)}. Ask for fewer, or name a nearer level."
-        )
-
     def _carried(self, key: str) -> frozenset[str]:
         """The values that Nodes have under a key."""
         if key not in self._values:
             self._values[key] = frozenset(node.labels[key] for node in self._nodes if key in node.labels)
         return self._values[key]
-
-    def _levels(self) -> Iterator[str]:
-        """The keys of known levels that Nodes carry."""
-        levels: Mapping[str, None] = dict.fromkeys(
-            key for one in self._catalog.by_name.values() for level in one.levels for key in level.keys
-        )
-        return (key for key in levels if self._carried(key))
 
 
 def warnings(
@@ -452,15 +391,31 @@ def warnings(
     if request.sub_resource or obj is None or is_owned(obj) or is_being_deleted(obj):
         return
     named = {mention.location: mention for mention in mentions(obj, kind, row)}
-    if not named:
-        return
-    before = {mention.location: mention for mention in mentions(request.old_object, kind, row)}
-    judge, told = Judge(catalog, nodes), 0
+    before = {mention.location: mention for mention in mentions(request.old_object, kind, row)} if named else {}
+    judge, count = Judge(catalog, nodes), 0
     for location, mention in named.items():
-        is_new = before.get(location) != mention
-        if told < WARNING_COUNT and is_new and (problem := judge.problem(mention)):
-            told += 1
-            yield as_warning(f"{mention.path}: {quote(mention.value, _VALUE)} {problem.strip()}")
+        if count < WARNING_COUNT and before.get(location) != mention and (problem := judge.problem(mention)):
+            count += 1
+            yield as_warning(f"{mention.path}: {quote(mention.value, _ROOM)} {problem.strip()}")
+
+
+def _of_form(mention: Mention, topology: Topology, level: Level | None) -> str:
+    """Why the reader of a mention does not know a level by this name."""
+    value, is_grove = mention.value, mention.reader == _GROVE
+    if mention.reader == _TRAINER:
+        try:
+            parse_placement(value, topology)
+        except PlacementError as error:
+            return f"{error.problem} {error.remedy.strip().rpartition(chr(10))[2]}"
+        return ""
+    aliases = [one.alias for one in topology.levels if one.alias]
+    known = aliases if is_grove else [*aliases, *(one.name for one in topology.levels)]
+    if value in known:
+        return ""
+    written = "" if level is None else level.alias if is_grove else level.name
+    near = written or _by_short(value, known)
+    hint = f"Did you mean {near}?" if near else f"Its levels are {_listed(known)}."
+    return f"is no level of topology {quote(topology.name)}. {hint}"
 
 
 def _by_short(name: str, keys: Iterable[str]) -> str:
@@ -469,12 +424,6 @@ def _by_short(name: str, keys: Iterable[str]) -> str:
     for key in keys:
         shorts.setdefault(key.rpartition("/")[2], key)
     return shorts.get(closest(name.rpartition("/")[2], shorts), "")
-
-
-def _instead(key: str) -> str:
-    """What to name in place of a label that is no place."""
-    known = vocabulary.key(key)
-    return known.instead if known is not None else ""
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import click
 from msgspec import Struct
-from msgspec.structs import replace
 
 from policies.engine.violation import printable
 from policies.topology.nodes.machine import Machine
@@ -160,267 +159,12 @@ def shares(amounts: Sequence[int], length: int) -> list[int]:
     return lengths
 
 
-WIDEST, NARROWEST = 1152.0, 640.0
-# How much wider than high boxes are made; that which leaves the least room empty is taken.
+_WIDEST, _NARROWEST, _MARGIN = 1152.0, 640.0, 24.0
+_TITLE, _SUBTITLE, _LEGEND = 22.0, 13.0, 12.0
+# How much wider than high boxes are made; that which takes the least room is taken.
 _ASPECTS = (0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6, 3.2, 4.0)
 _LONGEST_TITLE, _LONGEST_NAME = 320.0, 150.0
 _ROUNDING, _NEARLY = 0.01, 0.75
-
-
-class Scale(Struct, frozen=True):
-    """Sizes. most: for how many Nodes, or boxes without any, they are meant. square: of a GPU. head: of headings.
-
-    name: of Nodes' names, 0 for none.
-    """
-
-    most: float
-    square: float
-    gap: float
-    pad: float
-    space: float
-    head: float
-    name: float
-
-
-SCALES = (
-    Scale(most=24, square=15, gap=3, pad=7, space=10, head=14, name=11),
-    Scale(most=80, square=10, gap=2, pad=5, space=8, head=12, name=9),
-    Scale(most=240, square=8, gap=2, pad=4, space=6, head=11, name=0),
-    Scale(most=800, square=6, gap=1, pad=3, space=5, head=10, name=0),
-    Scale(most=math.inf, square=4, gap=1, pad=2, space=4, head=9, name=0),
-)
-
-
-class Cell(Struct, frozen=True):
-    """A Node's place within its box, and how many squares stand side by side in it."""
-
-    machine: Machine
-    x: float
-    y: float
-    width: float
-    height: float
-    columns: int
-
-
-class Block(Struct, frozen=True):
-    """A box with what is in it, or with no branches the cells of Nodes that share a box with other boxes.
-
-    line: the domains that the box stands for, which have the same Nodes. width, height: the least. head: the height of
-    the heading. rows: boxes in it.
-    """
-
-    line: tuple[Branch, ...]
-    width: float
-    height: float
-    head: float
-    cells: tuple[Cell, ...] = ()
-    rows: tuple[tuple[Block, ...], ...] = ()
-
-
-class Box(Struct, frozen=True):
-    """A block at its place; cells are at places within it."""
-
-    block: Block
-    x: float
-    y: float
-    width: float
-    height: float
-    boxes: tuple[Box, ...] = ()
-
-
-class Layout(Struct, frozen=True):
-    """All boxes, and how much room they take."""
-
-    scale: Scale
-    boxes: tuple[Box, ...]
-    width: float
-    height: float
-
-
-def plan(root: Branch, topology: Topology, widest: float = WIDEST) -> Layout:
-    """Places for all boxes, in the way that takes the least room and leaves the least of it empty."""
-    shown = _shown(root)
-    scale = next(scale for scale in SCALES if shown <= scale.most)
-    plans = [_Maker(topology, scale, aspect).plan(root, widest) for aspect in _ASPECTS]
-    return min(plans, key=lambda layout: layout.width * layout.height + sum(map(_empty, layout.boxes)))
-
-
-class _Maker(NamedTuple):
-    """Makes boxes of one scale and shape."""
-
-    topology: Topology
-    scale: Scale
-    aspect: float
-
-    def plan(self, root: Branch, widest: float) -> Layout:
-        blocks = self._inside(root, widest)
-        narrowest = max(NARROWEST, *(block.width for block in blocks))
-        width = min(widest, max(narrowest, self._shaped_width(blocks, 2.0)))
-        rows = self._rows(blocks, width)
-        whole = Block((), width, self._height(rows), 0, rows=rows)
-        return Layout(self.scale, self._arranged(whole, 0, 0, width, whole.height), width, whole.height)
-
-    def _block(self, branch: Branch, widest: float) -> Block:
-        """The box of a domain, in the room that is there for it."""
-        scale, chain = self.scale, line(branch)
-        inner = widest - 2 * scale.space
-        titles = min(_LONGEST_TITLE, text_width(heading(chain, self.topology), scale.head))
-        least = titles + text_width(counts(branch.count), scale.head) + 2 * scale.space
-        cells: tuple[Cell, ...] = ()
-        rows: tuple[tuple[Block, ...], ...] = ()
-        if chain[-1].branches:
-            blocks = self._inside(chain[-1], inner)
-            rows = self._rows(blocks, min(inner, self._shaped_width(blocks, self.aspect)))
-            width, height = max(self._width(row) for row in rows), self._height(rows)
-        else:
-            cells, width, height = self._cells(chain[-1].machines, inner, least)
-        head = 2 * scale.head + scale.space
-        bottom = scale.space if height else 0.0
-        return Block(chain, max(width, least) + 2 * scale.space, head + height + bottom, head, cells, rows)
-
-    def _inside(self, branch: Branch, widest: float) -> list[Block]:
-        """What is in a domain: the cells of Nodes that are in no further domain first."""
-        blocks = _evened([self._block(inner, widest) for inner in branch.branches])
-        if not branch.machines:
-            return blocks
-        cells, width, height = self._cells(branch.machines, widest)
-        return [Block((), width, height, 0, cells), *blocks]
-
-    def _cells(
-        self, machines: Sequence[Machine], widest: float, least: float = 0.0
-    ) -> tuple[tuple[Cell, ...], float, float]:
-        """The Nodes in rows, and the room that they take. least: the width that they have anyway."""
-        sizes = [self._cell(machine) for machine in machines]
-        if not sizes:
-            return (), 0.0, 0.0
-        gap = self.scale.gap + 1
-        broadest = max(cell.width for cell in sizes)
-        highest = max(cell.height for cell in sizes)
-        area = len(sizes) * (broadest + gap) * (highest + gap)
-        width = min(widest, max(least, math.sqrt(area * self.aspect)))
-        down = math.ceil(len(sizes) / max(1, int((width + gap) // (broadest + gap))))
-        across = math.ceil(len(sizes) / down)
-        placed = tuple(
-            replace(
-                cell, x=index % across * (broadest + gap), y=index // across * (highest + gap),
-                width=broadest, height=highest,
-            )
-            for index, cell in enumerate(sizes)
-        )  # fmt: skip
-        return placed, across * (broadest + gap) - gap, down * (highest + gap) - gap
-
-    def _cell(self, machine: Machine) -> Cell:
-        """A Node's cell, as small as it may be."""
-        scale = self.scale
-        columns = min(machine.total, 4) if machine.total <= 8 else math.ceil(math.sqrt(2 * machine.total))
-        rows = math.ceil(machine.total / columns) if columns else 1
-        step = scale.square + scale.gap
-        width = max(2, columns) * step - scale.gap + 2 * scale.pad
-        height = rows * step - scale.gap + 2 * scale.pad
-        if scale.name:
-            width = max(width, min(_LONGEST_NAME, text_width(machine.node.name, scale.name)) + 2 * scale.pad)
-            height += scale.name + scale.pad
-        return Cell(machine, 0, 0, width, height, columns)
-
-    def _shaped_width(self, blocks: Sequence[Block], aspect: float) -> float:
-        """The width that gives blocks this shape together."""
-        space = self.scale.space
-        area = sum((block.width + space) * (block.height + space) for block in blocks)
-        return max(math.sqrt(area * aspect), *(block.width for block in blocks))
-
-    def _rows(self, blocks: Sequence[Block], width: float) -> tuple[tuple[Block, ...], ...]:
-        """The blocks in rows that are not wider, unless a single one is."""
-        rows: list[list[Block]] = []
-        for block in blocks:
-            if rows and not _is_aside(block) and self._width([*rows[-1], block]) <= width + _ROUNDING:
-                rows[-1].append(block)
-            else:
-                rows.append([block])
-        return tuple(map(tuple, rows))
-
-    def _width(self, row: Sequence[Block]) -> float:
-        return sum(block.width for block in row) + self.scale.space * (len(row) - 1)
-
-    def _height(self, rows: Sequence[Sequence[Block]]) -> float:
-        return sum(max(block.height for block in row) for row in rows) + self.scale.space * (len(rows) - 1)
-
-    def _arranged(self, block: Block, x: float, y: float, width: float, height: float) -> tuple[Box, ...]:
-        """The boxes in a block, stretched so that they fill it.
-
-        The last row is stretched as the one before it, so that equal boxes stand below each other.
-        """
-        boxes = []
-        space = self.scale.space
-        left = x + space if block.head else x
-        inner = width - 2 * space if block.head else width
-        top = y + block.head
-        more_height = (height - block.height) / len(block.rows) if block.rows else 0.0
-        more = math.inf
-        for row in block.rows:
-            more = min(more if row is block.rows[-1] else math.inf, (inner - self._width(row)) / len(row))
-            high = max(inside.height for inside in row) + more_height
-            across = left
-            for inside in row:
-                wide = inside.width + more
-                boxes.append(Box(inside, across, top, wide, high, self._arranged(inside, across, top, wide, high)))
-                across += wide + space
-            top += high + space
-        return tuple(boxes)
-
-
-def _shown(branch: Branch) -> int:
-    """The Nodes that are drawn, and the boxes with nothing in them."""
-    return sum(map(_shown, branch.branches)) + len(branch.machines) or 1
-
-
-def _empty(box: Box) -> float:
-    """The room that is left at the bottom of cells, since other boxes of a row are higher."""
-    own = (box.height - box.block.height) * box.width if box.block.cells else 0.0
-    return own + sum(map(_empty, box.boxes))
-
-
-def _is_aside(block: Block) -> bool:
-    """Whether it stands for itself: Nodes without the level and without accelerators, as those for CPU work are."""
-    return bool(block.line) and block.line[0].value is None and not block.line[0].count.total
-
-
-def _evened(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks, those that are nearly as wide as the widest one made as wide, so that they stand below each other."""
-    widest = max((block.width for block in blocks), default=0.0)
-    return [replace(block, width=widest) if block.width >= _NEARLY * widest else block for block in blocks]
-
-
-def heading(chain: Sequence[Branch], topology: Topology) -> str:
-    """What a box is called that stands for several domains."""
-    return " \u203a ".join(title(branch, topology) for branch in chain)
-
-
-def counts(count: Count) -> str:
-    """Free accelerators of all, or only all, as on a box."""
-    if not count.total:
-        return "no GPUs"
-    return f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
-
-
-def text_width(text: str, size: float, *, bold: bool = True) -> float:
-    """How wide a text is at most, in one of the wider fonts that browsers take for sans-serif."""
-    narrow = sum(letter in "iIjl.,:;'|!()[] /·" for letter in text)
-    broad = sum(letter in "mwMW@%" or letter > "\u00ff" for letter in text)
-    widths = 0.42 * narrow + 1.05 * broad + 0.72 * (len(text) - narrow - broad)
-    return size * widths * (1.0 if bold else 0.9)
-
-
-def shortened(text: str, size: float, width: float, *, bold: bool = True) -> str:
-    """The text, cut where it is wider."""
-    if text_width(text, size, bold=bold) <= width:
-        return text
-    while text and text_width(f"{text}…", size, bold=bold) > width:
-        text = text[:-1]
-    return f"{text}…"
-
-
-_MARGIN = 24.0
-_TITLE, _SUBTITLE, _LEGEND = 22.0, 13.0, 12.0
 # Blue, orange and green of the palette by Okabe and Ito, which people tell apart who do not see all colours. The kinds
 # also differ without colour: full, hatched, empty, and pale where nothing is known.
 _STYLE = """
@@ -447,27 +191,60 @@ _HATCH = (
     '<rect width="3" height="3" fill="#ffe3c7"/><rect width="1.3" height="3" fill="#d55e00"/></pattern></defs>'
 )
 _FILLS = ("#ffffff", "#f5f7fa", "#ffffff", "#eef2f6")
-_MEANINGS = (("used", "held by Pods"), ("free", "free"))
-_FLAWED = (("flawed", "Node with a flaw of its network"),)
 _CLOSED = (("unavailable", "not used, and not to be had"), ("closed", "Node that takes no Pods"))
 
 
-class _Entry(Struct, frozen=True):
-    """An entry of the legend and its place."""
+class _Scale(NamedTuple):
+    """Sizes. most: for how many Nodes, or boxes without any, they are meant. square: of a GPU. head: of headings.
 
-    kind: str
-    text: str
-    x: float
-    y: float
+    name: of Nodes' names, 0 for none.
+    """
+
+    most: float
+    square: float
+    gap: float
+    pad: float
+    space: float
+    head: float
+    name: float
+
+
+_SCALES = (
+    _Scale(24, square=15, gap=3, pad=7, space=10, head=14, name=11),
+    _Scale(80, square=10, gap=2, pad=5, space=8, head=12, name=9),
+    _Scale(240, square=8, gap=2, pad=4, space=6, head=11, name=0),
+    _Scale(800, square=6, gap=1, pad=3, space=5, head=10, name=0),
+    _Scale(math.inf, square=4, gap=1, pad=2, space=4, head=9, name=0),
+)
+
+
+class _Block(NamedTuple):
+    """A box with what is in it: the cells of Nodes at their places, or rows of further boxes.
+
+    line: the domains that the box stands for, which have the same Nodes; empty for the cells of Nodes that share a box
+    with other boxes. width, height: the least. head: the height of the heading. cell: the size of a cell.
+    """
+
+    line: tuple[Branch, ...]
+    width: float
+    height: float
+    head: float = 0.0
+    cells: tuple[tuple[Machine, float, float], ...] = ()
+    cell: tuple[float, float] = (0.0, 0.0)
+    rows: tuple[tuple[_Block, ...], ...] = ()
 
 
 def svg(root: Branch, topology: Topology) -> str:
     """The picture as the text of an SVG file."""
-    made = plan(root, topology)
-    width = made.width + 2 * _MARGIN
-    entries = _legend(root, width)
-    top = entries[-1].y + _MARGIN
-    height = top + made.height + _MARGIN
+    scale = next(scale for scale in _SCALES if _drawn(root) <= scale.most)
+    picture = min(
+        (_Picture(topology, scale, aspect) for aspect in _ASPECTS), key=lambda one: math.prod(one.whole(root)[:2])
+    )
+    wide, high, rows = picture.whole(root)
+    width = wide + 2 * _MARGIN
+    legend = list(_legend(root, width))
+    top = legend[-1][3] + _MARGIN
+    height = top + high + _MARGIN
     size = f'width="{_n(width)}" height="{_n(height)}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_n(width)} {_n(height)}" role="img">',
@@ -475,155 +252,264 @@ def svg(root: Branch, topology: Topology) -> str:
         f"<style>{_STYLE}</style>",
         _HATCH,
         f'<rect {size} fill="#ffffff"/>',
-        _svg_text(f"Topology {topology.name}", _MARGIN, _MARGIN + _TITLE * 0.8, _TITLE, width - 2 * _MARGIN, "strong"),
-        _svg_text(_summary(root.count), _MARGIN, _MARGIN + 46, _SUBTITLE, width - 2 * _MARGIN, "quiet"),
-        *(line for entry in entries for line in _entry(entry)),
-        f'<g transform="translate({_n(_MARGIN)} {_n(top)})">',
-        *(line for box in made.boxes for line in _box(box, made, topology, 0)),
-        "</g>",
-        "</svg>",
+        _words(f"Topology {topology.name}", _MARGIN, _MARGIN + _TITLE * 0.8, _TITLE, wide, "strong"),
+        _words(_summary(root.count), _MARGIN, _MARGIN + 46, _SUBTITLE, wide, "quiet"),
     ]
-    return "\n".join(lines) + "\n"
+    for kind, meaning, x, y in legend:
+        if kind:
+            mark = f"cell {kind}" if kind in ("closed", "flawed") else kind
+            lines.append(f'<rect class="{mark}" x="{_n(x)}" y="{_n(y - 10)}" width="12" height="12" rx="2"/>')
+        lines.append(_words(meaning, x + (20 if kind else 0), y, _LEGEND, math.inf, "quiet"))
+    lines += [f'<g transform="translate({_n(_MARGIN)} {_n(top)})">', *picture.inside(rows, 0, 0, wide, 0), "</g>"]
+    return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _summary(count: Count) -> str:
-    parts = [counted(count.nodes, "Node")]
-    if count.free is not None:
-        parts.append(f"{count.free:,} of {counted(count.total, 'GPU')} free")
-    else:
-        parts.append(f"{counted(count.total, 'GPU')}, of which it is not known how many are free")
-    if notes := noted(count):
-        parts.append(notes)
-    return " · ".join(parts)
-
-
-def _legend(root: Branch, width: float) -> list[_Entry]:
-    """The entries, in as many lines as they need."""
+def _legend(root: Branch, width: float) -> Iterator[tuple[str, str, float, float]]:
+    """The kinds of what is drawn with their meanings and places, in as many lines as they need."""
     known = root.count.free is not None
-    meanings = list(_MEANINGS) if known else [("unknown", "a GPU; free or not is not known")]
+    meanings = [("used", "held by Pods"), ("free", "free")]
+    if not known:
+        meanings = [("unknown", "a GPU; free or not is not known")]
     if root.count.closed:
         meanings += _CLOSED if known else _CLOSED[1:]
-    meanings += _FLAWED if root.count.flaws else ()
+    if root.count.flaws:
+        meanings.append(("flawed", "Node with a flaw of its network"))
     meanings.append(("", "numbers: free / all GPUs" if known else "numbers: all GPUs"))
     x, y = _MARGIN, _MARGIN + 74
-    entries: list[_Entry] = []
-    for kind, text in meanings:
-        long = (20 if kind else 0) + text_width(text, _LEGEND, bold=False)
-        if entries and x + long > width - _MARGIN:
+    for kind, meaning in meanings:
+        long = (20 if kind else 0) + text_width(meaning, _LEGEND, bold=False)
+        if x > _MARGIN and x + long > width - _MARGIN:
             x, y = _MARGIN, y + 20
-        entries.append(_Entry(kind, text, x, y))
+        yield kind, meaning, x, y
         x += long + 16
-    return entries
 
 
-def _entry(entry: _Entry) -> Iterator[str]:
-    if entry.kind:
-        kind = f"cell {entry.kind}" if entry.kind in ("closed", "flawed") else entry.kind
-        yield f'<rect class="{kind}" x="{_n(entry.x)}" y="{_n(entry.y - 10)}" width="12" height="12" rx="2"/>'
-    left = entry.x + (20 if entry.kind else 0)
-    yield _svg_text(entry.text, left, entry.y, _LEGEND, math.inf, "quiet")
+class _Picture(NamedTuple):
+    """Makes and draws boxes of one scale and shape."""
 
+    topology: Topology
+    scale: _Scale
+    aspect: float
 
-def _box(box: Box, made: Layout, topology: Topology, depth: int) -> Iterator[str]:
-    block = box.block
-    if block.line:
-        yield '<g class="domain">'
-        yield f"<title>{_escaped(f'{heading(block.line, topology)}: {_summary(block.line[0].count)}')}</title>"
-        yield from _frame(box, made, topology, depth)
-    for cell in block.cells:
-        inset = made.scale.space if block.head else 0.0
-        yield from _cell(cell, box.x + inset, box.y + block.head, made)
-    for inner in box.boxes:
-        yield from _box(inner, made, topology, depth + 1)
-    if block.line:
+    def whole(self, root: Branch) -> tuple[float, float, tuple[tuple[_Block, ...], ...]]:
+        """Width and height of all boxes, and their rows."""
+        blocks = self._blocks(root, _WIDEST)
+        narrowest = max(_NARROWEST, *(block.width for block in blocks))
+        width = min(_WIDEST, max(narrowest, self._shaped_width(blocks, 2.0)))
+        rows = self._rows(blocks, width)
+        return width, self._height(rows), rows
+
+    def _blocks(self, branch: Branch, widest: float) -> list[_Block]:
+        """What is in a domain: the cells of Nodes that are in no further domain first.
+
+        Boxes that are nearly as wide as the widest one are made as wide, so that they stand below each other.
+        """
+        blocks = [self._block(inner, widest) for inner in branch.branches]
+        most = max((block.width for block in blocks), default=0.0)
+        blocks = [block._replace(width=most) if block.width >= _NEARLY * most else block for block in blocks]
+        return [self._cells((), branch.machines, widest), *blocks] if branch.machines else blocks
+
+    def _block(self, branch: Branch, widest: float) -> _Block:
+        """The box of a domain, in the room that is there for it."""
+        scale, chain = self.scale, line(branch)
+        inner = widest - 2 * scale.space
+        titles = min(_LONGEST_TITLE, text_width(_heading(chain, self.topology), scale.head))
+        least = titles + text_width(_counts(branch.count), scale.head) + 2 * scale.space
+        if chain[-1].branches:
+            blocks = self._blocks(chain[-1], inner)
+            rows = self._rows(blocks, min(inner, self._shaped_width(blocks, self.aspect)))
+            made = _Block(tuple(chain), max(map(self._width, rows)), self._height(rows), rows=rows)
+        else:
+            made = self._cells(tuple(chain), chain[-1].machines, inner, least)
+        head, bottom = 2 * scale.head + scale.space, scale.space if made.height else 0.0
+        width, height = max(made.width, least) + 2 * scale.space, head + made.height + bottom
+        return made._replace(width=width, height=height, head=head)
+
+    def _cells(
+        self, chain: tuple[Branch, ...], machines: Sequence[Machine], widest: float, least: float = 0.0
+    ) -> _Block:
+        """The Nodes in rows, and the room that they take. least: the width that they have anyway."""
+        if not machines:
+            return _Block(chain, 0.0, 0.0)
+        scale, gap = self.scale, self.scale.gap + 1
+        step, wide, high = scale.square + scale.gap, 0.0, 0.0
+        for machine in machines:
+            columns = _columns(machine)
+            name = min(_LONGEST_NAME, text_width(machine.node.name, scale.name)) if scale.name else 0.0
+            wide = max(wide, max(2, columns) * step - scale.gap + 2 * scale.pad, name + 2 * scale.pad)
+            high = max(high, (math.ceil(machine.total / columns) if columns else 1) * step - scale.gap + 2 * scale.pad)
+        high += scale.name + scale.pad if scale.name else 0.0
+        area = len(machines) * (wide + gap) * (high + gap)
+        width = min(widest, max(least, math.sqrt(area * self.aspect)))
+        down = math.ceil(len(machines) / max(1, int((width + gap) // (wide + gap))))
+        across = math.ceil(len(machines) / down)
+        places = ((index % across * (wide + gap), index // across * (high + gap)) for index in range(len(machines)))
+        cells = tuple((machine, *place) for machine, place in zip(machines, places, strict=True))
+        return _Block(chain, across * (wide + gap) - gap, down * (high + gap) - gap, 0.0, cells, (wide, high))
+
+    def _shaped_width(self, blocks: Sequence[_Block], aspect: float) -> float:
+        """The width that gives blocks this shape together."""
+        space = self.scale.space
+        area = sum((block.width + space) * (block.height + space) for block in blocks)
+        return max(math.sqrt(area * aspect), *(block.width for block in blocks))
+
+    def _rows(self, blocks: Sequence[_Block], width: float) -> tuple[tuple[_Block, ...], ...]:
+        """The blocks in rows that are not wider, unless a single one is.
+
+        Nodes without the level and without accelerators, as those for CPU work are, stand for themselves.
+        """
+        rows: list[list[_Block]] = []
+        for block in blocks:
+            is_aside = bool(block.line) and block.line[0].value is None and not block.line[0].count.total
+            if rows and not is_aside and self._width([*rows[-1], block]) <= width + _ROUNDING:
+                rows[-1].append(block)
+            else:
+                rows.append([block])
+        return tuple(map(tuple, rows))
+
+    def _width(self, row: Sequence[_Block]) -> float:
+        return sum(block.width for block in row) + self.scale.space * (len(row) - 1)
+
+    def _height(self, rows: Sequence[Sequence[_Block]]) -> float:
+        return sum(max(block.height for block in row) for row in rows) + self.scale.space * (len(rows) - 1)
+
+    def inside(
+        self, rows: Sequence[Sequence[_Block]], left: float, top: float, width: float, depth: int
+    ) -> Iterator[str]:
+        """Rows of boxes, stretched so that they fill the width.
+
+        The last row is stretched as the one before it, so that equal boxes stand below each other.
+        """
+        more = math.inf
+        for row in rows:
+            more = min(more if row is rows[-1] else math.inf, (width - self._width(row)) / len(row))
+            high, x = max(block.height for block in row), left
+            for block in row:
+                yield from self._box(block, (x, top, block.width + more, high), depth)
+                x += block.width + more + self.scale.space
+            top += high + self.scale.space
+
+    def _box(self, block: _Block, at: tuple[float, float, float, float], depth: int) -> Iterator[str]:
+        (x, y, width, _), space = at, self.scale.space
+        inset = space if block.head else 0.0
+        if block.line:
+            title = f"{_heading(block.line, self.topology)}: {_summary(block.line[0].count)}"
+            yield f'<g class="domain">\n<title>{_escaped(title)}</title>'
+            yield from self._frame(block.line, at, depth)
+        for machine, across, down in block.cells:
+            yield from self._cell(machine, x + inset + across, y + block.head + down, *block.cell)
+        yield from self.inside(block.rows, x + inset, y + block.head, width - 2 * inset, depth + 1)
+        if block.line:
+            yield "</g>"
+
+    def _frame(self, chain: tuple[Branch, ...], at: tuple[float, float, float, float], depth: int) -> Iterator[str]:
+        """The box itself, its heading, its numbers, and a bar of what is used."""
+        scale, (x, y, width, height), count = self.scale, at, chain[0].count
+        lacks = " lacks" if any(branch.value is None for branch in chain) else ""
+        yield (
+            f'<rect class="box{lacks}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
+            f'rx="{_n(min(8, scale.space))}" fill="{_FILLS[depth % len(_FILLS)]}"/>'
+        )
+        left, right, base = x + scale.space, x + width - scale.space, y + scale.space * 0.5 + scale.head
+        numbers = _counts(count)
+        room = right - left - text_width(numbers, scale.head) - scale.space
+        yield _words(_heading(chain, self.topology), left, base, scale.head, room, "lacking" if lacks else "strong")
+        yield _words(numbers, right, base, scale.head, math.inf, "quiet", "end")
+        if count.used is None or count.free is None or not count.total:
+            return
+        amounts = (("used", count.used), ("unavailable", count.unavailable), ("free", count.free))
+        for kind, amount in amounts:
+            part = (right - x - scale.space) * amount / sum(number for _, number in amounts)
+            if amount:
+                at_y = _n(base + scale.head * 0.45)
+                yield f'<rect class="bar {kind}" x="{_n(left)}" y="{at_y}" width="{_n(part)}" height="3"/>'
+            left += part
+
+    def _cell(self, machine: Machine, x: float, y: float, width: float, height: float) -> Iterator[str]:
+        scale, columns = self.scale, _columns(machine)
+        gpus = counted(machine.total, "GPU")
+        if not machine.total:
+            gpus = "no GPUs"
+        elif machine.free is not None:
+            gpus = f"{machine.free} of {gpus} free"
+        title = ", ".join(part for part in (f"{machine.node.name}: {gpus}", state(machine)) if part)
+        yield f'<g class="node">\n<title>{_escaped(title)}</title>'
+        marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
+        yield (
+            f'<rect class="cell{marks}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
+            f'rx="{_n(min(4, scale.pad))}"/>'
+        )
+        step = scale.square + scale.gap
+        wide = max(2, columns) * step - scale.gap
+        start = x + (width - wide) / 2
+        kinds = ["unknown"] * machine.total
+        if machine.used is not None and machine.free is not None:
+            used = min(machine.used, machine.total)
+            kinds = ["used"] * used + ["free"] * machine.free
+            kinds += ["unavailable"] * (machine.total - len(kinds))
+        for index, kind in enumerate(kinds):
+            across, down = start + index % columns * step + 0.5, y + scale.pad + index // columns * step + 0.5
+            yield (
+                f'<rect class="{kind}" x="{_n(across)}" y="{_n(down)}" width="{_n(scale.square - 1)}" '
+                f'height="{_n(scale.square - 1)}" rx="{_n(scale.square / 6)}"/>'
+            )
+        if not machine.total:
+            middle = y + scale.pad + scale.square / 2
+            yield f'<path class="none" d="M{_n(start + wide / 4)} {_n(middle)}h{_n(wide / 2)}"/>'
+        if scale.name:
+            room, base = width - 2 * scale.pad, y + height - scale.pad
+            yield _words(machine.node.name, x + width / 2, base, scale.name, room, "quiet", "middle")
         yield "</g>"
 
 
-def _frame(box: Box, made: Layout, topology: Topology, depth: int) -> Iterator[str]:
-    """The box itself, its heading, its numbers, and a bar of what is used."""
-    scale, chain = made.scale, box.block.line
-    lacks = " lacks" if any(branch.value is None for branch in chain) else ""
-    yield (
-        f'<rect class="box{lacks}" x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.width)}" '
-        f'height="{_n(box.height)}" rx="{_n(min(8, scale.space))}" fill="{_FILLS[depth % len(_FILLS)]}"/>'
+def _columns(machine: Machine) -> int:
+    """How many squares stand side by side in a Node's cell."""
+    return min(machine.total, 4) if machine.total <= 8 else math.ceil(math.sqrt(2 * machine.total))
+
+
+def _drawn(branch: Branch) -> int:
+    """The Nodes that are drawn, and the boxes with nothing in them."""
+    return sum(map(_drawn, branch.branches)) + len(branch.machines) or 1
+
+
+def _summary(count: Count) -> str:
+    gpus = counted(count.total, "GPU")
+    free = (
+        f"{gpus}, of which it is not known how many are free"
+        if count.free is None
+        else f"{count.free:,} of {gpus} free"
     )
-    numbers = counts(chain[0].count)
-    left, right = box.x + scale.space, box.x + box.width - scale.space
-    base = box.y + scale.space * 0.5 + scale.head
-    room = right - left - text_width(numbers, scale.head) - scale.space
-    yield _svg_text(heading(chain, topology), left, base, scale.head, room, "lacking" if lacks else "strong")
-    yield (
-        f'<text class="quiet" x="{_n(right)}" y="{_n(base)}" font-size="{_n(scale.head)}" '
-        f'text-anchor="end">{numbers}</text>'
-    )
-    yield from _bar(chain[0].count, left, base + scale.head * 0.45, right - left)
+    return " · ".join(part for part in (counted(count.nodes, "Node"), free, noted(count)) if part)
 
 
-def _bar(count: Count, x: float, y: float, width: float) -> Iterator[str]:
-    if count.used is None or count.free is None or not count.total:
-        return
-    amounts = (("used", count.used), ("unavailable", count.unavailable), ("free", count.free))
-    whole = sum(amount for _, amount in amounts)
-    for kind, amount in amounts:
-        part = width * amount / whole
-        if amount:
-            yield f'<rect class="bar {kind}" x="{_n(x)}" y="{_n(y)}" width="{_n(part)}" height="3"/>'
-        x += part
+def _heading(chain: Sequence[Branch], topology: Topology) -> str:
+    """What a box is called that stands for several domains."""
+    return " \u203a ".join(title(branch, topology) for branch in chain)
 
 
-def _cell(cell: Cell, left: float, top: float, made: Layout) -> Iterator[str]:
-    scale, machine = made.scale, cell.machine
-    x, y = left + cell.x, top + cell.y
-    yield '<g class="node">'
-    yield f"<title>{_escaped(_told(machine))}</title>"
-    marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
-    yield (
-        f'<rect class="cell{marks}" x="{_n(x)}" y="{_n(y)}" width="{_n(cell.width)}" height="{_n(cell.height)}" '
-        f'rx="{_n(min(4, scale.pad))}"/>'
-    )
-    step = scale.square + scale.gap
-    wide = max(2, cell.columns) * step - scale.gap
-    start = x + (cell.width - wide) / 2
-    for index, kind in enumerate(_squares(machine)):
-        across, down = index % cell.columns, index // cell.columns
-        yield (
-            f'<rect class="{kind}" x="{_n(start + across * step + 0.5)}" y="{_n(y + scale.pad + down * step + 0.5)}" '
-            f'width="{_n(scale.square - 1)}" height="{_n(scale.square - 1)}" rx="{_n(scale.square / 6)}"/>'
-        )
-    if not machine.total:
-        middle = y + scale.pad + scale.square / 2
-        yield f'<path class="none" d="M{_n(start + wide / 4)} {_n(middle)}h{_n(wide / 2)}"/>'
-    if scale.name:
-        base = y + cell.height - scale.pad
-        name = shortened(machine.node.name, scale.name, cell.width - 2 * scale.pad, bold=False)
-        yield (
-            f'<text class="quiet" x="{_n(x + cell.width / 2)}" y="{_n(base)}" font-size="{_n(scale.name)}" '
-            f'text-anchor="middle">{_escaped(name)}</text>'
-        )
-    yield "</g>"
+def _counts(count: Count) -> str:
+    """Free accelerators of all, or only all, as on a box."""
+    if not count.total:
+        return "no GPUs"
+    return f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
 
 
-def _squares(machine: Machine) -> list[str]:
-    """What each accelerator of a Node is."""
-    if machine.used is None or machine.free is None:
-        return ["unknown"] * machine.total
-    used = min(machine.used, machine.total)
-    return ["used"] * used + ["free"] * machine.free + ["unavailable"] * (machine.total - used - machine.free)
+def text_width(text: str, size: float, *, bold: bool = True) -> float:
+    """How wide a text is at most, in one of the wider fonts that browsers take for sans-serif."""
+    narrow = sum(letter in "iIjl.,:;'|!()[] /·" for letter in text)
+    broad = sum(letter in "mwMW@%" or letter > "\u00ff" for letter in text)
+    widths = 0.42 * narrow + 1.05 * broad + 0.72 * (len(text) - narrow - broad)
+    return size * widths * (1.0 if bold else 0.9)
 
 
-def _told(machine: Machine) -> str:
-    if not machine.total:
-        gpus = "no GPUs"
-    elif machine.free is None:
-        gpus = counted(machine.total, "GPU")
-    else:
-        gpus = f"{machine.free} of {counted(machine.total, 'GPU')} free"
-    return ", ".join(part for part in (f"{machine.node.name}: {gpus}", state(machine)) if part)
-
-
-def _svg_text(text: str, x: float, y: float, size: float, width: float, kind: str) -> str:
-    shown = _escaped(shortened(text, size, width, bold=kind == "strong"))
-    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}">{shown}</text>'
+def _words(text: str, x: float, y: float, size: float, width: float, kind: str, anchor: str = "") -> str:
+    """A text at its place, cut where it is wider."""
+    bold, shown = kind == "strong", text
+    while shown and text_width(shown, size, bold=bold) > width:
+        text = text[:-1]
+        shown = f"{text}…" if text else ""
+    anchored = f' text-anchor="{anchor}"' if anchor else ""
+    return f'<text class="{kind}" x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}"{anchored}>{_escaped(shown)}</text>'
 
 
 def _escaped(text: str) -> str:

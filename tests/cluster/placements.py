@@ -178,10 +178,10 @@ def denied(*lines: str, doing: str = "", entry: str = "topology") -> str:
     return f"Error from server (Forbidden): {doing}{who}: {told}\n"
 
 
-def fixed(kind: str, changed: str, at: str = "") -> str:
+def fixed(kind: str, changed: str) -> str:
     """Return what kubectl prints where a placement that is fixed was changed: an annotation, what it is and was."""
     summary = f"The placement of a {kind} is fixed when it is created."
-    return denied(summary, f"  {at}metadata.annotations[{changed}", f"Delete the {kind} and create it again.")
+    return denied(summary, f"  metadata.annotations[{changed}", f"Delete the {kind} and create it again.")
 
 
 def condition(found: Manifest) -> str:

@@ -8,7 +8,7 @@ documentation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     terms = [(*newer, *_excluding(requirement))]
     if older and old is not None:
         terms.append((*older[0], *old.requirements))
-    return tuple(_without_redundant([simplified(term) for term in terms if term]))
+    return tuple(_without_redundant([_without_existence(term) for term in terms if term]))
 
 
 def required_terms(topology: Topology, required: Placement | None) -> tuple[Term, ...]:
@@ -100,24 +100,21 @@ def _under(requirement: SelectorRequirement, key: str) -> list[SelectorRequireme
     return [replace(requirement, key=key) for key in keys]
 
 
-def simplified(term: Iterable[SelectorRequirement]) -> Term:
-    """The term without requirements that others in it imply."""
-    kept = list(dict.fromkeys(term))
-    for requirement in tuple(kept):
-        if any(other is not requirement and _implies(other.to_json(), requirement) for other in kept):
-            kept.remove(requirement)
-    return tuple(kept)
+def _without_existence(term: Term) -> Term:
+    """The term without requirements that a label exists of which another says the value."""
+    named = {requirement.key for requirement in term if requirement.operator == "In"}
+    return tuple(r for r in dict.fromkeys(term) if r.operator != "Exists" or r.key not in named)
 
 
 def combined(written: Any, terms: Sequence[Term]) -> list[Any]:
-    """A user's term combined with each alternative. A term that implies one, or matches no Node, stays unchanged.
+    """A user's term combined with each alternative. A term that says one already, or matches no Node, stays unchanged.
 
     `matchFields` and all other fields are kept.
     """
     expressions, fields = _parts(written)
     if not (expressions or fields):
         return [written]
-    missing = [tuple(r for r in term if not any(_implies(e, r) for e in expressions)) for term in terms]
+    missing = [tuple(r for r in term if r.to_json() not in expressions) for term in terms]
     if not terms or not all(missing):
         return [written]
     return [{**written, "matchExpressions": [*expressions, *to_json(extra)]} for extra in _without_redundant(missing)]
@@ -196,29 +193,6 @@ def _without_redundant(missing: Sequence[Term]) -> list[Term]:
         if any(set(other) <= set(missing[index]) for other in (*kept[:index], *kept[index + 1 :])):
             del kept[index]
     return kept
-
-
-def _implies(expression: Any, requirement: SelectorRequirement) -> bool:
-    """Whether every Node that meets a user's expression also meets a requirement."""
-    if not isinstance(expression, dict) or expression.get("key") != requirement.key:
-        return False
-    operator, values = expression.get("operator"), expression.get("values") or []
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        return False
-    is_one_of = operator == "In" and bool(values)
-    match requirement.operator:
-        case "Exists":
-            implied = is_one_of or operator in ("Exists", "Gt", "Lt")
-        case "In":
-            implied = is_one_of and set(values) <= set(requirement.values)
-        case "DoesNotExist":
-            implied = operator == "DoesNotExist"
-        case "NotIn":
-            is_none_of = operator == "NotIn" and set(values) >= set(requirement.values)
-            implied = (
-                operator == "DoesNotExist" or is_none_of or (is_one_of and set(values).isdisjoint(requirement.values))
-            )
-    return implied
 
 
 NODE_AFFINITY: Final = "nodeAffinity"

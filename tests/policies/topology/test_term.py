@@ -1,15 +1,27 @@
-"""Terms: the alternatives that a placement comes to, and what becomes of a user's term beside them."""
+"""Terms: the alternatives that a placement comes to, preferences, and what becomes of a user's affinity beside them."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
-from policies.topology.placement import Domain
-from policies.topology.term import Term, alternatives, combined, old_names, simplified, to_json
-from policies.topology.topology import NVLINK, level
+from policies.topology.placement import Domain, parse
+from policies.topology.term import (
+    Term,
+    alternatives,
+    combined,
+    old_names,
+    preferred_terms,
+    selector_terms,
+    to_json,
+    weights,
+    with_peers,
+    with_terms,
+)
+from policies.topology.topology import BUILT_IN, NVLINK, level
 
 _B, _I = "backend.coreweave.cloud", "ib.coreweave.cloud"
 _CLIQUE, _ACCELERATOR = "nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"
@@ -130,28 +142,6 @@ def test_requirements_in_older_names(selector: LabelSelector, old: LabelSelector
     assert old_names(selector) == old
 
 
-@pytest.mark.parametrize(
-    ("term", "kept"),
-    [
-        pytest.param([_there("a"), _in("a", "1")], (_in("a", "1"),), id="exists-and-in"),
-        pytest.param([_in("a", "1", "2"), _in("a", "1")], (_in("a", "1"),), id="wider-in"),
-        pytest.param([_in("a", "1"), _in("a", "1")], (_in("a", "1"),), id="the-same"),
-        pytest.param([_in("a", "1", "2"), _in("a", "2", "1")], (_in("a", "2", "1"),), id="the-same-in-another-order"),
-        pytest.param([_not_in("a", "1"), _absent("a")], (_absent("a"),), id="not-in-and-absent"),
-        pytest.param([_not_in("a", "1"), _in("a", "2")], (_in("a", "2"),), id="not-in-and-in"),
-        pytest.param([_not_in("a", "1"), _not_in("a", "2", "1")], (_not_in("a", "2", "1"),), id="wider-not-in"),
-        pytest.param(
-            [_in("a", "1"), _in("a", "2"), _there("b")],
-            (_in("a", "1"), _in("a", "2"), _there("b")),
-            id="nothing-to-drop",
-        ),
-    ],
-)
-def test_what_a_term_says_twice(term: list[SelectorRequirement], kept: Term) -> None:
-    """What another requirement implies is left out."""
-    assert simplified(term) == kept
-
-
 def _json(*requirements: SelectorRequirement) -> dict[str, Any]:
     return {"matchExpressions": to_json(requirements)}
 
@@ -174,11 +164,10 @@ _GT = {"key": "a", "operator": "Gt", "values": ["3"]}
         pytest.param(
             {**_FIELDS, "more": 1}, [(_there("a"),)], [{**_FIELDS, "more": 1, **_json(_there("a"))}], id="anything-else"
         ),
-        pytest.param(_json(_in("a", "1")), [(_there("a"),)], [_json(_in("a", "1"))], id="implied"),
+        pytest.param(_json(_in("a", "1")), [(_in("a", "1"),)], [_json(_in("a", "1"))], id="there"),
         pytest.param(
-            _json(_in("a", "1")), [(_there("b"),), (_in("a", "1", "2"),)], [_json(_in("a", "1"))], id="one-implied"
+            _json(_in("a", "1")), [(_there("b"),), (_in("a", "1"),)], [_json(_in("a", "1"))], id="one-is-there"
         ),
-        pytest.param({"matchExpressions": [_GT]}, [(_there("a"),)], [{"matchExpressions": [_GT]}], id="greater"),
         pytest.param(
             _json(_there("x")),
             [(_there("a"),), (_there("a"), _there("b"))],
@@ -211,29 +200,6 @@ def test_a_term_of_the_users(written: Any, terms: list[Term], expected: list[Any
     assert combined(written, terms) == expected
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        pytest.param({"key": "a", "operator": "In"}, id="in-without-values"),
-        pytest.param({"key": "a", "operator": "In", "values": []}, id="in-nothing"),
-        pytest.param({"key": "a", "operator": "In", "values": "1"}, id="in-a-text"),
-        pytest.param({"key": "a", "operator": "In", "values": [1]}, id="in-numbers"),
-        pytest.param({"key": "a", "operator": "NotIn", "values": ["2"]}, id="not-in"),
-        pytest.param({"key": "b", "operator": "In", "values": ["1"]}, id="another-key"),
-        pytest.param({"key": "a", "operator": "Near", "values": ["1"]}, id="unknown-operator"),
-        pytest.param({"key": "a", "operator": "DoesNotExist"}, id="absent"),
-        pytest.param({}, id="nothing"),
-        pytest.param("x", id="text"),
-        pytest.param(None, id="null"),
-    ],
-)
-def test_expressions_that_imply_nothing(expression: Any) -> None:
-    """What does not say it, or cannot be read, is not taken to say it."""
-    found = combined({"matchExpressions": [expression]}, [(_there("a"),)])
-
-    assert found == [{"matchExpressions": [expression, {"key": "a", "operator": "Exists"}]}]
-
-
 def test_what_is_excluded_is_excluded_under_every_name() -> None:
     """A Node that a requirement excludes by one name of a label does not pass by the absence of the other."""
     selector = LabelSelector((SelectorRequirement(f"{_B}/superpod", "NotIn", ("3",)),))
@@ -246,3 +212,153 @@ def test_what_is_excluded_is_excluded_under_every_name() -> None:
             SelectorRequirement(f"{_I}/fabric", "DoesNotExist"),
         ),
     )
+
+
+_MUST = "requiredDuringSchedulingIgnoredDuringExecution"
+_SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
+_1 = (SelectorRequirement("rack", "In", ("1",)),)
+_HALL = (SelectorRequirement("hall", "In", ("1",)),)
+_IN_RACK, _IN_HALL = ({"key": key, "operator": "In", "values": ["1"]} for key in ("rack", "hall"))
+_DISK = {"key": "disk", "operator": "Exists"}
+_WISH = {"weight": 1, "preference": {"matchExpressions": [_DISK]}}
+
+
+def _node(*terms: Any, **more: Any) -> Any:
+    return {"nodeAffinity": {_MUST: {"nodeSelectorTerms": list(terms)}, **more}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "required", "preferred", "expected"),
+    [
+        pytest.param(None, [_1], [], _node({"matchExpressions": [_IN_RACK]}), id="nothing-there"),
+        pytest.param(
+            {"podAffinity": {}},
+            [_1, _HALL],
+            [],
+            {"podAffinity": {}, **_node({"matchExpressions": [_IN_RACK]}, {"matchExpressions": [_IN_HALL]})},
+            id="alternatives-beside-other-affinity",
+        ),
+        pytest.param(
+            _node({"matchExpressions": [_DISK]}),
+            [_1, _HALL],
+            [],
+            _node({"matchExpressions": [_DISK, _IN_RACK]}, {"matchExpressions": [_DISK, _IN_HALL]}),
+            id="each-of-the-authors-with-each",
+        ),
+        pytest.param(
+            _node({"matchExpressions": [_IN_RACK]}),
+            [_1],
+            [],
+            _node({"matchExpressions": [_IN_RACK]}),
+            id="there",
+        ),
+        pytest.param(_node({}), [_1], [], _node({}), id="a-term-that-matches-nothing"),
+        pytest.param(None, [], [_WISH], {"nodeAffinity": {_SHOULD: [_WISH]}}, id="a-preference"),
+        pytest.param(
+            {"nodeAffinity": {_SHOULD: [_WISH]}},
+            [],
+            [_WISH],
+            {"nodeAffinity": {_SHOULD: [_WISH]}},
+            id="one-that-is-there",
+        ),
+        pytest.param({"nodeAffinity": "x"}, [_1], [_WISH], {"nodeAffinity": "x"}, id="malformed"),
+        pytest.param({"nodeAffinity": {_MUST: "x"}}, [_1], [], {"nodeAffinity": {_MUST: "x"}}, id="malformed-terms"),
+        pytest.param(None, [], [], None, id="nothing-to-add"),
+    ],
+)
+def test_node_affinity(affinity: Any, required: Any, preferred: Any, expected: Any) -> None:
+    """Each of the author's terms is combined with each alternative, and nothing is added that is there already."""
+    sent = deepcopy(affinity)
+
+    once = with_terms(affinity, required, preferred)
+
+    assert (once, affinity) == (expected, sent)
+    assert with_terms(once, required, preferred) == once
+
+
+@pytest.mark.parametrize(
+    ("affinity", "expected"),
+    [
+        pytest.param(None, {"podAffinity": {_MUST: [{"topologyKey": "rack"}]}}, id="nothing-there"),
+        pytest.param(
+            {"podAffinity": {_MUST: [{"topologyKey": "zone"}]}, "nodeAffinity": {}},
+            {"podAffinity": {_MUST: [{"topologyKey": "zone"}, {"topologyKey": "rack"}]}, "nodeAffinity": {}},
+            id="behind-the-authors",
+        ),
+        pytest.param({"podAffinity": []}, {"podAffinity": []}, id="malformed"),
+        pytest.param({"podAffinity": {_MUST: "x"}}, {"podAffinity": {_MUST: "x"}}, id="malformed-terms"),
+    ],
+)
+def test_pod_affinity(affinity: Any, expected: Any) -> None:
+    """Terms are added to those that are there, once."""
+    once = with_peers(affinity, [{"topologyKey": "rack"}], [])
+
+    assert once == expected
+    assert with_peers(once, [{"topologyKey": "rack"}], []) == once
+
+
+@pytest.mark.parametrize("affinity", [None, "x", {}, {"nodeAffinity": None}, {"nodeAffinity": {_MUST: []}}])
+def test_terms_that_are_none(affinity: Any) -> None:
+    """Absent and malformed affinity holds no terms."""
+    assert selector_terms(affinity) == []
+
+
+_TOPOLOGIES = {each.name: each for each in BUILT_IN}
+_WEIGHTS = {0: [], 1: [100], 2: [67, 33], 3: [51, 33, 16], 7: [28, 21, 17, 14, 10, 7, 3]}
+
+
+@pytest.mark.parametrize(("steps", "expected"), _WEIGHTS.items())
+def test_weights_of_few_steps(steps: int, expected: list[int]) -> None:
+    """As n to … 1, rounded down, and the nearest step gets what is left of 100."""
+    assert weights(steps) == expected
+
+
+def _preferred(topology: str, preferred: str, required: str = "") -> list[Any]:
+    known = _TOPOLOGIES[topology]
+    floor = parse(required, known) if required else None
+    return [
+        (each["weight"], [(e["key"].rpartition("/")[2], e["operator"]) for e in each["preference"]["matchExpressions"]])
+        for each in preferred_terms(known, floor, parse(preferred, known))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topology", "preferred", "required", "expected"),
+    [
+        pytest.param("kubernetes", "zone", "", [], id="level"),
+        pytest.param("kubernetes", "zone=z", "region", [(100, [("zone", "In")])], id="domain"),
+        pytest.param(
+            "kubernetes",
+            "region=r,zone",
+            "",
+            [(100, [("region", "In")])],
+            id="level-in-a-domain",
+        ),
+        pytest.param(
+            "kubernetes", "region=r,zone=z", "region", [(100, [("region", "In"), ("zone", "In")])], id="one-step-below"
+        ),
+        pytest.param(
+            "coreweave",
+            "superpod=3,rack=1",
+            "",
+            [
+                (67, [("superpod", "In"), ("rack", "In")]),
+                (67, [("superpod", "In"), ("rack", "In"), ("superpod", "DoesNotExist")]),
+                (33, [("superpod", "In")]),
+                (33, [("superpod", "In"), ("superpod", "DoesNotExist")]),
+            ],
+            id="twins",
+        ),
+        pytest.param("coreweave-roce", "superpod=3", "", [(100, [("superpod", "In")])], id="no-twin-for-roce"),
+        pytest.param(
+            "topograph-nvlink",
+            "nvlink=n",
+            "",
+            [(100, [("gpu.clique", "In")]), (100, [("accelerator", "In"), ("gpu.clique", "DoesNotExist")])],
+            id="nvlink",
+        ),
+    ],
+)
+def test_steps(topology: str, preferred: str, required: str, expected: list[Any]) -> None:
+    """A term for each domain below the required level, in all those above it, and its twin for the older names."""
+    assert _preferred(topology, preferred, required) == expected

@@ -11,7 +11,7 @@ from support.builders import FACTS, WORKLOADS, Json, pod_spec, request
 
 from policies.engine import patch
 from policies.topology.rule import TopologyPlacement
-from policies.topology.template import Options, carried
+from policies.topology.template import Options
 from policies.topology.topology import BUILT_IN, Catalog
 from properties.placed import placements
 from properties.updates import client_side_apply, replace, server_side_apply
@@ -48,34 +48,6 @@ def _admitted(obj: Json, old: Json | None = None) -> Json:
 def _of_template(obj: Json) -> Json:
     found: Json = obj["spec"]["template"]["metadata"].get("annotations") or {}
     return found
-
-
-@_many
-@given(_both, st.one_of(st.none(), _both), st.booleans())
-def test_carrying_twice_is_carrying_once(now: _Both, before: _Both | None, copies: bool) -> None:  # noqa: FBT001
-    """What a template carries after a write it carries still when the same write is looked at again."""
-    once = carried(*now, before, copies=copies)
-
-    assert carried(once, now[1], before, copies=copies) == once
-
-
-@_many
-@given(_values, st.sampled_from("ab"), st.sampled_from("cd"))
-def test_copying_then_removing_gives_the_template_back(own: Any, first: str, second: str) -> None:
-    """A value that comes, changes and goes around a template leaves it as it was, and its own value alone."""
-    created = carried(own, first, None)
-    changed = carried(created, second, (created, first))
-    gone = carried(changed, None, (changed, second))
-
-    assert gone == (None if own in (None, first, second) else own)
-    assert changed == (second if own in (None, first) else own)
-
-
-@_many
-@given(_both)
-def test_what_does_not_change_changes_nothing(both: _Both) -> None:
-    """An update that is about something else leaves a template as it is."""
-    assert carried(*both, both) == both[0]
 
 
 @_many

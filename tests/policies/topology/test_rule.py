@@ -14,11 +14,10 @@ from policies.engine.facts import Node, StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
-from policies.objects.fieldpath import lookup, render
+from policies.objects.fieldpath import lookup
 from policies.objects.workload import table, workload
 from policies.topology.objects import read
-from policies.topology.rule import TopologyPlacement, reads
-from policies.topology.schemes import PLACES
+from policies.topology.rule import TopologyPlacement
 from policies.topology.template import Default, Options
 from policies.topology.topology import BUILT_IN, Catalog
 from policies.topology.way import Keeper
@@ -357,25 +356,6 @@ def test_annotations_that_are_no_text(key: str, value: Any) -> None:
     ]
 
 
-def _scheduled(annotations: Mapping[str, str], **metadata: Any) -> Json:
-    return merged(_object("batch/v1 Job", annotations, schedulerName="kai-scheduler"), {"metadata": metadata})
-
-
-def test_a_scheduler_that_reads_the_annotations() -> None:
-    """Short names are written out, once, and not by updates that are about something else."""
-    obj = _scheduled({_TOPOLOGY: "coreweave", _REQUIRED: "superpod", _PREFERRED: "ib.coreweave.cloud/leafgroup"})
-
-    changed = _changed(obj)
-
-    names = ("backend.coreweave.cloud/superpod", "backend.coreweave.cloud/leafgroup")
-    expected = {_TOPOLOGY: "coreweave", _REQUIRED: names[0], _PREFERRED: names[1]}
-    assert changed == merged(obj, {"metadata": {"annotations": expected}})
-    assert (_changed(changed), _changed(changed, changed)) == (changed, changed)
-    assert (_refusals(changed), _warnings(changed)) == ([], [])
-    later = merged(obj, {"metadata": {"labels": {"a": "b"}}})
-    assert _changed(later, later) == later
-
-
 def test_one_annotation_for_several_templates() -> None:
     """It is written out once, where it stands."""
     specs = {name: {"template": {"spec": pod_spec(_GPU, schedulerName="kai-scheduler")}} for name in ("a", "b")}
@@ -492,24 +472,6 @@ def test_topologies_of_the_cluster() -> None:
     ]
 
 
-def test_an_empty_pool() -> None:
-    """A topology for a pool without Nodes is warned of where the Nodes are known."""
-    pool = LabelSelector((SelectorRequirement("pool", "In", ("a",)),))
-    halls = read({"name": "halls", "levels": ["example.org/hall"]}, "a file")
-    pooled = type(halls)(halls.name, halls.levels, pool=pool)
-    rule = TopologyPlacement(Catalog([pooled]), Options(WORKLOADS))
-    obj = _changed(_object("v1 Pod", {_TOPOLOGY: "halls", _PREFERRED: "hall"}), rule=rule)
-    inside, outside = (
-        StaticFacts(TODAY, cluster_nodes=(Node("n", {"pool": name, "example.org/hall": "1"}),)) for name in "ab"
-    )
-
-    assert [_warnings(obj, rule=rule, facts=facts) for facts in (inside, outside, FACTS)] == [
-        [],
-        ['topology "halls": its node pool has no Nodes now'],
-        [],
-    ]
-
-
 def test_what_is_warned_of_is_on_one_line() -> None:
     """Placements of long names and deep templates still make one line each."""
     domains = ",".join(f"{level}={'1' * 60}" for level in ("fabric", "superpod", "leafgroup", "rack"))
@@ -547,28 +509,57 @@ def test_pools_of_an_update() -> None:
     ]
 
 
-def test_what_is_read() -> None:
-    """The paths cover annotations of every holder, placement, demand, the numbers of Pods, and others' constraints."""
-    rows = [WORKLOADS["batch", "CronJob"], WORKLOADS["", "Pod"]]
-    names = (
-        *("affinity", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priority", "priorityClassName"),
-        *("hostNetwork", "resourceClaims", "resources", "schedulerName", "schedulingGates", "schedulingGroup"),
-        *("tolerations", "containers[*].ports", "initContainers[*].ports"),
-        *("containers[*].resources", "initContainers[*].resources", "initContainers[*].restartPolicy"),
-    )
-    pod = ("metadata.annotations", "metadata.labels", *(f"spec.{name}" for name in names))
-    counts = (
-        *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
-        *("parallelism", "replicas", "size", "suspend"),
-    )
+_HALL = "example.org/hall"
 
-    assert reads(rows) == {
-        *("spec.completionMode", "spec.mlPolicy", "spec.scheduling", "spec.selector", "spec.suspend"),
-        *("spec.activeDeadlineSeconds", "spec.runPolicy", "spec.schedulingConstraints"),
-        *("spec.jobTemplate.metadata.annotations", "spec.jobTemplate.spec.activeDeadlineSeconds"),
-        *pod,
-        *(f"spec.jobTemplate.spec.template.{path}" for path in pod),
-        *(f"{holder}.{name}" for holder in ("spec", "spec.jobTemplate", "spec.jobTemplate.spec") for name in counts),
-        *("spec.annotations", "spec.podTemplateOverrides", "spec.runtimePatches"),
-        *(render(place) for places in PLACES.values() for place in places),
+
+def _rule(*levels: str) -> TopologyPlacement:
+    """The rule where a topology `site` has these levels; without any there is none."""
+    more = [read({"name": "site", "levels": list(levels)}, "a file")] if levels else []
+    return TopologyPlacement(Catalog([*more, *BUILT_IN]), Options(WORKLOADS))
+
+
+def _manifest(kind: str, placement: str = "hall=h1") -> Json:
+    spec: Json = {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
+    annotations = {"kai.scheduler/topology": "site", "kai.scheduler/topology-required-placement": placement}
+    return {
+        "apiVersion": {"Job": "batch/v1"}.get(kind, "apps/v1"),
+        "kind": kind,
+        "metadata": {"name": "train", "annotations": annotations},
+        "spec": {"template": {"spec": spec}},
     }
+
+
+def _written(rule: TopologyPlacement, obj: Json, old: Json | None = None) -> Json:
+    return patch.apply(obj, rule.mutate(request(obj, old=old), FACTS).operations)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+@pytest.mark.parametrize(
+    "later",
+    [
+        pytest.param([], id="deleted"),
+        pytest.param(["example.org/site", "example.org/building"], id="without-the-level"),
+        pytest.param(["example.net/hall", "kubernetes.io/hostname"], id="another-key"),
+    ],
+)
+def test_a_topology_that_changes_changes_no_workload(kind: str, later: list[str]) -> None:
+    """An update of a workload whose topology has changed writes nothing, and refuses nothing."""
+    live = _written(_rule(_HALL), _manifest(kind))
+    labelled = deepcopy(live)
+    labelled["metadata"]["labels"] = {"a": "b"}
+    rule = _rule(*later)
+
+    assert _written(rule, labelled, live) == labelled
+    assert [each for each in rule.validate(request(labelled, old=live), FACTS) if each.verdict != "warn"] == []
+
+
+@pytest.mark.parametrize("preferred", ["lowest", "zone"])
+def test_a_default_refuses_nothing(preferred: str) -> None:
+    """A workload that was there before the default was configured is updated as ever."""
+    rule = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, default=Default("kubernetes", preferred)))
+    running = _manifest("Job")
+    del running["metadata"]["annotations"]
+    running["spec"]["parallelism"] = 4
+    labelled = {**running, "metadata": {**running["metadata"], "labels": {"a": "b"}}}
+
+    assert (_written(rule, labelled, running), rule.validate(request(labelled, old=running), FACTS)) == (labelled, [])

@@ -68,21 +68,6 @@ def test_the_nearest_counts_for_each_key() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("obj", "stands"),
-    [
-        pytest.param(_cron_job(_annotated(topology="a"), {}, {}), False, id="on-the-workload"),
-        pytest.param(_cron_job({}, _annotated(required="a"), {}), True, id="on-the-job"),
-        pytest.param(_cron_job({}, {}, _annotated(preferred="a")), True, id="on-the-template"),
-        pytest.param(_cron_job({}, {}, {}), False, id="nowhere"),
-    ],
-)
-def test_where_annotations_stand(obj: Json, stands: bool) -> None:  # noqa: FBT001
-    """What stands on the template or on the job template around it alone is meant for it."""
-    (template,) = _templates(obj)
-    assert template.is_meant is stands
-
-
 def test_a_pod_is_its_own_template() -> None:
     """Its annotations stand on the template itself, and are there once."""
     pod = merged(resource("v1", "Pod", {"spec": {}}), _annotated(required="rack"))
@@ -139,21 +124,6 @@ def test_templates_that_are_none() -> None:
 def test_whether_an_object_is_of_interest(obj: Json | None, mentioned: bool) -> None:  # noqa: FBT001
     """Any of the annotations anywhere makes an object one to look at."""
     assert mentions(_CRON, obj) is mentioned
-
-
-def test_paths_for_people() -> None:
-    """A value is named by the path of its annotation, a default by the configuration."""
-    written = Annotation("rack", _JOB_AT, _REQUIRED)
-
-    assert written.path == f"spec.jobTemplate.metadata.annotations[{_REQUIRED}]"
-    assert Annotation("rack", (), "").path == "topology.default of the configuration"
-    assert (Annotations().anything, Annotations(preferred=written).anything) == (False, True)
-
-
-@pytest.mark.parametrize("metadata", [None, [], {"annotations": None}, {"annotations": "x"}, {}])
-def test_annotations_that_are_none(metadata: Any) -> None:
-    """Odd metadata holds no annotations."""
-    assert _asked(resource("v1", "Pod", {"spec": {}}) | {"metadata": metadata}) == Annotations()
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,24 @@
-"""The names that levels may be called by, and their order."""
+"""Topologies: the built-in ones, whole; what is merged and what clashes; the names and the values of levels."""
 
 from __future__ import annotations
 
-from policies.topology.topology import BUILT_IN, NVLINK, Topology, level
+from dataclasses import replace
+
+import pytest
+
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.topology.topology import (
+    BUILT_IN,
+    NVLINK,
+    Catalog,
+    Clash,
+    Level,
+    Topology,
+    label_value,
+    level,
+    no_level,
+    shortened,
+)
 
 _ROOM, _ROW = level("example.org/hall", "room"), level("example.org/row")
 _NORTH, _SOUTH = level("north.example.org/rack"), level("south.example.org/rack")
@@ -43,12 +59,6 @@ def test_an_alias_comes_before_the_short_name_of_another_level() -> None:
     assert (topology.find("row"), topology.called(near)) == (far, "example.org/row")
 
 
-def test_what_is_nearer_and_what_is_farther() -> None:
-    """Levels know their neighbours; below nothing are all of them."""
-    assert (_HALLS.position(_ROW), _HALLS.above(_ROW), _HALLS.below(_ROW)) == (1, (_ROOM,), (_NORTH, _SOUTH))
-    assert (_HALLS.below(None), _HALLS.below(_SOUTH), _HALLS.above(_ROOM)) == (_HALLS.levels, (), ())
-
-
 def test_the_place_of_the_nvlink_domain() -> None:
     """It stands where the clique does, and takes no name from the levels that it is made of."""
     (topology,) = (each for each in BUILT_IN if each.name == "topograph-nvlink")
@@ -58,3 +68,256 @@ def test_the_place_of_the_nvlink_domain() -> None:
     assert (topology.find("gpu.clique"), topology.find("nvidia.com/gpu.clique")) == (clique, clique)
     assert (topology.find("accelerator"), topology.find("nvl-domain")) == (accelerator, domain)
     assert (topology.position(NVLINK), topology.below(NVLINK)) == (topology.position(clique), (hostname,))
+
+
+_REGION, _ZONE, _HOST = "topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_BACKEND, _NVIDIA = "backend.coreweave.cloud", "network.topology.nvidia.com"
+_COREWEAVE = [
+    *(_REGION, _ZONE, f"{_BACKEND}/fabric", f"{_BACKEND}/superpod", f"{_BACKEND}/leafgroup"),
+    *("node.coreweave.cloud/rack", _HOST),
+]
+_CLIQUES = ["nvidia.com/nvl-domain", "nvidia.com/gpu.clique"]
+_TABLE = {
+    "coreweave": _COREWEAVE,
+    "coreweave-infiniband": _COREWEAVE,
+    "coreweave-roce": _COREWEAVE,
+    "topograph": [f"{_NVIDIA}/core", f"{_NVIDIA}/spine", f"{_NVIDIA}/leaf", _HOST],
+    "topograph-nvlink": [
+        *(f"{_NVIDIA}/core", f"{_NVIDIA}/spine", f"{_NVIDIA}/leaf", f"{_NVIDIA}/accelerator"),
+        *(*_CLIQUES, _HOST),
+    ],
+    "topograph-v1": [
+        *(f"fabric.topograph.run/tier-{tier}" for tier in (3, 2, 1, 0)),
+        *("accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain", _HOST),
+    ],
+    "aws": [_ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3)), _HOST],
+    "oci": [_ZONE, "oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id", _HOST],
+    "gcp": [
+        _ZONE,
+        *(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock", "host")),
+        _HOST,
+    ],
+    "kubernetes": [_REGION, _ZONE, _HOST],
+    "kubernetes-network": [
+        *(_REGION, _ZONE),
+        *(f"network.topology.kubernetes.io/{name}" for name in ("datacenter", "spine", "block", "accelerator")),
+        _HOST,
+    ],
+    "nvlink": [*_CLIQUES, _HOST],
+    "aws-nvlink": [
+        *(_ZONE, *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in (1, 2, 3))),
+        *("topology.k8s.aws/ultraserver-id", "nvidia.com/gpu.clique", _HOST),
+    ],
+    "oci-nvlink": [
+        _ZONE,
+        *(f"oci.oraclecloud.com/host.{part}" for part in ("network_block_id", "rack_id")),
+        *_CLIQUES,
+        _HOST,
+    ],
+    "gcp-nvlink": [
+        _ZONE,
+        *(f"cloud.google.com/gce-topology-{part}" for part in ("block", "subblock")),
+        *_CLIQUES,
+        _HOST,
+    ],
+    "coreweave-nvlink": [*_COREWEAVE[:-1], *_CLIQUES, _HOST],
+}
+
+
+def _flavor(name: str) -> LabelSelector:
+    return LabelSelector((SelectorRequirement("backend.coreweave.cloud/flavor", "In", (name,)),))
+
+
+def test_the_whole_table() -> None:
+    """Every topology has its levels, farthest first, and no topology is missing or there twice."""
+    assert [(each.name, [level.name for level in each.levels]) for each in BUILT_IN] == list(_TABLE.items())
+
+
+def test_what_topologies_require_of_nodes() -> None:
+    """InfiniBand and RoCE ask for a flavor, the others for nothing; none of them is for a pool or in the cluster."""
+    required = {"coreweave-infiniband": _flavor("infiniband"), "coreweave-roce": _flavor("roce")}
+
+    assert {each.name: each.requirement for each in BUILT_IN} == {
+        name: required.get(name, EVERYTHING) for name in _TABLE
+    }
+    assert {(each.pool, each.in_cluster, each.source) for each in BUILT_IN} == {(None, False, "built in")}
+
+
+def test_the_nvlink_domain() -> None:
+    """Only topograph-nvlink has one: the clique, else the accelerator. CoreWeave's leafgroups have names beside."""
+    nvlink = Level("nvlink", ("nvidia.com/gpu.clique", f"{_NVIDIA}/accelerator"), distinct=True, independent=True)
+
+    keys = tuple(f"{prefix}.coreweave.cloud/leafgroup-name" for prefix in ("backend", "ib"))
+    named = Level(keys[0], keys, beside=f"{_BACKEND}/leafgroup")
+    coreweave = {each.name: (named,) for each in BUILT_IN if each.name.startswith("coreweave")}
+
+    assert {each.name: each.unions for each in BUILT_IN if each.unions} == {"topograph-nvlink": (nvlink,), **coreweave}
+    assert {each.position(named) for each in BUILT_IN if each.name in coreweave} == {4}
+
+
+def test_the_nvl_domain_of_aws() -> None:
+    """SageMaker HyperPod names it by a label of AWS; another Node's is that of its clique."""
+    (aws,) = (each for each in BUILT_IN if each.name == "aws-nvlink")
+    domain = aws.find("nvl-domain")
+
+    assert domain is not None
+    assert domain.keys == ("topology.k8s.aws/ultraserver-id", "nvidia.com/nvl-domain")
+    assert [aws.find(name) for name in ("ultraserver-id", *domain.keys)] == [domain] * 3
+
+
+def test_every_short_name_is_unique() -> None:
+    """Each level can be called by its short name, and by its whole key, and is then the same one."""
+    for topology in BUILT_IN:
+        for one in topology.levels:
+            assert [topology.find(name) for name in (one.short, *one.keys)] == [one] * (1 + len(one.keys))
+            assert topology.called(one) == (one.alias or one.short)
+
+
+_HALL, _RACK = level("example.org/hall"), level("example.org/rack")
+_FILE = Topology("halls", (_HALL, _RACK), source="halls.yaml")
+_OBJECT = Topology("halls", (level("example.org/hall", "room"), _RACK), source="KAI Topology halls", in_cluster=True)
+_ONE, _TWO = (LabelSelector((SelectorRequirement("pool", "In", (name,)),)) for name in ("a", "b"))
+
+
+def test_topologies_with_the_same_levels_are_one() -> None:
+    """They are merged, in whichever order; the cluster's object gives the aliases, which its schedulers know."""
+    merged = replace(_OBJECT, source="halls.yaml; KAI Topology halls")
+
+    assert Catalog([_FILE, _OBJECT]).by_name == {"halls": merged}
+    assert Catalog([_OBJECT, _FILE]).by_name == {"halls": replace(merged, source="KAI Topology halls; halls.yaml")}
+
+
+def test_what_only_one_of_them_says_holds() -> None:
+    """Requirement and pool come from whichever has them."""
+    first, second = replace(_FILE, requirement=_ONE), replace(_OBJECT, pool=_TWO)
+    catalog = Catalog([first, second])
+
+    found = catalog.find("halls")
+
+    assert found is not None
+    assert (found.requirement, found.pool, catalog.clashes) == (_ONE, _TWO, ())
+
+
+def test_levels_that_differ_clash() -> None:
+    """The first one counts, and the error names both with their levels."""
+    other = Topology("halls", (_RACK, _HALL), source="the configuration")
+    catalog = Catalog([_FILE, other])
+
+    assert (catalog.by_name, catalog.clashes) == ({"halls": _FILE}, (Clash(_FILE, other),))
+    assert str(catalog.clashes[0]) == (
+        'topology "halls" is defined twice, with different levels: halls.yaml (example.org/hall, example.org/rack); '
+        "and the configuration (example.org/rack, example.org/hall). Keep one."
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(replace(_FILE, requirement=_ONE), replace(_FILE, requirement=_TWO), id="requirements"),
+        pytest.param(replace(_FILE, pool=_ONE), replace(_FILE, pool=_TWO), id="pools"),
+    ],
+)
+def test_requirements_and_pools_that_differ_clash(first: Topology, second: Topology) -> None:
+    """Where the levels are the same the error says what is not."""
+    catalog = Catalog([first, replace(second, source="the configuration")])
+
+    assert list(map(str, catalog.clashes)) == [
+        (
+            'topology "halls" is defined twice, with different node requirements or pools: halls.yaml, '
+            "and the configuration. Keep one of them."
+        )
+    ]
+
+
+def test_the_older_name_of_a_key_is_the_same_level() -> None:
+    """A topology in the older names merges with the same one in the newer ones."""
+    old, new = (
+        Topology("halls", (level(f"{prefix}.coreweave.cloud/fabric"),), source=prefix) for prefix in ("ib", "backend")
+    )
+
+    assert Catalog([new, old]).by_name == {"halls": replace(new, source="backend; ib")}
+
+
+def test_joining() -> None:
+    """The cluster's topologies come after the others; without any, the catalog is the same one."""
+    catalog = Catalog([_FILE])
+    more = Topology("rows", (_RACK,))
+
+    assert catalog.joined(()) is catalog
+    assert list(catalog.joined((more, _OBJECT)).by_name) == ["halls", "rows"]
+    assert (catalog.find("rows"), catalog.joined((more,)).find("rows")) == (None, more)
+    assert Topology("halls", (_HALL,)).requirement == EVERYTHING
+
+
+def test_aliases_of_all_definitions_hold() -> None:
+    """A level may be called by any alias that a definition gives it; where two differ the cluster's counts."""
+    configured = Topology("halls", (level("example.org/hall", "salon"), level("example.org/rack", "rk")))
+
+    merged = Catalog([configured, _OBJECT]).by_name["halls"]
+
+    assert [each.alias for each in merged.levels] == ["room", "rk"]
+
+
+_LEAF = "network.topology.nvidia.com/leaf"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        pytest.param(_LEAF, "a" * 63, "a" * 63, id="63-characters"),
+        pytest.param(_LEAF, "a" * 64, "xdb007849f35ebbe5", id="64-characters"),
+        pytest.param(_LEAF, "a" * 69, "x65863cd5b882ce8", id="one-leading-zero"),
+        pytest.param(_LEAF, "d" * 73, "x2659ad613b6b33", id="two-leading-zeros"),
+        pytest.param("fabric.topograph.run/tier-1", "a" * 69, "x65863cd5b882ce8", id="tier"),
+        pytest.param("accelerator.topograph.run/domain", "a" * 69, "x65863cd5b882ce8", id="domain"),
+        pytest.param("node.coreweave.cloud/rack", "a" * 64, "a" * 64, id="key-that-topograph-does-not-write"),
+    ],
+)
+def test_values_as_nodes_carry_them(key: str, value: str, expected: str) -> None:
+    """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys."""
+    assert label_value(level(key), key, value) == expected
+
+
+def test_values_under_keys_of_the_configuration() -> None:
+    """Topograph shortens values under whatever keys it was told to write, and under no others."""
+    written, other = level("example.org/switch-0"), level("example.org/row")
+    topology = Topology("own", (other, written))
+
+    row, switch = shortened(topology, ("example.org/switch-",)).levels
+
+    assert [label_value(one, one.name, "a" * 69) for one in (row, switch)] == ["a" * 69, "x65863cd5b882ce8"]
+    assert shortened(topology, ()) is topology
+
+
+def test_a_level_of_an_older_key() -> None:
+    """A level goes by the key that it was made of, and counts under both."""
+    keys = ("backend.coreweave.cloud/fabric", "ib.coreweave.cloud/fabric")
+    made = level("ib.coreweave.cloud/fabric", "net")
+
+    assert made == Level("ib.coreweave.cloud/fabric", keys, "net")
+    assert (made.short, level("rack").short) == ("fabric", "rack")
+
+
+_MEASURE = "tells how a Node is connected, not where it is, and is no level"
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        pytest.param("backend.coreweave.cloud/speed.current", _MEASURE, id="speed"),
+        pytest.param("ib.coreweave.cloud/speed.expected", _MEASURE, id="older-speed"),
+        pytest.param("backend.coreweave.cloud/neighbors.leaf", _MEASURE, id="neighbours"),
+        pytest.param("ib.coreweave.cloud/ports.up", _MEASURE, id="ports"),
+        pytest.param(
+            "backend.coreweave.cloud/flavor",
+            "tells the kind of the network, which a topology may require, and is no level",
+            id="flavor",
+        ),
+        pytest.param("topology.k8s.aws/capacity-block-id", "is a reservation, and is no level", id="reservation"),
+        pytest.param("backend.coreweave.cloud/fabric", "", id="level"),
+        pytest.param("example.org/speed.current", "", id="somebody-elses"),
+    ],
+)
+def test_labels_that_are_no_level(key: str, why: str) -> None:
+    """Known labels that somebody may take for a level are told by what they say instead."""
+    assert no_level(key) == why

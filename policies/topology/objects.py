@@ -162,13 +162,16 @@ class TopologyObjects(Struct, frozen=True):
         if request.sub_resource or is_owned(request.object) or is_being_deleted(request.object):
             return ()
         if request.kind.group_kind == FLAVOR:
-            return tuple(self._detached(request, facts))
+            # The workloads that name a topology that a ResourceFlavor of Kueue does not name any more.
+            before, after = (mapping(one, "spec").get("topologyName") for one in (request.old_object, request.object))
+            what = f"is detached from ResourceFlavor {_name(request)}, and "
+            return (
+                tuple(self._named(before, what, facts)) if isinstance(before, str) and before not in ("", after) else ()
+            )
         if request.kind.kind not in KINDS.get(request.kind.group, ()):
             return ()
         if request.operation == "DELETE":
-            # When all objects are deleted at once, the request for each has no name.
-            name = request.name or str(mapping(request.old_object, "metadata").get("name") or "")
-            return tuple(self._named(name, "", facts))
+            return tuple(self._named(_name(request), "", facts))
         return tuple(self._written(request, facts))
 
     def _written(self, request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:
@@ -195,13 +198,6 @@ class TopologyObjects(Struct, frozen=True):
             name = str(mapping(new, "metadata").get("name") or "")
             yield from self._named(name, what, facts)
 
-    def _detached(self, request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:
-        """The workloads that name a topology that a ResourceFlavor of Kueue does not name any more."""
-        before, after = (mapping(obj, "spec").get("topologyName") for obj in (request.old_object, request.object))
-        if isinstance(before, str) and before and before != after:
-            flavor = request.name or str(mapping(request.old_object, "metadata").get("name") or "")
-            yield from self._named(before, f"is detached from ResourceFlavor {flavor}, and ", facts)
-
     def _named(self, name: str, what: str, facts: Facts) -> Iterator[Violation]:
         """A violation with the workloads that name a topology; none if all were read and none names it."""
         if self.leaving == "off":
@@ -215,6 +211,11 @@ class TopologyObjects(Struct, frozen=True):
         told = "; ".join(part for part in (f"{what}is named by {names}{more}" if names else "", doubt) if part)
         violation = Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, _REMEDY)
         yield violation if self.leaving == "deny" else _softened(violation, self.leaving)
+
+
+def _name(request: AdmissionRequest) -> str:
+    """The name of the object. When all objects are deleted at once, the request for each has none."""
+    return request.name or str(mapping(request.old_object, "metadata").get("name") or "")
 
 
 def doubts(topology: Topology, catalog: Catalog, nodes: Sequence[Node]) -> Iterator[tuple[int, str, str]]:

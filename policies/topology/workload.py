@@ -9,8 +9,8 @@ that get a PodGroup with a gang.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -21,7 +21,6 @@ from policies.kubernetes.spelling import with_article
 from policies.podspec import allows
 from policies.topology.template import Template
 from policies.topology.term import meets
-from policies.topology.topology import Level, Topology
 
 ANNOTATION: Final = "cks-admission.dev/workload-scheduling"
 """The annotation of the webhook configuration with what `manage` found out, as JSON."""
@@ -99,10 +98,26 @@ def offer(
     topology, required = template.topology, template.required
     if topology is None or required is None or not required.is_open:
         return Offer(obstacle="no level is required")
-    eligible = list(_eligible(template, required.level, nodes))
+    level, name = required.level, topology.called(required.level)
+    eligible = [
+        node.labels
+        for node in nodes
+        if any(key in node.labels for key in level.keys)
+        and meets(node.labels, template.terms)
+        and allows(template.spec, node)
+    ]
     if not eligible:
-        return Offer(obstacle=f"no Node that the Pods may run on has {with_article(topology.called(required.level))}")
-    return _unique(required.level, topology, eligible)
+        return Offer(obstacle=f"no Node that the Pods may run on has {with_article(name)}")
+    # The first key under which all Nodes have a value; each value has to be in one place.
+    common = next((key for key in level.keys if all(key in labels for labels in eligible)), "")
+    if not common:
+        return Offer(obstacle=f"not all Nodes have the same label for {name}: {', '.join(level.keys)}")
+    places: dict[str, tuple[str | None, ...]] = {}
+    for labels in eligible:
+        value, place = labels[common], tuple(farther.value(labels) for farther in topology.above(level))
+        if places.setdefault(value, place) != place:
+            return Offer(obstacle=f"{name} {value} is in several places; name the one around it")
+    return Offer(common)
 
 
 def scheduling(key: str) -> JsonObject:
@@ -135,59 +150,24 @@ def is_written(job: JsonObject | None) -> bool:
 def job_of(pod_group: JsonObject, namespace: str) -> JobKey | None:
     """The key of the Job for which a PodGroup is made, if it has no constraint of its own; None for others."""
     reference = controller_reference(pod_group)
-    if (
-        reference is None
-        or reference.get("kind") != "Job"
-        or mapping(pod_group, "spec").get(CONSTRAINTS[1]) is not None
-    ):
+    if reference is None or mapping(pod_group, "spec").get(CONSTRAINTS[1]) is not None:
         return None
-    is_job = str(reference.get("apiVersion")).startswith("batch/")
+    is_job = reference.get("kind") == "Job" and str(reference.get("apiVersion")).startswith("batch/")
     return JobKey(namespace, str(reference.get("name")), str(reference.get("uid"))) if is_job else None
 
 
 def _obstacle(template: Template, group_kind: tuple[str, str], obj: JsonObject, support: Support) -> str:
     """Why a constraint cannot be set for an object; empty if it can."""
-    spec = mapping(obj, "spec")
+    spec, of_job = mapping(obj, "spec"), group_kind == JOB
     parallelism = spec.get("parallelism")
-    of_job = group_kind == JOB
+    says_itself = {"scheduling", "schedulingGroup"} & {*spec, *template.spec} and not is_written(obj)
+    is_indexed = spec.get("completionMode") == "Indexed" and spec.get("completions") == parallelism
     obstacles = {
         f"Kubernetes makes no gang of a {group_kind[1]}": not of_job and "schedulingGroup" not in spec,
         "a preferred level is no part of Kubernetes' constraints": template.preferred is not None,
         f"its scheduler is {template.scheduler}": template.scheduler not in _DEFAULT_SCHEDULERS,
-        "it says itself how it is scheduled": of_job and _says_itself(obj, template.spec),
+        "it says itself how it is scheduled": of_job and says_itself,
         "it has one Pod at a time": of_job and (not isinstance(parallelism, int) or parallelism < 2),
-        _ONLY_INDEXED: of_job and support.form == "PodGroup" and not _is_gang_in_1_36(spec),
+        _ONLY_INDEXED: of_job and support.form == "PodGroup" and not is_indexed,
     }
     return next((text for text, holds in obstacles.items() if holds), "")
-
-
-def _says_itself(job: JsonObject, pod: JsonObject) -> bool:
-    spec = mapping(job, "spec")
-    return bool({"scheduling", "schedulingGroup"} & {*spec, *pod}) and not is_written(job)
-
-
-def _is_gang_in_1_36(spec: JsonObject) -> bool:
-    return spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-
-
-def _eligible(template: Template, level: Level, nodes: Iterable[Node]) -> Iterator[Node]:
-    """The Nodes of the level that the template's own terms and those of the placement allow."""
-    spec: dict[str, Any] = template.spec
-    for node in nodes:
-        if any(key in node.labels for key in level.keys) and meets(node.labels, template.terms) and allows(spec, node):
-            yield node
-
-
-def _unique(level: Level, topology: Topology, nodes: Sequence[Node]) -> Offer:
-    """The first key of a level under which all Nodes have a value, if each value is in one place."""
-    name = topology.called(level)
-    common = next((key for key in level.keys if all(key in node.labels for node in nodes)), "")
-    if not common:
-        return Offer(obstacle=f"not all Nodes have the same label for {name}: {', '.join(level.keys)}")
-    above = topology.above(level)
-    places: dict[str, tuple[str | None, ...]] = {}
-    for node in nodes:
-        value, place = node.labels[common], tuple(farther.value(node.labels) for farther in above)
-        if places.setdefault(value, place) != place:
-            return Offer(obstacle=f"{name} {value} is in several places; name the one around it")
-    return Offer(common)

@@ -17,7 +17,7 @@ from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
 if TYPE_CHECKING:
-    from policies.topology.placer.placer import Placed, Subject, Waiting
+    from policies.topology.placer.placer import Subject, Waiting
 
 
 _HEAD = ("GANG", "LEVEL", "PODS", "WAITS", "KEPT FREE")
@@ -45,29 +45,35 @@ def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path |
     now = time.time()
     look = known.placer(settings).look(now)
     if output != "text":
-        write([*(_fitting(one, now) for one in look.placed), *map(_waiting, look.queue)], output)
+        fits = [
+            {
+                "gang": _gang(one.about),
+                "position": 0,
+                "level": one.level,
+                "pods": one.pods,
+                "existing": one.pods,
+                "since": now - one.seconds,
+                "fits": one.message,
+            }
+            for one in look.placed
+        ]
+        write([*fits, *map(_waiting, look.queue)], output)
         return
     if not (look.placed or look.queue):
         click.echo("no gang waits")
         return
-    lines = [*(_fitting_line(one) for one in look.placed), *(_waiting_line(one, now) for one in look.queue)]
-    first, *rows = table(_HEAD, [row for row, _ in lines], right=(2, 3))
+    rows, reasons = [], []
+    for placed in look.placed:
+        rows.append((_called(placed.about), placed.level, str(placed.pods), _span(placed.seconds), ""))
+        reasons.append(f"It fits now: {placed.message.rstrip('.')}. {_FITS}")
+    for one in look.queue:
+        pods = f"{one.existing}/{one.pods}" if one.existing < one.pods else str(one.pods)
+        rows.append((_called(one.about), one.level, pods, _span(now - one.since), one.kept))
+        reasons.append(one.reason)
+    first, *lines = table(_HEAD, rows, right=(2, 3))
     click.echo(first)
-    for row, (_, reason) in zip(rows, lines, strict=True):
-        click.echo(f"{row}\n  {reason}")
-
-
-def _fitting_line(placed: Placed) -> tuple[tuple[str, ...], str]:
-    """The row of a gang for which there is room, and why it waits all the same."""
-    row = (_called(placed.about), placed.level, str(placed.pods), _span(placed.seconds), "")
-    return row, f"It fits now: {placed.message.rstrip('.')}. {_FITS}"
-
-
-def _waiting_line(waiting: Waiting, now: float) -> tuple[tuple[str, ...], str]:
-    """The row of a gang that waits, and why it does."""
-    pods = f"{waiting.existing}/{waiting.pods}" if waiting.existing < waiting.pods else str(waiting.pods)
-    row = (_called(waiting.about), waiting.level, pods, _span(now - waiting.since), waiting.kept)
-    return row, waiting.reason
+    for line, reason in zip(lines, reasons, strict=True):
+        click.echo(f"{line}\n  {reason}")
 
 
 def _called(about: Subject) -> str:
@@ -86,20 +92,10 @@ def _gang(about: Subject) -> dict[str, str]:
     return {"apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name}
 
 
-def _fitting(placed: Placed, now: float) -> dict[str, Any]:
-    counts = {"pods": placed.pods, "existing": placed.pods, "since": now - placed.seconds}
-    return {"gang": _gang(placed.about), "position": 0, "level": placed.level, **counts, "fits": placed.message}
-
-
 def _waiting(waiting: Waiting) -> dict[str, Any]:
     return {
         "gang": _gang(waiting.about),
-        "position": waiting.position,
-        "behind": waiting.behind,
-        "level": waiting.level,
-        "required": waiting.required,
-        "pods": waiting.pods,
-        "existing": waiting.existing,
+        **{name: getattr(waiting, name) for name in ("position", "behind", "level", "required", "pods", "existing")},
         "since": waiting.since,
         "keptFree": waiting.kept,
         "overdue": waiting.overdue,

@@ -123,11 +123,12 @@ def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
     control_plane.apply([annotated(each, "pod=1", topology=name) for each in made], check=True)
     control_plane.apply(annotated(placements.pod(namespace, "other", **NOWHERE), "superpod=1"), check=True)
 
-    def waiting() -> None:
+    def waiting() -> bool:
         found = control_plane.get("pods", "-n", namespace)["items"]
         names = {pod["metadata"]["name"] for pod in found} - {"running", "other"}
         if len(names) != 3:  # one of each workload, and the bare one
             raise NotYet(str(names))
+        return True
 
     control_plane.wait_for("the Pods of all workloads", waiting)
     return f"Deployment {namespace}/serve, Job {namespace}/train, Pod {namespace}/bare"

@@ -6,7 +6,6 @@ import pytest
 from support.builders import request, resource
 
 from policies.engine.match import EVERYTHING, LabelSelector, Operator, ResourceRule, SelectorRequirement
-from policies.engine.request import Operation
 
 
 @pytest.mark.parametrize(
@@ -53,12 +52,6 @@ def test_rules(rule: ResourceRule, matches: bool) -> None:  # noqa: FBT001
     obj = resource("apps/v1", "Deployment")
 
     assert rule.matches(request(obj, old=obj)) is matches
-
-
-@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
-def test_all_operations(operation: Operation) -> None:
-    """The operation `*` takes in all four."""
-    assert ResourceRule(("*",), ("",), ("pods",)).matches(request(resource("v1", "Pod"), operation=operation)) is True
 
 
 def test_a_rule_in_a_webhook_configuration() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.builders import FACTS, owner, pod, request, resource
+from support.builders import owner, pod, request, resource
 
 from policies.engine.request import (
     AdmissionRequest,
@@ -104,11 +104,6 @@ def test_mirror_pods_and_deletion() -> None:
     assert is_being_deleted({"metadata": {"deletionTimestamp": "2026-03-01T00:00:00Z"}}) is True
     assert is_being_deleted({"metadata": {"deletionTimestamp": None}}) is False
     assert [check(None) for check in (is_owned, is_mirror_pod, is_being_deleted)] == [False, False, False]
-
-
-def test_a_namespace_without_given_labels() -> None:
-    """A Namespace of which nothing is given has the label that the API server puts on all."""
-    assert FACTS.namespace_labels("team-a") == {"kubernetes.io/metadata.name": "team-a"}
 
 
 _REFERENCE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": True}

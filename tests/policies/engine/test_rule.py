@@ -86,19 +86,6 @@ def test_an_exception_by_labels(asked: AdmissionRequest, covered: bool) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("today", "covered"),
-    [
-        pytest.param(date(2026, 2, 28), True, id="before"),
-        pytest.param(date(2026, 3, 1), True, id="last-day"),
-        pytest.param(date(2026, 3, 2), False, id="day-after"),
-    ],
-)
-def test_an_exception_ends(today: date, covered: bool) -> None:  # noqa: FBT001
-    """An exception holds through its last day and no longer."""
-    assert PolicyException("moving", ("labels",), "migration", date(2026, 3, 1)).holds(today) is covered
-
-
 _SOME = st.builds(
     PolicyException,
     name=st.sampled_from("abc"),

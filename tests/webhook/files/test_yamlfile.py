@@ -243,9 +243,13 @@ def test_any_text_leads_to_a_file_error_at_worst(text: str) -> None:
         assert str(error).startswith("a.yaml")  # noqa: PT017 - most texts raise none
 
 
-def test_a_long_file_without_aliases_is_no_bomb() -> None:
+def test_a_long_file_without_aliases_is_no_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is refused for what its aliases unfold to, not for its length."""
-    yamlfile._refuse_bombs(yamlfile.Part("long.yaml", f"[{'a,' * yamlfile.VALUES}]"))
+    monkeypatch.setattr(yamlfile, "VALUES", 100)
+
+    assert _values(f"[{'a,' * 200}]") == [["a"] * 200]
+    with pytest.raises(FileError, match="its aliases unfold to more than 100 values"):
+        _values(f"[&a [{'a,' * 50}], *a, *a]")
 
 
 _LIST = """\
@@ -296,23 +300,20 @@ def _paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "value"),
     [
-        "a: &x {b: 1}\nc: {<<: *x, d: 2}\n",
-        "a: !!str 1\nb: !!int '2'\nc: !!float 3\n",
-        "1: a\ntrue: b\n~: c\n",
-        "a: [0x10, 0o7, 1_000, 1e3, .5, yes, off, ~, 2026-01-01, 12:30:45]\n",
-        "a: &x [1]\nb: *x\n",
-        "'<<': a\n",
-        "a: !!set {b, c}\n",
+        ("a: &x {b: 1}\nc: {<<: *x, d: 2}\n", {"a": {"b": 1}, "c": {"b": 1, "d": 2}}),
+        ("a: !!str 1\nb: !!int '2'\nc: !!float 3\n", {"a": "1", "b": 2, "c": 3.0}),
+        ("1: a\ntrue: b\n~: c\n", {"1": "a", "true": "b", "null": "c"}),
+        ("a: [0x10, 010, 1_000, 1e3, .5, yes, off, ~]\n", {"a": [16, 8, 1000, 1000.0, 0.5, True, False, None]}),
+        ("a: [2026-01-01, 12:30:45]\n", {"a": ["2026-01-01", "12:30:45"]}),
+        ("a: &x [1]\nb: *x\n", {"a": [1], "b": [1]}),
+        ("'<<': a\n", {"<<": "a"}),
     ],
 )
-def test_values_are_those_of_the_librarys_constructor(text: str) -> None:
-    """The fast way to a value gives what the library gives, and leaves it what is odd."""
-    loader = yamlfile._Loader(text)
-    assert loader.check_node()
-
-    assert repr(yamlfile.load("a.yaml", text)[0].value) == repr(loader.construct_document(loader.get_node()))
+def test_values_are_those_that_kubectl_reads(text: str, value: Any) -> None:
+    """Merges, tags, keys that are no text, numbers and booleans are read as in YAML 1.1; dates and times are texts."""
+    assert repr(_values(text)) == repr([value])  # 1, 1.0 and True are equal
 
 
 def test_a_duplicate_in_an_item_is_named_by_its_line() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +30,18 @@ from policies.engine.request import JsonObject
 from policies.golang.strconv import quote
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024  # --json-patch-max-copy-bytes of kube-apiserver's defaults (server/config.go)
+_TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
+_NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _ESCAPES = {"~0": "~", "~1": "/"}
+
+
+class MutationError(Exception):
+    """A mutation that cannot be applied; the text is the API server's."""
+
+
+class InternalError(MutationError):
+    """A patched object that cannot be decoded: the API server answers with error 500, whatever the failurePolicy is."""
 
 
 class OperationError(Exception):
@@ -65,14 +75,32 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
     """The document after the operations. Raises OperationError, or DisagreementError if a test fails."""
     copied = 0
     for operation in operations:
-        if operation.op == "copy":
-            document, size = _copy(document, operation, copied)
-            copied += size
-            continue
-        call = _CALLS.get(operation.op)
-        if call is None:
-            raise OperationError(f"Unexpected kind: {operation.op}")
-        document = call(document, operation)
+        path = operation.path
+        match operation.op:
+            case "add":
+                place = _find(document, path, f'add operation does not apply: doc is missing path: "{path}"')
+                with _within(f"error in add for path: '{path}'"):
+                    document = _added(document, place, None if operation.value is ABSENT else operation.value)
+            case "remove":
+                place = _find(document, path, f'remove operation does not apply: doc is missing path: "{path}"')
+                with _within(f"error in remove for path: '{path}'"):
+                    document = _removed(document, place)
+            case "replace":
+                document = _replaced(document, path, None if operation.value is ABSENT else operation.value)
+            case "move":
+                source = _source(document, operation)
+                with _within(f"error in move for path: '{source.last}'"):
+                    value = _get(source.container, source.last)
+                    document = _removed(document, source)
+                place = _destination(document, operation)
+                with _within(f"error in move for path: '{path}'"):
+                    document = _added(document, place, value)
+            case "copy":
+                document, copied = _copied(document, operation, copied)
+            case "test":
+                _test(document, operation)
+            case unknown:
+                raise OperationError(f"Unexpected kind: {unknown}")
     return document
 
 
@@ -85,87 +113,50 @@ def _within(what: str) -> Iterator[None]:
         raise OperationError(f"{what}: {error}") from error
 
 
-def _add(document: Any, operation: Operation) -> Any:
-    place = _find(document, operation.path, f'add operation does not apply: doc is missing path: "{operation.path}"')
-    with _within(f"error in add for path: '{operation.path}'"):
-        return _added(document, place, None if operation.value is ABSENT else operation.value)
-
-
-def _remove(document: Any, operation: Operation) -> Any:
-    place = _find(document, operation.path, f'remove operation does not apply: doc is missing path: "{operation.path}"')
-    with _within(f"error in remove for path: '{operation.path}'"):
-        return _removed(document, place)
-
-
-def _replace(document: Any, operation: Operation) -> Any:
-    value = None if operation.value is ABSENT else operation.value
-    if not operation.path:
+def _replaced(document: Any, path: str, value: Any) -> Any:
+    if not path:
         if not isinstance(value, dict | list):
             raise OperationError("replace operation value must be object or array: %!w(<nil>)")
         return value
-    place = _find(document, operation.path, f"replace operation does not apply: doc is missing path: {operation.path}")
+    place = _find(document, path, f"replace operation does not apply: doc is missing path: {path}")
     try:
         key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
     except OperationError as error:
-        words = f"replace operation does not apply: doc is missing key: {operation.path}: missing value"
-        raise OperationError(words) from error
-
-    def set_value(container: Any) -> None:
-        container[key] = value
-
-    return _changed(document, place.parents, set_value)
+        raise OperationError(f"replace operation does not apply: doc is missing key: {path}: missing value") from error
+    return _changed(document, place.parents, lambda container: container.__setitem__(key, value))
 
 
-def _move(document: Any, operation: Operation) -> Any:
-    source = _source(document, operation)
-    with _within(f"error in move for path: '{source.last}'"):
-        value = _get(source.container, source.last)
-        document = _removed(document, source)
-    place = _destination(document, operation)
-    with _within(f"error in move for path: '{operation.path}'"):
-        return _added(document, place, value)
-
-
-def _copy(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
+def _copied(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
+    """The document after a copy, and the size of everything that the patch has copied."""
     source = _source(document, operation)
     with _within(f"error in copy for from: '{operation.from_}'"):
         value = _get(source.container, source.last)
     place = _destination(document, operation)
-    size = 0 if value is None else len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
-    if copied + size > MAX_COPIED_BYTES:
+    if value is not None:
+        copied += len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+    if copied > MAX_COPIED_BYTES:
         raise OperationError(
-            f"Unable to complete the copy, the accumulated size increase of copy is {copied + size}, "
+            f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
             f"exceeding the limit {MAX_COPIED_BYTES}"
         )
     with _within("error while adding value during copy"):
-        return _added(document, place, value), size
+        return _added(document, place, value), copied
 
 
-def _test(document: Any, operation: Operation) -> Any:
-    failed = DisagreementError(f"testing value {operation.path} failed: test failed")
+def _test(document: Any, operation: Operation) -> None:
     if not operation.path:
-        if operation.value is ABSENT or not _equal(document, operation.value):
-            raise failed
-        return document
-    place = _find(document, operation.path, f"test operation does not apply: is missing path: {operation.path}")
-    with _within(f"error in test for path: '{operation.path}'"):
-        value = _get(place.container, place.last)
-    if value is None:  # null or missing: equal only to a test without a value
-        agrees = operation.value is ABSENT
-    else:  # a test treats null as an empty map
-        agrees = value == {} if operation.value is None else _equal(value, operation.value)
+        agrees = operation.value is not ABSENT and _equal(document, operation.value)
+    else:
+        missing = f"test operation does not apply: is missing path: {operation.path}"
+        place = _find(document, operation.path, missing)
+        with _within(f"error in test for path: '{operation.path}'"):
+            value = _get(place.container, place.last)
+        if value is None:  # null or missing: equal only to a test without a value
+            agrees = operation.value is ABSENT
+        else:  # a test treats null as an empty map
+            agrees = value == {} if operation.value is None else _equal(value, operation.value)
     if not agrees:
-        raise failed
-    return document
-
-
-_CALLS: Mapping[str, Callable[[Any, Operation], Any]] = {
-    "add": _add,
-    "remove": _remove,
-    "replace": _replace,
-    "move": _move,
-    "test": _test,
-}
+        raise DisagreementError(f"testing value {operation.path} failed: test failed")
 
 
 def _source(document: Any, operation: Operation) -> _Place:
@@ -267,18 +258,6 @@ def _equal(left: Any, right: Any) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
-_TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
-_NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
-
-
-class MutationError(Exception):
-    """A mutation that cannot be applied; the text is the API server's."""
-
-
-class InternalError(MutationError):
-    """A patched object that cannot be decoded: the API server answers with error 500, whatever the failurePolicy is."""
-
-
 def apply_configuration(
     obj: JsonObject, value: ObjectValue, schema: Schema, inputs: Iterable[Any] | None = None
 ) -> JsonObject:
@@ -288,19 +267,14 @@ def apply_configuration(
     CEL made: inside a list or another map, the API server accepts only the former. Raises MutationError.
     """
     try:
-        return _configured(obj, value, schema, conversion.Converter(None if inputs is None else [obj, *inputs]))
-    except RecursionError as error:
-        raise MutationError(_TOO_DEEP) from error
-
-
-def _configured(obj: JsonObject, value: ObjectValue, schema: Schema, converter: conversion.Converter) -> JsonObject:
-    _check_names(value)
-    try:
-        configuration = converter.fields(value)
+        _check_names(value)
+        configuration = conversion.Converter(None if inputs is None else [obj, *inputs]).fields(value)
+        configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+        return _merged(obj, configuration, schema)
     except conversion.ConversionError as error:
         raise MutationError("invalid return type: *dynamic.ObjectVal") from error
-    configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
-    return _merged(obj, configuration, schema)
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
 
 
 def apply_json_patch(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -67,22 +67,37 @@ class Converter:
                 raise ConversionError(f"fail to convert field {quote(name)}: {error}") from error
         return fields
 
-    def json(self, value: Value) -> Any:
+    def json(self, value: Value) -> Any:  # noqa: C901, PLR0911, PLR0912 - a case for each type
         """The JSON for a value in a JSON Patch. Raises ConversionError with the API server's message."""
         value = _unwrapped(value)
-        if value is ABSENT:
-            raise ConversionError("optional.none() dereference")
-        if isinstance(value, ObjectValue):
-            return _structure(self.fields(value))
-        if isinstance(value, list):
-            return [self.json(item) for item in value]
-        if isinstance(value, dict):
-            return {_text(key): self.json(item) for key, item in value.items()}
-        call = _TO_JSON.get(value.__class__)
-        if call is None:
-            name = value.cel_type.name.rpartition(".")[2] if isinstance(value, Typed) else value.__class__.__name__
-            raise ConversionError(f"type conversion error from '{name}' to '*structpb.Value'")
-        return call(value)
+        match value:
+            case None | bool() | str():
+                return value
+            case int():
+                return int(value) if abs(value) <= _JSON_SAFE else str(int(value))
+            case float():
+                return _number(value)
+            case bytes():
+                return base64.b64encode(value).decode()
+            case Duration():
+                return format_duration(value.nanoseconds)
+            case Timestamp():
+                return format_timestamp(value.nanoseconds, value.offset)
+            case ObjectValue():
+                return _structure(self.fields(value))
+            case list():
+                return [self.json(item) for item in value]
+            case dict():
+                return {_text(key): self.json(item) for key, item in value.items()}
+            case Type():
+                raise ConversionError("type conversion not supported for 'type'")
+            case JSONPatch():
+                raise ConversionError("cannot convert to native type: *structpb.Value")
+            case _ if value is ABSENT:
+                raise ConversionError("optional.none() dereference")
+            case _:
+                name = value.cel_type.name.rpartition(".")[2] if isinstance(value, Typed) else value.__class__.__name__
+                raise ConversionError(f"type conversion error from '{name}' to '*structpb.Value'")
 
     def _field(self, value: Value) -> Any:
         value = _unwrapped(value)
@@ -236,10 +251,6 @@ def _structure(value: Any) -> Any:
             return _number(value) if isinstance(value, float) else value
 
 
-def _integer(value: int) -> int | str:
-    return int(value) if abs(value) <= _JSON_SAFE else str(int(value))
-
-
 def _number(value: float) -> float | int:
     if not math.isfinite(value):
         raise ConversionError("json: error calling MarshalJSON for type *structpb.Value: proto: invalid number")
@@ -255,31 +266,6 @@ def _text(key: Any) -> str:
     raise ConversionError(f"unsupported type conversion from '{kind}' to string")
 
 
-def _no_type(_: Type) -> Any:
-    raise ConversionError("type conversion not supported for 'type'")
-
-
-def _no_patch(_: JSONPatch) -> Any:
-    raise ConversionError("cannot convert to native type: *structpb.Value")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_TO_JSON: Mapping[type, Callable[[Any], Any]] = {
-    type(None): _same,
-    bool: _same,
-    str: _same,
-    int: _integer,
-    Uint: _integer,
-    float: _number,
-    bytes: lambda value: base64.b64encode(value).decode(),
-    Duration: lambda value: format_duration(value.nanoseconds),
-    Timestamp: lambda value: format_timestamp(value.nanoseconds, value.offset),
-    Type: _no_type,
-    JSONPatch: _no_patch,
-}
 _GO_TYPES: Mapping[type, str] = {
     type(None): "<nil>",
     bool: "bool",

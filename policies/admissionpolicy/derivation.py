@@ -143,10 +143,7 @@ class DerivedPod(Struct, frozen=True):
         return self.creation.object or {}
 
     def place(self, location: Location) -> Location:
-        """The location in the workload that corresponds to a location in the Pod.
-
-        A Pod's name and namespace correspond to those of the workload.
-        """
+        """The location in the workload of one in the Pod, whose name and namespace are those of the workload."""
         if location[:1] == ("metadata",) and location[1:2] and location[1] in _OWNERS:
             return ("metadata", "name" if location[1] == "generateName" else location[1], *location[2:])
         return self.row.place(self.workload, self.template, location)
@@ -158,10 +155,7 @@ class DerivedPod(Struct, frozen=True):
         return left_open | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
 
     def unknown_to(self, reads: Reads) -> frozenset[str]:
-        """The open fields on which an expression with these reads depends: the real Pod may have another result.
-
-        A rule with such fields must not refuse the workload; a warning may name them.
-        """
+        """The open fields on which an expression with these reads depends, so that it must not refuse the workload."""
         return frozenset(path for path in self.filled if reads.touches(path))
 
 
@@ -176,11 +170,7 @@ def templated(workloads: Mapping[tuple[str, str], Workload]) -> Mapping[tuple[st
 
 
 def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[str]:
-    """The paths to decode in workloads for policies on Pods: whole templates, and what their controllers copy.
-
-    All fields are needed to detect a change, and many defaults depend on another field, as `imagePullPolicy` on the
-    image.
-    """
+    """The paths to decode in workloads for policies on Pods: whole templates, and what their controllers copy."""
     rows = templated(workloads)
     templates = {render(pattern) for row in rows.values() for pattern in row.templates}
     annotations = {f"{render(job)}.metadata.annotations" for row in rows.values() for job in row.jobs}
@@ -225,7 +215,6 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
 def _pod(
     request: AdmissionRequest, row: Workload, workload: JsonObject | None, location: Location, template: JsonObject
 ) -> JsonObject:
-    """The Pod of a template, with the API server's defaults."""
     controller = controller_of(row.group_kind, location)
     labels = labels_of(controller, workload or {}, location)
     index = {INDEX: labels[INDEX]} if INDEX in labels else {}

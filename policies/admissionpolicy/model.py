@@ -107,10 +107,7 @@ class NamedExpression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """An expression that has to be true, and the message if it is not.
-
-    message: as written, empty if there is none.
-    """
+    """An expression that has to be true, and the message if it is not, as written; empty if there is none."""
 
     expression: Expression
     message: str = ""

@@ -272,7 +272,6 @@ def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
 
 
 def _related(atom: Atom, *, atomic: bool) -> Atom:
-    """The definition's atom with the merge relation of its use."""
     return atom if atom.map is None else replace(atom, map=replace(atom.map, atomic=atomic))
 
 

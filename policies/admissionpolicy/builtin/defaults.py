@@ -101,7 +101,6 @@ def _job(obj: JsonObject, _: Release) -> None:
 
 
 def _label(obj: JsonObject, labels: JsonObject) -> None:
-    """The labels of a template, if the object has none of its own."""
     metadata = obj.get("metadata")
     if labels and isinstance(metadata, dict) and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
@@ -191,7 +190,6 @@ def _device_request(obj: JsonObject, _: Release) -> None:
 
 
 def _old_device_request(obj: JsonObject, release: Release) -> None:
-    """The same, but for a request that has others in it."""
     if obj.get("deviceClassName"):
         _device_request(obj, release)
 
@@ -343,7 +341,6 @@ def _declared(definition: OpenApi) -> Iterator[Default]:
 
 
 def _below(definition: OpenApi) -> Iterator[tuple[str, str, str]]:
-    """The fields of structured types, as in TypeDefaults."""
     for field, schema in definition.get("properties", {}).items():
         for shape, inner in (("", schema), ("[", schema.get("items")), ("{", schema.get("additionalProperties"))):
             name = inner.get("$ref") if isinstance(inner, dict) else None
@@ -353,7 +350,6 @@ def _below(definition: OpenApi) -> Iterator[tuple[str, str, str]]:
 
 @cache
 def _filled(release: Release) -> frozenset[str]:
-    """The types with defaults in them or in what they contain."""
     types = types_of(release).types
     users: dict[str, set[str]] = {}
     filled: set[str] = set()
@@ -375,7 +371,6 @@ def _filled(release: Release) -> frozenset[str]:
 
 @cache
 def _constants(release: Release) -> Mapping[str, Mapping[str, Any]]:
-    """The table's defaults by short name of the type."""
     text = resources.files("policies.admissionpolicy.builtin").joinpath("defaults.json").read_bytes()
     table = json.decode(text, type=dict[str, dict[str, dict[str, Any]]])
     constants = table[""]
@@ -407,10 +402,7 @@ def received(obj: JsonObject, schema: Schema) -> JsonObject:
 
 
 def filled(obj: JsonObject, schema: Schema) -> JsonObject:
-    """An object of a built-in kind in its canonical encoding, with the API server's defaults.
-
-    It is the same object if it has them all.
-    """
+    """An object of a built-in kind with the API server's defaults; the same object if it has them all."""
     result: JsonObject = copied(obj)
     fill(result, schema.root.atom.name, schema.release)
     return obj if result == obj else result

@@ -64,7 +64,6 @@ def _container(container: JsonObject, _: Release) -> None:
 
 
 def _volume(volume: JsonObject, _: Release) -> None:
-    """A volume without a source is an emptyDir."""
     if volume.keys() <= {"name"}:
         volume["emptyDir"] = {}
 
@@ -93,7 +92,6 @@ COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
 
 
 def _maps(value: object, key: str) -> list[JsonObject]:
-    """The maps in a list; none if the list is missing or has the wrong type."""
     items = value.get(key) if isinstance(value, dict) else None
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -261,7 +259,6 @@ def _combine(amounts: _Amounts, others: _Amounts, combined: Callable[[Quantity, 
 
 
 def _sum(left: Quantity, right: Quantity) -> Quantity:
-    """The sum, in the format of the first amount that is not zero."""
     number = EXACT.add(left.amount.decimal, right.amount.decimal)
     return Quantity(Large(number, 0), left.form if left.amount.decimal else right.form)
 

@@ -229,7 +229,6 @@ class _Context(NamedTuple):
 
 
 def _mismatch(context: _Context | None, value: Any, atom: Atom) -> DecodingError:
-    """The error for a value of the wrong type."""
     fields = list(context.fields) if context is not None else []
     owner = fields[-1][1].name.rpartition(".")[2] if fields else ""
     place = f"struct field {owner}.{'.'.join(name for name, _ in fields)}" if fields else "value"
@@ -265,7 +264,6 @@ def _name(item: Any, kind: ListType) -> Any:
 
 
 def _quantity(value: Any) -> str:
-    """A quantity in its canonical form."""
     if isinstance(value, list | dict | bool):
         raise DecodingError(_BAD_QUANTITY)
     text = general(value) if isinstance(value, float) else str(value)

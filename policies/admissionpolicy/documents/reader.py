@@ -300,7 +300,6 @@ def _validate(top: Spot, kind: str, version: str, dialect: Dialect) -> None:
 
 
 def _definition(value: Any, spot: Spot) -> None:
-    """Note a malformed CustomResourceDefinition, because code that reads schemas relies on its form."""
     if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
         return
     try:

@@ -258,10 +258,7 @@ def _no_delete(spot: Spot) -> None:
 
 
 def _unconverted(spot: Spot) -> None:
-    """Warn if a rule omits a version of its group: with Equivalent, objects of that version match nevertheless.
-
-    kube-apiserver would convert them to the version in the rule, if it serves that version.
-    """
+    """Warn if a rule omits a version of its group: with Equivalent, objects of that version match nevertheless."""
     if spot.child("matchPolicy").value not in (None, "Equivalent"):
         return
     for rule in spot.child("resourceRules").items():
@@ -373,7 +370,6 @@ def _variables(spot: Spot, expressions: Expressions) -> None:
 
 
 def _checks(spec: Spot, policy: str, expressions: Expressions) -> None:
-    """Check validations and audit annotations; at least one of them is required."""
     both = (spec.child("validations"), spec.child("auditAnnotations"))
     if not any(spot.value for spot in both):
         if not any(spot.is_hidden for spot in both):

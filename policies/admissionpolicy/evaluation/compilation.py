@@ -132,10 +132,7 @@ class CompiledPolicy:
         return any(message is not None for message in self.messages)
 
     def has_cheap_messages(self, known: Collection[str] = ()) -> bool:
-        """Whether the messageExpressions can never exceed the budget. Then only those that are shown are evaluated.
-
-        known: variables that were evaluated before. They are not counted here, because their cost is known.
-        """
+        """Whether messageExpressions can never exceed the budget. known: variables whose cost was counted before."""
         count, more = self._message_count, self.message_reads.difference(known)
         new: set[str] = set()
         while more:

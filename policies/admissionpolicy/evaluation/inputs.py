@@ -88,7 +88,6 @@ class Inputs:
 
     @cached_property
     def _objects(self) -> Mapping[str, Value]:
-        """The variables that most policies read."""
         return {
             "object": self.object,
             "oldObject": self.old_object,

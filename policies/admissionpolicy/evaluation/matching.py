@@ -49,10 +49,7 @@ service is a webhook.
 
 
 class MatchError(Exception):
-    """It is unknown whether a policy or binding matches a request; the text is Kubernetes'.
-
-    The API server treats this as a configuration error, and the policy's failurePolicy decides.
-    """
+    """It is unknown whether something matches; the policy's failurePolicy decides. The text is Kubernetes'."""
 
 
 def is_seen(request: AdmissionRequest) -> bool:

@@ -74,10 +74,7 @@ class ParametersKey(Key[KnownParameters], Struct, frozen=True, kw_only=True):
 
 
 def label_selector(selector: LabelSelector) -> str:
-    """A selector in the syntax of kubectl's --selector; empty for one that selects everything.
-
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
-    """
+    """A selector in the syntax of kubectl's --selector; empty for one that selects everything."""
     return ",".join(
         _NOTATION[requirement.operator].format(requirement.key, ",".join(requirement.values))
         for requirement in selector.requirements

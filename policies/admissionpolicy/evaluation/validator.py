@@ -111,10 +111,7 @@ class Unmatched:
 
 
 def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
-    """Why the match conditions exclude a request from a policy; None if they do not.
-
-    Match conditions have no `namespaceObject`. Failures count only if no condition is false.
-    """
+    """Why the match conditions exclude a request from a policy; None if they do not. Errors count if none is false."""
     if not compiled.conditions:
         return None
     names = inputs.names(params, request=compiled.reads_request)
@@ -180,10 +177,7 @@ def evaluate_policy(
 def evaluate(
     compiled: CompiledPolicy, binding: Binding, parameters: Parameters, inputs: Inputs, *, budget: int = POLICY_LIMIT
 ) -> Result:
-    """The result of a policy with one binding that matches the request, evaluated once for each parameter.
-
-    `budget` is the cost limit of each evaluation. Raises Missing as evaluate_policy does.
-    """
+    """The result of a policy with one binding that matches the request, evaluated once for each parameter."""
     if compiled.policy.param_kind is None:
         return _result(compiled, binding, None, inputs, budget)
     try:
@@ -198,10 +192,7 @@ def evaluate(
 def parameters_of(
     compiled: CompiledPolicy, bindings: Iterable[Binding], parameters: Parameters, namespace: str
 ) -> tuple[Json | None, ...]:
-    """The parameters with which a policy is evaluated because of any of its bindings; None: without parameters.
-
-    namespace: that of the request. Raises Missing and ConfigurationError.
-    """
+    """The parameters with which a policy is evaluated by any binding. Raises Missing and ConfigurationError."""
     kind = compiled.policy.param_kind
     if kind is None:
         return (None,) if bindings else ()
@@ -231,10 +222,7 @@ def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inp
 
 
 def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
-    """Whether the fast evaluator finds that all validations hold, as nearly always. Otherwise all is evaluated again.
-
-    Raises Missing.
-    """
+    """Whether the fast evaluator finds that all validations hold, as nearly always. Raises Missing."""
     if compiled.quick is None:
         return False
     names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
@@ -312,10 +300,7 @@ class _Evaluation:
                 )
 
     def _may_skip_messages(self, group: Group) -> bool:
-        """Whether messages that are not shown need no evaluation, because they cannot exceed the budget.
-
-        For messages, the variables that validations read cost the same again.
-        """
+        """Whether messages that are not shown need no evaluation, because they cannot exceed the budget."""
         spare = group.remaining - group.variables.cost >= _SPARE_FOR_MESSAGES
         return spare and self.compiled.has_cheap_messages(group.variables.keys())
 

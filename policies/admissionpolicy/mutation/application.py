@@ -241,7 +241,6 @@ def _removed(document: Any, place: _Place) -> Any:
 
 
 def _changed(node: Any, parents: Sequence[str | int], edit: Callable[[Any], object]) -> Any:
-    """A copy of the containers along a path, with the last one edited."""
     fresh = node.copy()
     if parents:
         fresh[parents[0]] = _changed(node[parents[0]], parents[1:], edit)
@@ -336,7 +335,6 @@ def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonO
 
 
 def _whole(value: Any) -> JsonObject:
-    """The value if it is an object. Raises InternalError otherwise."""
     if not isinstance(value, dict):
         raise InternalError("Internal error occurred: couldn't get version/kind")
     return value

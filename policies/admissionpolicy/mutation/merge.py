@@ -54,10 +54,7 @@ def check(value: Any, node: SchemaNode) -> None:
 
 
 def atomics(value: Any, node: SchemaNode, path: str = "") -> Iterator[str]:
-    """The paths in a configuration that would be replaced as a whole, including what they do not mention.
-
-    Like the API server, it does not search maps with arbitrary keys, such as labels.
-    """
+    """The paths of what would be replaced as a whole. As in the API server, maps with any keys are not searched."""
     atom = node.atom
     if isinstance(value, dict) and atom.map is not None:
         if atom.map.atomic:
@@ -205,7 +202,6 @@ def _hashable(value: Any) -> Hashable:
 
 
 def _keys(items: Sequence[Any], kind: ListType, problems: list[Mismatch]) -> Iterator[Key]:
-    """The keys of a list's items. An item without a key adds a problem."""
     for index, item in enumerate(items):
         try:
             yield _key(item, kind)

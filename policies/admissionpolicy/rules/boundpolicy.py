@@ -135,10 +135,7 @@ Workloads = Mapping[tuple[str, str], Workload]
 
 
 class Subject:
-    """A request with the facts of its review. It does not keep the request alive.
-
-    ended: called when the request is garbage-collected.
-    """
+    """A request with the facts of its review, which it does not keep alive. ended: called when the request is gone."""
 
     def __init__(
         self,

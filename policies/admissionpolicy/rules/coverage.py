@@ -36,10 +36,7 @@ class Reach(IntEnum):
 
 
 class Coverage:
-    """Which of some policies match requests, or the Pods that these would create, one request after the other.
-
-    labels: of Namespaces. workloads: the kinds whose templates are judged. reach: how far requests came towards each.
-    """
+    """Which of some policies match requests, or the Pods that these would create. reach: how far they came."""
 
     def __init__(
         self,

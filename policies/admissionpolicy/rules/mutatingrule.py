@@ -80,10 +80,7 @@ class MutatingPolicies:
         return Rule(NAME, (hook,), "deny", frozenset({""}), mutate=self.mutate)
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """The patch from the object to the mutated object. A policy that an exception covers is not evaluated.
-
-        Raises MutationRefusedError, Missing and FactUnavailable.
-        """
+        """The patch from the object to the mutated one. Raises MutationRefusedError, Missing and FactUnavailable."""
         exceptions = self._covering(request)
         mutated, excepted = self.mutated(request, facts)
         if mutated.denial is not None:
@@ -95,10 +92,7 @@ class MutatingPolicies:
     def mutated(
         self, request: AdmissionRequest, facts: Facts
     ) -> tuple[dispatcher.Mutated, Mapping[str, PolicyException]]:
-        """The object and result after the policies, and the exceptions from policies that were not evaluated.
-
-        Raises Missing and FactUnavailable.
-        """
+        """The object and result after the policies, and the exceptions from those that were not evaluated."""
         exceptions = self._covering(request)
         holding = {name: exception for name, exception in exceptions.items() if exception.holds(facts.today())}
         excepted: dict[str, PolicyException] = {}
@@ -120,7 +114,6 @@ class MutatingPolicies:
         return dispatcher.mutate(select, parameters, inputs_of(request, facts), self._schemas(request.kind)), excepted
 
     def _of(self, request: AdmissionRequest, key: Key) -> tuple[BoundPolicy, ...]:
-        """The policies that may match requests of a key."""
         candidates = self._candidates.get(key)
         if candidates is None:
             candidates = tuple(policy for policy in self._policies if policy.may_match(request, key))

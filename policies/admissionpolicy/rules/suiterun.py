@@ -155,7 +155,6 @@ class SuiteRun:
         }
 
     def _findings(self, review: _CaseReview) -> tuple[Finding, ...]:
-        """The findings as in kube-apiserver."""
         if not is_seen(review.request):
             return ()
         inputs = inputs_of(review.changed, review.facts)

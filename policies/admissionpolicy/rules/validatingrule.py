@@ -93,10 +93,7 @@ class PolicyRule:
         return all(holds(self.bound.compiled, params, subject.inputs) for params in self.parameters(subject))
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note | Skip]:
-        """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors.
-
-        Raises Missing and FactUnavailable.
-        """
+        """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors."""
         subject = self._subjects.of(request, facts)
         outcome: list[Violation | Note | Skip] = []
         if self.is_direct:
@@ -290,10 +287,7 @@ def rules(
     *,
     native: bool = False,
 ) -> list[Rule]:
-    """The rules of all validating policies that are in force.
-
-    native: whether kube-apiserver enforces them, so that only pod templates are judged here.
-    """
+    """The rules of all validating policies in force. native: kube-apiserver enforces them, but not on templates."""
     subjects = SubjectCache(workloads)
     made = {
         bound.policy.name: PolicyRule(bound, parameters, subjects, is_direct=not native)

@@ -212,16 +212,23 @@ def _keys(items: Sequence[Any], kind: ListType, problems: list[Mismatch]) -> Ite
 def _key(item: Any, kind: ListType) -> Key:
     """The key of an item. Raises ValueError, with the API server's message, if it has none."""
     if kind.relation == "set":
-        return _key_in_set(item)
+        match item:
+            case dict():
+                raise ValueError("associative list without keys has an element that's a map type")
+            case list():
+                raise ValueError("not supported: associative list with lists as elements")
+            case None:
+                raise ValueError("associative list without keys has an element that's an explicit null")
+            case _:
+                return (("", _hashable(item)),)
     if item is None:
         raise ValueError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
         raise ValueError("associative list with keys may not have non-map elements")  # noqa: TRY004 - no bug of ours
-    key: Key = ()
-    for name in sorted(kind.keys):
-        value = item[name] if name in item else _default(name, kind)
-        if value is not ABSENT:
-            key += ((name, _hashable(value)),)
+    described = kind.element.atom.map
+    defaults = {} if described is None else described.defaults
+    given = ((name, item.get(name, defaults.get(name, ABSENT))) for name in sorted(kind.keys))
+    key = tuple((name, _hashable(value)) for name, value in given if value is not ABSENT)
     if not key:
         names = " ".join(map(quote, kind.keys))
         raise ValueError(
@@ -229,23 +236,6 @@ def _key(item: Any, kind: ListType) -> Key:
             "(and doesn't have default values for any key fields)"
         )
     return key
-
-
-def _key_in_set(item: Any) -> Key:
-    match item:
-        case dict():
-            raise ValueError("associative list without keys has an element that's a map type")
-        case list():
-            raise ValueError("not supported: associative list with lists as elements")
-        case None:
-            raise ValueError("associative list without keys has an element that's an explicit null")
-        case _:
-            return (("", _hashable(item)),)
-
-
-def _default(name: str, kind: ListType) -> Any:
-    described = kind.element.atom.map
-    return ABSENT if described is None else described.defaults.get(name, ABSENT)
 
 
 def _deduced(atom: Atom, value: Any) -> Atom:
@@ -266,24 +256,19 @@ def _problems(value: Any, node: SchemaNode) -> Iterator[Mismatch]:
     if value is None:
         return
     if atom.map is not None:
-        yield from _problems_in_map(value, atom.map)
+        if not isinstance(value, dict):
+            yield Mismatch("", f"expected map, got &{{{shown(value)}}}")
+            return
+        for key, item in value.items():
+            child = atom.map.fields.get(key, atom.map.element)
+            if child is None:
+                yield Mismatch(f".{key}", "field not declared in schema")
+                return
+            yield from (problem.below(f".{key}") for problem in _problems(item, child))
     elif atom.scalar is not None:
         yield from _problems_of_scalar(value, atom.scalar)
     elif atom.list is not None:
         yield from _problems_in_list(value, atom.list)
-
-
-def _problems_in_map(value: Any, kind: MapType) -> Iterator[Mismatch]:
-    if not isinstance(value, dict):
-        yield Mismatch("", f"expected map, got &{{{shown(value)}}}")
-        return
-    for key, item in value.items():
-        child = kind.fields.get(key, kind.element)
-        if child is None:
-            yield Mismatch(f".{key}", "field not declared in schema")
-            return
-        for problem in _problems(item, child):
-            yield problem.below(f".{key}")
 
 
 def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
@@ -303,20 +288,16 @@ def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
             if key in keys:
                 yield Mismatch("", f"duplicate entries for key {place}")
             keys.add(key)
-        for problem in _problems(item, kind.element):
-            yield problem.below(place)
+        yield from (problem.below(place) for problem in _problems(item, kind.element))
 
 
 def _problems_of_scalar(value: Any, kind: Scalar) -> Iterator[Mismatch]:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    match kind.type:
-        case "numeric" if not number:
-            yield Mismatch("", f"expected numeric (int or float), got {go_type(value)}")
-        case "string" if not isinstance(value, str):
-            yield Mismatch("", f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}")
-        case "boolean" if not isinstance(value, bool):
-            yield Mismatch("", f"expected boolean, got &{{{shown(value)}}}")
-        case "untyped" if isinstance(value, Foreign | list | dict):
-            yield Mismatch("", f"expected any scalar, got &{{{shown(value)}}}")
-        case _:
-            return
+    if kind.type == "numeric" and not number:
+        yield Mismatch("", f"expected numeric (int or float), got {go_type(value)}")
+    elif kind.type == "string" and not isinstance(value, str):
+        yield Mismatch("", f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}")
+    elif kind.type == "boolean" and not isinstance(value, bool):
+        yield Mismatch("", f"expected boolean, got &{{{shown(value)}}}")
+    elif kind.type == "untyped" and isinstance(value, Foreign | list | dict):
+        yield Mismatch("", f"expected any scalar, got &{{{shown(value)}}}")

@@ -7,7 +7,6 @@ An absent selector of matchConstraints becomes the empty one, which selects ever
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec import Struct
@@ -37,16 +36,14 @@ ReinvocationPolicy = Literal["Never", "IfNeeded"]
 DENY: frozenset[ValidationAction] = frozenset({"Deny"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True, rename="camel"):
     """The file of a document, and the line, from 1, on which it begins."""
 
     file: str
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expression:
+class Expression(Struct, frozen=True, kw_only=True, rename="camel"):
     """A CEL expression and its place: the file, and the line and column, from 1, of its first character.
 
     text: as written, including white space around it. path: as the API server names the field.
@@ -64,15 +61,14 @@ class Expression:
         return Source(self.text, self.file, self.line, self.column)
 
 
-class ParamKind(Struct, frozen=True, kw_only=True):
+class ParamKind(Struct, frozen=True, kw_only=True, rename="camel"):
     """The kind of a policy's parameters. `api_version` is `v1` or `group/version`."""
 
     api_version: str
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedRule:
+class NamedRule(Struct, frozen=True, kw_only=True, rename="camel"):
     """Operations on resources, optionally only on some names (empty: on all)."""
 
     resource_names: tuple[str, ...] = ()
@@ -83,8 +79,7 @@ class NamedRule:
     scope: Scope = "*"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatchResources:
+class MatchResources(Struct, frozen=True, kw_only=True, rename="camel"):
     """The requests that a policy or a binding matches. Exclude rules take precedence over resource rules.
 
     A policy has at least one resource rule. A binding without any matches all that its policy matches.
@@ -97,16 +92,14 @@ class MatchResources:
     match_policy: MatchPolicy = "Equivalent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedExpression:
+class NamedExpression(Struct, frozen=True, kw_only=True, rename="camel"):
     """A match condition or a variable. A variable is `variables.<name>` in all later expressions."""
 
     name: str
     expression: Expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Validation:
+class Validation(Struct, frozen=True, kw_only=True, rename="camel"):
     """An expression that has to be true, and the message if it is not, as written; empty if there is none."""
 
     expression: Expression
@@ -115,24 +108,21 @@ class Validation:
     reason: Reason = "Invalid"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditAnnotation:
+class AuditAnnotation(Struct, frozen=True, kw_only=True, rename="camel"):
     """An annotation of the audit event; its full key is `<policy name>/<key>`."""
 
     key: str
     value_expression: Expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationExpression:
+class MutationExpression(Struct, frozen=True, kw_only=True, rename="camel"):
     """One mutation: an expression that returns an apply configuration (`Object{...}`) or a list of `JSONPatch{...}`."""
 
     patch_type: PatchType
     expression: Expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True, rename="camel"):
     """A policy of either kind.
 
     validations, audit_annotations: of a validating policy. mutations, reinvocation_policy: of a mutating policy.
@@ -141,8 +131,8 @@ class Policy:
 
     kind: PolicyKind
     name: str
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
     api_version: str = "admissionregistration.k8s.io/v1"
     param_kind: ParamKind | None = None
     match_constraints: MatchResources
@@ -178,8 +168,7 @@ class Policy:
         yield from (mutation.expression for mutation in self.mutations)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamRef:
+class ParamRef(Struct, frozen=True, kw_only=True, rename="camel"):
     """The objects of a policy's paramKind that are its parameters: either the one with `name`, or all in `selector`.
 
     namespace: empty for a cluster-scoped kind, or for the namespace of the request.
@@ -191,15 +180,14 @@ class ParamRef:
     parameter_not_found_action: ParameterNotFoundAction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class Binding(Struct, frozen=True, kw_only=True, rename="camel"):
     """A binding of either kind, which puts a policy into force. That of a mutating policy has no validation actions."""
 
     kind: BindingKind
     name: str
     policy_name: str
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = {}
     api_version: str = "admissionregistration.k8s.io/v1"
     param_ref: ParamRef | None = None
     match_resources: MatchResources | None = None

@@ -7,12 +7,14 @@ duplicate names, and policies and bindings that contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial, reduce
+from functools import reduce
 from operator import getitem
 from typing import Any
+
+from msgspec import convert
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.documents import exception
@@ -31,18 +33,10 @@ from policies.admissionpolicy.documents.exception import WrittenException
 from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
 from policies.admissionpolicy.documents.validation import PATCHES, validate_binding, validate_policy
 from policies.admissionpolicy.model import (
-    AuditAnnotation,
     Binding,
     Expression,
-    MatchResources,
-    MutationExpression,
-    NamedExpression,
-    NamedRule,
     Origin,
-    ParamKind,
-    ParamRef,
     Policy,
-    Validation,
 )
 from policies.cel.dialect import NEW, Dialect
 from policies.engine.match import LabelSelector
@@ -54,6 +48,13 @@ GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
 _PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
 """The fields at which problems between documents are reported."""
+_SELECTORS = ("namespaceSelector", "objectSelector")
+_EXPRESSIONS = {
+    "matchConditions": ("expression",),
+    "variables": ("expression",),
+    "validations": ("expression", "messageExpression"),
+    "auditAnnotations": ("valueExpression",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,93 +321,35 @@ def _built(value: Mapping[str, Any], document: Document) -> Policy | Binding:
     Source: SetDefaults_* in kubernetes' pkg/apis/admissionregistration/v1/defaults.go. A validation's reason has no
     default there; an absent one acts as Invalid (pkg/admission/plugin/policy/validating/validator.go).
     """
-    metadata, spec = value["metadata"], value["spec"]
-    head: dict[str, Any] = {
+    spec = value["spec"]
+    fields: dict[str, Any] = {
+        **value["metadata"],
+        **spec,
         "kind": value["kind"],
-        "name": metadata["name"],
-        "annotations": metadata.get("annotations", {}),
-        "labels": metadata.get("labels", {}),
-        "api_version": value["apiVersion"],
+        "apiVersion": value["apiVersion"],
         "origin": Origin(file=document.name, line=document.line),
     }
+    for name in ("matchConstraints", "matchResources"):
+        if name in spec:
+            selectors = {each: LabelSelector.of(spec[name].get(each, {})) for each in _SELECTORS}
+            fields[name] = {**spec[name], **selectors}
+    if "selector" in spec.get("paramRef", {}):
+        fields["paramRef"] = {**spec["paramRef"], "selector": LabelSelector.of(spec["paramRef"]["selector"])}
+    for name, keys in _EXPRESSIONS.items():
+        fields[name] = [
+            {**item, **{key: _expression(document, "spec", name, at, key) if item.get(key) else None for key in keys}}
+            for at, item in enumerate(spec.get(name, ()))
+        ]
+    fields["mutations"] = [
+        {**item, "expression": _expression(document, "spec", "mutations", at, PATCHES[item["patchType"]], "expression")}
+        for at, item in enumerate(spec.get("mutations", ()))
+    ]
     if value["kind"].endswith("Binding"):
-        return Binding(
-            **head,
-            policy_name=spec["policyName"],
-            param_ref=_param_ref(spec["paramRef"]) if "paramRef" in spec else None,
-            match_resources=_match_resources(spec["matchResources"]) if "matchResources" in spec else None,
-            validation_actions=frozenset(spec.get("validationActions", ())),
-        )
-
-    def items(field: str) -> Iterator[tuple[Mapping[str, Any], Callable[..., Expression]]]:
-        """The items of a list, each with what makes an expression of a field below it."""
-        for index, item in enumerate(spec.get(field, ())):
-            yield item, partial(_expression, document, "spec", field, index)
-
-    kind = spec.get("paramKind")
-    return Policy(
-        **head,
-        param_kind=None if kind is None else ParamKind(api_version=kind["apiVersion"], kind=kind["kind"]),
-        match_constraints=_match_resources(spec["matchConstraints"]),
-        match_conditions=tuple(
-            NamedExpression(name=item["name"], expression=at("expression")) for item, at in items("matchConditions")
-        ),
-        variables=tuple(
-            NamedExpression(name=item["name"], expression=at("expression")) for item, at in items("variables")
-        ),
-        validations=tuple(
-            Validation(
-                expression=at("expression"),
-                message=item.get("message", ""),
-                message_expression=at("messageExpression") if item.get("messageExpression") else None,
-                reason=item.get("reason", "Invalid"),
-            )
-            for item, at in items("validations")
-        ),
-        audit_annotations=tuple(
-            AuditAnnotation(key=item["key"], value_expression=at("valueExpression"))
-            for item, at in items("auditAnnotations")
-        ),
-        mutations=tuple(
-            MutationExpression(patch_type=item["patchType"], expression=at(PATCHES[item["patchType"]], "expression"))
-            for item, at in items("mutations")
-        ),
-        failure_policy=spec.get("failurePolicy", "Fail"),
-        reinvocation_policy=spec.get("reinvocationPolicy", ""),
-    )
+        return convert(fields, Binding)
+    return convert(fields, Policy)
 
 
 def _expression(document: Document, *path: str | int) -> Expression:
     line, column = document.place(path)
     text = reduce(getitem, path, document.value)
     return Expression(text=text, path=show(path), file=document.name, line=line, column=column)
-
-
-def _match_resources(value: Mapping[str, Any]) -> MatchResources:
-    return MatchResources(
-        resource_rules=tuple(map(_rule, value.get("resourceRules", ()))),
-        exclude_resource_rules=tuple(map(_rule, value.get("excludeResourceRules", ()))),
-        namespace_selector=LabelSelector.of(value.get("namespaceSelector", {})),
-        object_selector=LabelSelector.of(value.get("objectSelector", {})),
-        match_policy=value.get("matchPolicy", "Equivalent"),
-    )
-
-
-def _rule(value: Mapping[str, Any]) -> NamedRule:
-    return NamedRule(
-        resource_names=tuple(value.get("resourceNames", ())),
-        api_groups=tuple(value["apiGroups"]),
-        api_versions=tuple(value["apiVersions"]),
-        operations=tuple(value["operations"]),
-        resources=tuple(value["resources"]),
-        scope=value.get("scope", "*"),
-    )
-
-
-def _param_ref(value: Mapping[str, Any]) -> ParamRef:
-    return ParamRef(
-        name=value.get("name", ""),
-        namespace=value.get("namespace", ""),
-        selector=LabelSelector.of(value["selector"]) if "selector" in value else None,
-        parameter_not_found_action=value["parameterNotFoundAction"],
-    )

@@ -7,7 +7,9 @@ k8s.io/apimachinery).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import getitem
 from typing import Any, Literal
 
 from policies.golang.strconv import quote
@@ -29,6 +31,7 @@ class Document:
     (yamlscalar.py). keys: the place of the key at a path; None if the reader does not know it. inside: the place of the
     character at an offset of the string at a path; None if all lines of a string are as in the file, with the same
     indentation. duplicates: the paths of duplicate keys, if the reader does not reject them itself.
+    prefix: the path of the object in what the reader knows the places of.
     """
 
     value: Any
@@ -37,36 +40,32 @@ class Document:
     places: Callable[[Path], Place]
     keys: Callable[[Path], Place] | None = None
     inside: Callable[[Path, int], Place] | None = None
-    duplicates: Sequence[Path] = field(default=())
+    duplicates: Sequence[Path] = ()
+    prefix: Path = ()
 
     def place(self, path: Path, *, key: bool = False) -> Place:
         """The place of a value, or of its key."""
-        return self.keys(path) if key and self.keys is not None else self.places(path)
+        places = self.keys if key and self.keys is not None else self.places
+        return places((*self.prefix, *path))
 
     def place_inside(self, path: Path, offset: int) -> Place | None:
         """The place of a character of a string; None if the reader does not know it."""
-        return None if self.inside is None else self.inside(path, offset)
+        return None if self.inside is None else self.inside((*self.prefix, *path), offset)
 
     def at(self, *steps: str | int) -> Document:
         """A part of the document, such as an item of a List, as a document of its own."""
-        value = self.value
-        for step in steps:
-            value = value[step]
-        places, keys, inside = self.places, self.keys, self.inside
-        return Document(
-            value=value,
-            name=self.name,
-            line=places(steps)[0],
-            places=lambda path: places((*steps, *path)),
-            keys=None if keys is None else lambda path: keys((*steps, *path)),
-            inside=None if inside is None else lambda path, offset: inside((*steps, *path), offset),
+        return replace(
+            self,
+            value=reduce(getitem, steps, self.value),
+            line=self.place(steps)[0],
             duplicates=tuple(path[len(steps) :] for path in self.duplicates if path[: len(steps)] == steps),
+            prefix=(*self.prefix, *steps),
         )
 
     def outline(self, paths: Iterable[Path]) -> Document:
         """A document with only the places of some paths, which needs much less memory than the tree of a file."""
         first = (self.line, 1)
-        places = {path: self.places(path) for path in paths}
+        places = {path: self.place(path) for path in paths}
         keys = {path: self.place(path, key=True) for path in places}
         return Document(
             value=None,

@@ -106,17 +106,18 @@ class _Rule:
     __slots__ = ("groups", "names", "operations", "resources", "scope", "versions")
 
     def __init__(self, rule: NamedRule) -> None:
-        self.operations = _operations(rule)
+        self.operations = _set(rule.operations)
         self.groups = _set(rule.api_groups)
         self.versions = _set(rule.api_versions)
-        self.resources = frozenset(map(_split, rule.resources))
+        # `*` alone means all resources without their subresources.
+        self.resources = frozenset((name, below) for name, _, below in (each.partition("/") for each in rule.resources))
         self.scope: Scope = rule.scope
         self.names = frozenset(rule.resource_names)
 
     def covers(self, request: AdmissionRequest, any_version: bool) -> bool:  # noqa: FBT001 - its one caller names it
         target = request.resource
         return (
-            request.operation in self.operations
+            (self.operations is None or request.operation in self.operations)
             and (self.groups is None or target.group in self.groups)
             and (any_version or self.versions is None or target.version in self.versions)
             and self._covers_resource(target.resource, request.sub_resource)
@@ -141,18 +142,8 @@ def _covered(rules: tuple[_Rule, ...], request: AdmissionRequest, any_version: b
     return False
 
 
-def _operations(rule: NamedRule) -> frozenset[str]:
-    return frozenset(_OPERATIONS if _ALL in rule.operations else rule.operations)
-
-
 def _set(values: Collection[str]) -> frozenset[str] | None:
     return None if _ALL in values else frozenset(values)
-
-
-def _split(pattern: str) -> tuple[str, str]:
-    """The resource and subresource of a pattern; `*` alone means all resources without their subresources."""
-    resource, _, subresource = pattern.partition("/")
-    return resource, subresource
 
 
 def _scope(request: AdmissionRequest) -> Scope:

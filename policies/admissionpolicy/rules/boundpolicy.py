@@ -11,12 +11,11 @@ from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPol
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
 from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
-from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
+from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
 from policies.engine.request import AdmissionRequest
-from policies.objects.workload import Workload
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it has a namespace."""
@@ -84,19 +83,15 @@ class BoundPolicy:
 
     def _covering(self, request: AdmissionRequest, key: Key | None) -> _Bindings | None:
         """The bindings that match but for selectors; None if the policy does not."""
-        if self._cache is None or key is None:
-            return self._covered(request)
-        if key not in self._cache:
-            covering = self._covered(request)
-            if len(self._cache) >= _CACHED:
-                return covering
-            self._cache[key] = covering
-        return self._cache[key]
-
-    def _covered(self, request: AdmissionRequest) -> _Bindings | None:
-        if not (is_seen(request) and self._matcher.covers(request)):
-            return None
-        return tuple(pair for pair in self._bindings if pair[1] is None or pair[1].covers(request))
+        cache = self._cache
+        if cache is not None and key in cache:
+            return cache[key]
+        covering = None
+        if is_seen(request) and self._matcher.covers(request):
+            covering = tuple(pair for pair in self._bindings if pair[1] is None or pair[1].covers(request))
+        if cache is not None and key is not None and len(cache) < _CACHED:
+            cache[key] = covering
+        return covering
 
     @property
     def namespaces(self) -> LabelSelector:
@@ -108,8 +103,13 @@ class BoundPolicy:
 
     def resource_rules(self) -> list[ResourceRule]:
         """The requests that the policy may match, as rules of a webhook configuration."""
-        equivalent = self.policy.match_constraints.match_policy == "Equivalent"
-        return [_resource_rule(rule, equivalent=equivalent) for rule in self.policy.match_constraints.resource_rules]
+        constraints = self.policy.match_constraints
+        rules = []
+        for rule in constraints.resource_rules:
+            operations = ("CREATE", "UPDATE", "DELETE", "CONNECT") if "*" in rule.operations else rule.operations
+            versions = ("*",) if constraints.match_policy == "Equivalent" else rule.api_versions
+            rules.append(ResourceRule(operations, rule.api_groups, rule.resources, versions))
+        return rules
 
 
 def in_force(
@@ -124,11 +124,6 @@ def in_force(
     for policy in policies:
         if policy.kind == kind and policy.name in by_policy:
             yield BoundPolicy(compile_(policy), by_policy[policy.name], matcher)
-
-
-def _resource_rule(rule: NamedRule, *, equivalent: bool) -> ResourceRule:
-    operations = ("CREATE", "UPDATE", "DELETE", "CONNECT") if "*" in rule.operations else rule.operations
-    return ResourceRule(operations, rule.api_groups, rule.resources, ("*",) if equivalent else rule.api_versions)
 
 
 Workloads = Mapping[tuple[str, str], Workload]

@@ -14,7 +14,6 @@ from policies.admissionpolicy.evaluation.compilation import Compile, compile_pol
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.matching import Matcher
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
-from policies.admissionpolicy.evaluation.result import Finding
 from policies.admissionpolicy.model import Binding, Policy
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key, in_force, key_of
@@ -83,8 +82,18 @@ class MutatingPolicies:
         """The patch from the object to the mutated one. Raises MutationRefusedError, Missing and FactUnavailable."""
         exceptions = self._covering(request)
         mutated, excepted = self.mutated(request, facts)
-        if mutated.denial is not None:
-            raise _refused(mutated.denial, exceptions.get(mutated.denial.policy))
+        if (denial := mutated.denial) is not None:
+            violation = Violation(
+                rule=denial.policy,
+                path="",
+                value="",
+                problem="",
+                summary=denial.native,
+                remedy="",
+                verdict="deny",
+                status=denial.status,
+            )
+            raise MutationRefusedError(violation, exceptions.get(denial.policy))
         operations = jsonpatch.make_patch(request.object, mutated.object).patch
         skipped = tuple(Skip(finding.policy, finding.message) for finding in mutated.result.ignored)
         return Mutation(tuple(operations), excepted=tuple(excepted.items()), skipped=skipped)
@@ -128,21 +137,6 @@ class MutatingPolicies:
         names = (policy.policy.name for policy in self._policies)
         covering = ((name, longest(self._exceptions, name, request)) for name in names)
         return {name: exception for name, exception in covering if exception is not None}
-
-
-def _refused(denial: Finding, exception: PolicyException | None) -> MutationRefusedError:
-    """The refusal of a request after a failed mutation, with kube-apiserver's message and status."""
-    violation = Violation(
-        rule=denial.policy,
-        path="",
-        value="",
-        problem="",
-        summary=denial.native,
-        remedy="",
-        verdict="deny",
-        status=denial.status,
-    )
-    return MutationRefusedError(violation, exception)
 
 
 def rules(

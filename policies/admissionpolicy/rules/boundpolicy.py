@@ -16,6 +16,7 @@ from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
 from policies.engine.request import AdmissionRequest
+from policies.objects.workload import Workload
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it has a namespace."""

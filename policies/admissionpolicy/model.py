@@ -126,14 +126,12 @@ class Policy(Struct, frozen=True, kw_only=True, rename="camel"):
     """A policy of either kind.
 
     validations, audit_annotations: of a validating policy. mutations, reinvocation_policy: of a mutating policy.
-    api_version: as written, such as `admissionregistration.k8s.io/v1`.
     """
 
     kind: PolicyKind
     name: str
     annotations: Mapping[str, str] = {}
     labels: Mapping[str, str] = {}
-    api_version: str = "admissionregistration.k8s.io/v1"
     param_kind: ParamKind | None = None
     match_constraints: MatchResources
     match_conditions: tuple[NamedExpression, ...] = ()
@@ -187,8 +185,6 @@ class Binding(Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     policy_name: str
     annotations: Mapping[str, str] = {}
-    labels: Mapping[str, str] = {}
-    api_version: str = "admissionregistration.k8s.io/v1"
     param_ref: ParamRef | None = None
     match_resources: MatchResources | None = None
     validation_actions: frozenset[ValidationAction] = frozenset()

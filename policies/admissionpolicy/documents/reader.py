@@ -326,7 +326,6 @@ def _built(value: Mapping[str, Any], document: Document) -> Policy | Binding:
         **value["metadata"],
         **spec,
         "kind": value["kind"],
-        "apiVersion": value["apiVersion"],
         "origin": Origin(file=document.name, line=document.line),
     }
     for name in ("matchConstraints", "matchResources"):

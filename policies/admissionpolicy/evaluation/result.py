@@ -109,14 +109,12 @@ class Result(Struct, frozen=True, kw_only=True):
     """The result of one policy for one request.
 
     findings: in the API server's order; it shows the first that denies. ignored: errors that the failurePolicy ignores,
-    for metrics and logs. published: the values of audit annotations by their full keys. skipped: binding names, with
-    the reason why the binding did not judge the request.
+    for metrics and logs. published: the values of audit annotations by their full keys.
     """
 
     findings: tuple[Finding, ...] = ()
     ignored: tuple[Finding, ...] = ()
     published: Mapping[str, tuple[str, ...]] = {}
-    skipped: tuple[tuple[str, str], ...] = ()
 
     @property
     def denial(self) -> Finding | None:
@@ -141,7 +139,6 @@ def combined(results: Iterable[Result]) -> Result:
         findings=tuple(finding for part in parts for finding in part.findings),
         ignored=tuple(finding for part in parts for finding in part.ignored),
         published=values,
-        skipped=tuple(skipped for part in parts for skipped in part.skipped),
     )
 
 

@@ -103,31 +103,25 @@ class Group:
             return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Unmatched:
-    """The policy does not match this request, because the condition of this name is false."""
+def conditions_hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool | Failure:
+    """Whether the match conditions are true for a request. Failures count only if no condition is false.
 
-    condition: str
-
-
-def unmatched(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> Unmatched | Failure | None:
-    """Why the match conditions exclude a request from a policy; None if they do not. Errors count if none is false."""
+    Match conditions have no `namespaceObject`.
+    """
     if not compiled.conditions:
-        return None
+        return True
     names = inputs.names(params, request=compiled.reads_request)
     values = _quickly(compiled, names, inputs.expired)
     if values is not None:
-        return Unmatched(compiled.policy.match_conditions[values.index(False)].name) if False in values else None
+        return False not in values
     group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.expired)
     try:
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
     except SpentError as error:
         return Failure(str(error))
-    if False in outcomes:
-        return Unmatched(compiled.policy.match_conditions[outcomes.index(False)].name)
     words = list(dict.fromkeys(outcome.text for outcome in outcomes if isinstance(outcome, Failure)))
-    if not words:
-        return None
+    if False in outcomes or not words:
+        return False not in outcomes
     return Failure(words[0] if len(words) == 1 else f"[{', '.join(words)}]")  # errors.Aggregate of k8s.io/apimachinery
 
 
@@ -140,11 +134,9 @@ def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) ->
         result = unit.program.quick(names, expired=expired) if isinstance(unit.program, Program) else None
         if result is None:
             return None
-        value, cost = result
-        values.append(value)
-        remaining -= cost
-    spent = names["variables"].cost
-    return values if 0 <= spent <= remaining else None
+        values.append(result[0])
+        remaining -= result[1]
+    return values if 0 <= names["variables"].cost <= remaining else None
 
 
 # Actions whose message people read at once. An explanation takes up to 100 times as long as the evaluation, which is
@@ -184,8 +176,6 @@ def evaluate(
         objects = collect(compiled.policy.param_kind, binding, parameters, inputs.request_namespace)
     except ConfigurationError as error:
         return _misconfigured(compiled, binding.name, f"failed to configure binding: {error}")
-    if not objects:
-        return Result(skipped=((binding.name, "it has no parameters"),))
     return combined(_result(compiled, binding, params, inputs, budget) for params in objects)
 
 
@@ -202,8 +192,8 @@ def parameters_of(
 
 def holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool:
     """Whether `evaluate` certainly finds nothing with some parameters, as the fast evaluator shows. Raises Missing."""
-    why = unmatched(compiled, params, inputs)
-    return isinstance(why, Unmatched) or (why is None and _hold(compiled, params, inputs, POLICY_LIMIT))
+    matched = conditions_hold(compiled, params, inputs)
+    return matched is False or (matched is True and _hold(compiled, params, inputs, POLICY_LIMIT))
 
 
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Result:
@@ -213,12 +203,10 @@ def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Resu
 
 def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inputs: Inputs, budget: int) -> Result:
     evaluation = _Evaluation(compiled, binding, params, inputs, budget)
-    why = unmatched(compiled, params, inputs)
-    if isinstance(why, Unmatched):
-        return Result(skipped=((binding.name, f"match condition {why.condition!r} is false"),))
-    if isinstance(why, Failure):
-        return result_of([evaluation.error(why.text)])
-    return NOTHING_FOUND if _hold(compiled, params, inputs, budget) else evaluation.result()
+    matched = conditions_hold(compiled, params, inputs)
+    if isinstance(matched, Failure):
+        return result_of([evaluation.error(matched.text)])
+    return NOTHING_FOUND if not matched or _hold(compiled, params, inputs, budget) else evaluation.result()
 
 
 def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from msgspec import structs
-
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation.inputs import Inputs, Json
 from policies.admissionpolicy.evaluation.parameters import (
@@ -28,7 +26,7 @@ from policies.admissionpolicy.evaluation.result import (
     combined,
     result_of,
 )
-from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, Unmatched, unmatched
+from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, conditions_hold
 from policies.admissionpolicy.model import DENY, Binding
 from policies.admissionpolicy.mutation.application import (
     InternalError,
@@ -118,7 +116,6 @@ class _Round:
     budget: int
     only: frozenset[tuple[str, ...]] | None = None
     findings: list[Finding] = field(default_factory=list)
-    skipped: list[tuple[str, str]] = field(default_factory=list)
     reinvocable: list[tuple[str, ...]] = field(default_factory=list)
     applied: bool = False
 
@@ -127,8 +124,7 @@ class _Round:
         return any(finding.denies for finding in self.findings)
 
     def outcome(self) -> Mutated:
-        result = structs.replace(result_of(self.findings), skipped=tuple(self.skipped))
-        return Mutated(object=self.inputs.object, result=result)
+        return Mutated(object=self.inputs.object, result=result_of(self.findings))
 
     def run(self, selected: Selected) -> None:
         """Apply the policies. All parameters are collected before the first mutation."""
@@ -168,21 +164,16 @@ class _Round:
             except ConfigurationError as error:
                 self.findings.append(_misconfigured(compiled, binding.name, f"failed to configure binding: {error}"))
                 continue
-            if not objects:
-                self.skipped.append((binding.name, "it has no parameters"))
             for params in objects:
                 yield _Invocation(compiled, binding, as_mutating_policies_see(params, kind))
 
     def _invoke(self, invocation: _Invocation) -> None:
-        compiled, binding = invocation.compiled, invocation.binding
-        why = unmatched(compiled, invocation.params, self.inputs)
-        if isinstance(why, Unmatched):
-            self.skipped.append((binding.name, f"match condition {why.condition!r} is false"))
+        compiled = invocation.compiled
+        matched = conditions_hold(compiled, invocation.params, self.inputs)
+        if isinstance(matched, Failure):
+            self.findings.append(_error(invocation, matched.text))
             return
-        if isinstance(why, Failure):
-            self.findings.append(_error(invocation, why.text))
-            return
-        if self.only is not None and invocation.key not in self.only:
+        if not matched or (self.only is not None and invocation.key not in self.only):
             return
         for index in range(len(compiled.mutations)):
             if self.inputs.object is not None:

@@ -181,7 +181,6 @@ def test_every_field_of_a_policy_is_read() -> None:
             name="full",
             annotations={"example.org/owner": "platform"},
             labels={"team": "platform"},
-            api_version="admissionregistration.k8s.io/v1beta1",
             param_kind=ParamKind(api_version="example.org/v1", kind="Limit"),
             match_constraints=MatchResources(
                 resource_rules=(
@@ -259,7 +258,6 @@ def test_mutating_policy_and_binding_are_read() -> None:
             Policy(
                 kind="MutatingAdmissionPolicy",
                 name="mutating",
-                api_version="admissionregistration.k8s.io/v1alpha1",
                 param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
                 match_constraints=MatchResources(resource_rules=(PODS,)),
                 mutations=(
@@ -286,7 +284,6 @@ def test_mutating_policy_and_binding_are_read() -> None:
                 kind="MutatingAdmissionPolicyBinding",
                 name="mutating",
                 policy_name="mutating",
-                api_version="admissionregistration.k8s.io/v1alpha1",
                 param_ref=ParamRef(
                     namespace="params",
                     selector=LabelSelector((SelectorRequirement("a", "In", ("b",)),)),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 from support.builders import WORKLOADS, Json, at, deployment, request, resource, template
 
-from policies.admissionpolicy.controller import CONTROLLERS, INDEX, controller_of, fields_of, filled
+from policies.admissionpolicy.controller import CONTROLLERS, controller_of, fields_of, filled
 from policies.admissionpolicy.derivation import derive
 from policies.engine.request import AdmissionRequest
 from policies.objects.fieldpath import parse
@@ -28,129 +32,29 @@ def _labels_and_owners(asked: AdmissionRequest) -> list[tuple[Json, list[str]]]:
     ]
 
 
-def _workload(version: str, kind: str, *fields: Json) -> Json:
-    return resource(version, kind, at("metadata", {"name": "train"}), *fields)
+_ADDED = yaml.safe_load((Path(__file__).parent / "controllers.yaml").read_text(encoding="utf-8"))
 
 
-ADDED: dict[str, tuple[Json, list[tuple[Json, list[str]]]]] = {
-    "a Job": (
-        _workload("batch/v1", "Job", at("spec.template", template())),
-        [(_JOB, ["batch/v1 Job train"])],
-    ),
-    "an Indexed Job": (
-        _workload("batch/v1", "Job", at("spec.template", template()), at("spec.completionMode", "Indexed")),
-        [({**_JOB, INDEX: "0"}, ["batch/v1 Job train"])],
-    ),
-    "a CronJob": (
-        _workload("batch/v1", "CronJob", at("spec.jobTemplate.spec.template", template())),
-        [
-            (
-                {"batch.kubernetes.io/job-name": "train-0", "job-name": "train-0"},
-                ["batch/v1 Job train-0", "batch/v1 CronJob train"],
-            )
-        ],
-    ),
-    "a JobSet": (
-        _workload(
-            "jobset.x-k8s.io/v1alpha2",
-            "JobSet",
-            at("spec.replicatedJobs", [{"name": "workers", "template": {"spec": {"template": template()}}}]),
-        ),
-        [
-            (
-                {
-                    "jobset.sigs.k8s.io/jobset-name": "train",
-                    "jobset.sigs.k8s.io/replicatedjob-name": "workers",
-                    "jobset.sigs.k8s.io/job-index": "0",
-                    "batch.kubernetes.io/job-name": "train-workers-0",
-                    "job-name": "train-workers-0",
-                    INDEX: "0",
-                },
-                ["batch/v1 Job train-workers-0", "jobset.x-k8s.io/v1alpha2 JobSet train"],
-            )
-        ],
-    ),
-    "a PyTorchJob": (
-        _workload("kubeflow.org/v1", "PyTorchJob", at("spec.pytorchReplicaSpecs.Worker.template", template())),
-        [
-            (
-                {
-                    "training.kubeflow.org/job-name": "train",
-                    "training.kubeflow.org/operator-name": "pytorchjob-controller",
-                    "training.kubeflow.org/replica-type": "worker",
-                    "training.kubeflow.org/replica-index": "0",
-                },
-                ["kubeflow.org/v1 PyTorchJob train"],
-            )
-        ],
-    ),
-    "an MPIJob's launcher": (
-        _workload("kubeflow.org/v2beta1", "MPIJob", at("spec.mpiReplicaSpecs.Launcher.template", template())),
-        [
-            (
-                {"training.kubeflow.org/job-name": "train", "training.kubeflow.org/job-role": "launcher"},
-                ["batch/v1 Job train-launcher", "kubeflow.org/v2beta1 MPIJob train"],
-            )
-        ],
-    ),
-    "a RayJob's cluster": (
-        _workload(
-            "ray.io/v1",
-            "RayJob",
-            at("spec.rayClusterSpec.workerGroupSpecs", [{"groupName": "gpu", "template": template()}]),
-        ),
-        [
-            (
-                {
-                    "ray.io/is-ray-node": "yes",
-                    "ray.io/cluster": "train-0",
-                    "ray.io/node-type": "worker",
-                    "ray.io/group": "gpu",
-                },
-                ["ray.io/v1 RayCluster train-0", "ray.io/v1 RayJob train"],
-            )
-        ],
-    ),
-    "a LeaderWorkerSet's workers": (
-        _workload(
-            "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", at("spec.leaderWorkerTemplate.workerTemplate", template())
-        ),
-        [
-            (
-                {
-                    "leaderworkerset.sigs.k8s.io/name": "train",
-                    "leaderworkerset.sigs.k8s.io/group-index": "0",
-                    "leaderworkerset.sigs.k8s.io/worker-index": "1",
-                },
-                ["apps/v1 StatefulSet train", "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet train"],
-            )
-        ],
-    ),
-    "a Volcano Job without a queue": (
-        _workload("batch.volcano.sh/v1alpha1", "Job", at("spec.tasks", [{"name": "worker", "template": template()}])),
-        [
-            (
-                {"volcano.sh/job-name": "train", "volcano.sh/task-spec": "worker"},
-                ["batch.volcano.sh/v1alpha1 Job train"],
-            )
-        ],
-    ),
-}
+def _with_template(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_template(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_template(item) for item in value]
+    return template() if value == "TEMPLATE" else value
 
 
-@pytest.mark.parametrize(("obj", "expected"), ADDED.values(), ids=ADDED)
-def test_labels_and_owners(obj: Json, expected: list[tuple[Json, list[str]]]) -> None:
+@pytest.mark.parametrize("case", _ADDED, ids=lambda case: str(case["name"]))
+def test_labels_and_owners(case: Json) -> None:
     """A derived Pod has the labels that its controller would add, and names its controller and its workload."""
-    of_the_template = {"app": "trainer"}
+    labels = {"app": "trainer", **case["labels"]}
 
-    assert _labels_and_owners(request(obj)) == [({**of_the_template, **labels}, owners) for labels, owners in expected]
+    assert _labels_and_owners(request(_with_template(case["object"]))) == [(labels, case["owners"])]
 
 
 def test_a_controllers_label_takes_the_place_of_the_templates() -> None:
     """A label that a controller sets cannot be chosen by who writes the template."""
-    obj = _workload(
-        "batch/v1", "Job", at("spec.template", {**template(), "metadata": {"labels": {"job-name": "x", "a": "b"}}})
-    )
+    own = {**template(), "metadata": {"labels": {"job-name": "x", "a": "b"}}}
+    obj = resource("batch/v1", "Job", at("metadata", {"name": "train"}), at("spec.template", own))
 
     assert _labels_and_owners(request(obj)) == [({"a": "b", **_JOB}, ["batch/v1 Job train"])]
 

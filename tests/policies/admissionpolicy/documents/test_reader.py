@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.document import Document
@@ -122,6 +124,13 @@ spec:
   matchResources: {objectSelector: {}}
 """
 PODS = NamedRule(api_groups=("",), api_versions=("v1",), operations=("CREATE",), resources=("pods",))
+
+
+CASES = yaml.safe_load((Path(__file__).parent / "documents.yaml").read_text(encoding="utf-8"))
+
+
+def _name(case: dict[str, str]) -> str:
+    return case["name"]
 
 
 def load(*texts: str) -> Loaded:
@@ -475,20 +484,10 @@ def test_policy_without_a_binding_does_nothing() -> None:
     assert list(map(str, read(documents(SMALL), complete=True).errors)) == [f"policy.yaml:4:9: {said}"]
 
 
-@pytest.mark.parametrize(
-    ("rule", "left_out"),
-    [
-        pytest.param("apiGroups: [apps], apiVersions: [v1beta1]", "apps/v1", id="a version that is no more"),
-        pytest.param("apiGroups: [''], apiVersions: [v2]", "v1", id="core"),
-        pytest.param("apiGroups: [autoscaling], apiVersions: [v1]", "autoscaling/v2", id="one of two"),
-        pytest.param("apiGroups: [apps, batch], apiVersions: [v2]", "apps/v1, batch/v1", id="several groups"),
-        pytest.param("apiGroups: [apps], apiVersions: [v1beta1, v1]", "", id="an older version as well"),
-        pytest.param("apiGroups: [autoscaling], apiVersions: ['*']", "", id="all versions"),
-        pytest.param("apiGroups: [example.org], apiVersions: [v1beta1]", "", id="custom resources"),
-    ],
-)
-def test_versions_that_are_not_converted(rule: str, left_out: str) -> None:
+@pytest.mark.parametrize("case", CASES["versions"], ids=_name)
+def test_versions_that_are_not_converted(case: dict[str, str]) -> None:
     """A rule that leaves out a version of a built-in group gets its objects as they are, and its author a warning."""
+    rule, left_out = case["rule"], case.get("unconverted", "")
     text = SMALL.replace('apiGroups: [""], apiVersions: [v1]', rule)
     exact = text.replace("  matchConstraints:\n", "  matchConstraints:\n    matchPolicy: Exact\n")
     column = text.splitlines()[7].index("apiVersions: ") + len("apiVersions: ") + 1
@@ -595,54 +594,12 @@ def test_mistake_in_a_list_has_its_place_in_the_file() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("head", "expected"),
-    [
-        (
-            "apiVersion: admissionregistration.k8s.io/v2\nkind: ValidatingAdmissionPolicy",
-            (
-                'policy.yaml:1:13: no matches for kind "ValidatingAdmissionPolicy" in version '
-                '"admissionregistration.k8s.io/v2"\n'
-                "hint: write apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy"
-            ),
-        ),
-        (
-            "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBindings",
-            (
-                'policy.yaml:2:7: no matches for kind "ValidatingAdmissionPolicyBindings" in version '
-                '"admissionregistration.k8s.io/v1"\n'
-                "hint: write apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding"
-            ),
-        ),
-        (
-            "apiVersion: v1\nkind: MutatingAdmissionPolicy",
-            (
-                'policy.yaml:1:13: no matches for kind "MutatingAdmissionPolicy" in version "v1"\n'
-                "hint: write apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicy"
-            ),
-        ),
-        (
-            "kind: ConfigMap",
-            (
-                "policy.yaml:1:1: apiVersion: Required value\n"
-                "hint: every object of Kubernetes says what it is by apiVersion and kind"
-            ),
-        ),
-        (
-            "- a",
-            (
-                "policy.yaml:1:1: this is not a Kubernetes object\n"
-                "hint: a document is a map with apiVersion, kind and metadata"
-            ),
-        ),
-    ],
-    ids=["version", "kind", "group", "no apiVersion", "no object"],
-)
-def test_document_of_no_known_kind_is_an_error(head: str, expected: str) -> None:
+@pytest.mark.parametrize("case", CASES["kinds"], ids=_name)
+def test_document_of_no_known_kind_is_an_error(case: dict[str, str]) -> None:
     """A policy of a misspelt kind must not be taken for some other object."""
-    loaded = load(head)
+    loaded = load(case["head"])
 
-    assert ([str(problem) for problem in loaded.problems], loaded.context) == ([expected], ())
+    assert ([str(problem) for problem in loaded.problems], loaded.context) == ([case["problem"]], ())
 
 
 @pytest.mark.parametrize(
@@ -663,30 +620,10 @@ def test_other_objects_are_context(head: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("annotation", "said"),
-    [
-        pytest.param(
-            'cks-admission.dev/derived: "false"',
-            "unknown annotation\nhint: did you mean cks-admission.dev/derive?",
-            id="misspelt",
-        ),
-        pytest.param(
-            "cks-admission.dev/owner: me",
-            "unknown annotation\nhint: there are cks-admission.dev/derive, cks-admission.dev/lint-ignore",
-            id="unknown",
-        ),
-        pytest.param(
-            'cks-admission.dev/derive: "no"',
-            '"no" is neither true nor false\nhint: write "false" to leave templates alone',
-            id="value",
-        ),
-        pytest.param('cks-admission.dev/derive: "false"', "", id="fine"),
-        pytest.param("example.org/owner: me", "", id="of-others"),
-    ],
-)
-def test_annotations_of_this_service(annotation: str, said: str) -> None:
+@pytest.mark.parametrize("case", CASES["annotations"], ids=_name)
+def test_annotations_of_this_service(case: dict[str, str]) -> None:
     """One that it does not know, or cannot read, is a warning: it would do nothing in silence."""
+    annotation, said = case["annotation"], case.get("warning", "")
     text = SMALL.replace("name: small", f"name: small\n  annotations:\n    {annotation}")
 
     found = [warning for warning in warnings(text) if "annotations" in warning]

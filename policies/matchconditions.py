@@ -125,7 +125,7 @@ def takes_away(*, namespaces: bool, taints: bool) -> HookCondition:
 
 KIND = "request.kind.group + '/' + request.kind.kind"
 RESERVED = "k.matches('^([^/]*[.])?coreweave[.](cloud|com)/')"
-LOOKS_RESERVED = "coreweave."
+RESERVED_PART = "coreweave."
 """A part of every reserved key, and of few others."""
 
 LABELS, ANNOTATIONS_OF = ("metadata", "labels"), ("metadata", "annotations")
@@ -249,15 +249,12 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
 
 def _of_workloads(*, schemes: bool) -> str:
     """Whether a key among the annotations or labels of `h` looks like one, or `h` has our gate."""
-    begins, words = (
-        some(f"k.{method}({text(part)})" for part in parts)
-        for method, parts in (("startsWith", PREFIXES), ("contains", WORDS))
-    )
-    looks = every([begins, words])
+    starts = some(f"k.startsWith({text(prefix)})" for prefix in PREFIXES)
+    similar = every([starts, some(f"k.contains({text(part)})" for part in WORDS)])
     others = f" || k.startsWith({text(KUEUE)}) || k.contains({text(EXCLUSIVE)}) || k == {text(QUEUE)}"
-    keys = f"{looks}{others}" if schemes else looks
+    keys = f"{similar}{others}" if schemes else similar
     of_annotations = at("h", ANNOTATIONS_OF, lambda a: f"{is_map(a)} && {a}.exists(k, {keys})")
-    of_labels = at("h", LABELS, lambda held: f"{is_map(held)} && {held}.exists(k, {looks})")
+    of_labels = at("h", LABELS, lambda held: f"{is_map(held)} && {held}.exists(k, {similar})")
     return f"({of_annotations}) || ({of_labels})" + (f" ||\n  ({_is_gated()})" if schemes else "")
 
 
@@ -265,8 +262,8 @@ def _of_pods(*, schemes: bool) -> str:
     """Whether the Pod `h` has an annotation or our gate. Other schedulers' count where no controller made it."""
     known = [f"{text(key)} in {{0}}" for key in sorted(ANNOTATIONS)]
     if schemes:
-        looks = some(f"k.startsWith({text(part)})" for part in (KUEUE, *PREFIXES))
-        known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, {looks})")
+        similar = some(f"k.startsWith({text(part)})" for part in (KUEUE, *PREFIXES))
+        known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, {similar})")
     of_annotations = at("h", ANNOTATIONS_OF, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
     return f"({of_annotations}) || ({_is_gated()})" if schemes else of_annotations
 
@@ -371,7 +368,7 @@ def _own_labels_differ(new: str, old: str) -> str:
 
 
 def _looks_reserved(labels: str) -> str:
-    return f"{is_map(labels)} && {labels}.exists(k, k.contains({text(LOOKS_RESERVED)}))"
+    return f"{is_map(labels)} && {labels}.exists(k, k.contains({text(RESERVED_PART)}))"
 
 
 def _by_kind(

@@ -110,8 +110,8 @@ class Flaws:
         near = closest(str(value), known)
         self._add(place, _NOT_FOUND + quoted(value), f"did you mean {near}?" if near else "")
 
-    def found(self, place: Place, value: object) -> None:
-        """A name below a place names something after all."""
+    def retract(self, place: Place, value: object) -> None:
+        """Take back that a name below a place names nothing: it does after all."""
         above, message = location(place), _NOT_FOUND + quoted(value)
         self.values = [f for f in self.values if f.message != message or f.path[: len(above)] != above]
 

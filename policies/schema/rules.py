@@ -328,7 +328,7 @@ def _selecting(name: str, kind: str, value: _Json, place: Place, flaws: Flaws) -
         flaws.invalid(at, labels or None, _MISMATCH, "give the template the labels of spec.selector")
     if kind == "StatefulSet":
         for _, claim in _maps(value, "volumeClaimTemplates"):  # each is a volume, too
-            flaws.found(below(place, "template"), mapping(claim, "metadata").get("name"))
+            flaws.retract(below(place, "template"), mapping(claim, "metadata").get("name"))
     _restarts(value, place, flaws, kind)
 
 

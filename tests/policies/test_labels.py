@@ -40,6 +40,7 @@ _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.
 _OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
 
 
+_OWN = "metadata.labels"
 _SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
 _GUARD = LabelGuard(WORKLOADS, _SHIPPED, Exemptions())
 
@@ -223,97 +224,62 @@ def test_a_pods_exception_holds_for_what_reaches_pods(obj: Any, key: str) -> Non
     assert _judge(obj({key: "anything"})) == ()
 
 
+_TEMPLATE_LABELS = "spec.template.metadata.labels"
+_RAY_LABELS = "spec.headGroupSpec.template.metadata.labels or spec.workerGroupSpecs[*].template.metadata.labels"
+_CLAIM = {"ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": _FREE}}}}
+
+
 @pytest.mark.parametrize(
-    ("obj", "violation"),
+    ("obj", "path", "right"),
     [
-        pytest.param(
-            deployment(labels=_FREE),
-            (
-                "metadata.labels",
-                "has no effect on any Pod here",
-                "Put qos.coreweave.cloud/interruptable at spec.template.metadata.labels.",
-            ),
-            id="own-metadata-alone",
-        ),
+        pytest.param(deployment(labels=_FREE), _OWN, _TEMPLATE_LABELS, id="own-metadata-alone"),
         pytest.param(
             deployment(labels=_FREE, template_labels={"qos.coreweave.cloud/interruptable": "false"}),
-            (
-                "metadata.labels",
-                "has no effect on any Pod here",
-                "Put qos.coreweave.cloud/interruptable at spec.template.metadata.labels.",
-            ),
+            *(_OWN, _TEMPLATE_LABELS),
             id="template-with-another-value",
         ),
         pytest.param(
             deployment(labels=_FREE, metadata=owner(controller=False)),
-            (
-                "metadata.labels",
-                "has no effect on any Pod here",
-                "Put qos.coreweave.cloud/interruptable at spec.template.metadata.labels.",
-            ),
+            *(_OWN, _TEMPLATE_LABELS),
             id="owner-that-is-no-controller",
         ),
         pytest.param(
             resource("batch/v1", "CronJob", at("spec.jobTemplate.metadata.labels", _FREE)),
-            (
-                "spec.jobTemplate.metadata.labels",
-                "has no effect on any Pod here",
-                "Put qos.coreweave.cloud/interruptable at spec.jobTemplate.spec.template.metadata.labels.",
-            ),
+            *("spec.jobTemplate.metadata.labels", "spec.jobTemplate.spec.template.metadata.labels"),
             id="job-template-alone",
         ),
         pytest.param(
             resource("kubeflow.org/v2beta1", "MPIJob", labels=_FREE),
-            (
-                "metadata.labels",
-                "has no effect on any Pod here",
-                "Put qos.coreweave.cloud/interruptable at spec.mpiReplicaSpecs.*.template.metadata.labels.",
-            ),
+            *(_OWN, "spec.mpiReplicaSpecs.*.template.metadata.labels"),
             id="templates-by-name",
         ),
-        pytest.param(
-            resource("ray.io/v1", "RayCluster", labels=_FREE),
-            (
-                "metadata.labels",
-                "has no effect on any Pod here",
-                (
-                    "Put qos.coreweave.cloud/interruptable at spec.headGroupSpec.template.metadata.labels"
-                    " or spec.workerGroupSpecs[*].template.metadata.labels."
-                ),
-            ),
-            id="several-templates",
-        ),
+        pytest.param(resource("ray.io/v1", "RayCluster", labels=_FREE), _OWN, _RAY_LABELS, id="several-templates"),
         pytest.param(
             resource("apps/v1", "StatefulSet", at("spec.volumeClaimTemplates[0].metadata.labels", _FREE)),
-            ("spec.volumeClaimTemplates[0].metadata.labels", "", _OWN_PREFIX),
+            *("spec.volumeClaimTemplates[0].metadata.labels", ""),
             id="claim-template",
         ),
         pytest.param(
-            pod(volumes=[{"ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": _FREE}}}}]),
-            ("spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels", "", _OWN_PREFIX),
+            pod(volumes=[_CLAIM]),
+            *("spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels", ""),
             id="ephemeral-claim",
         ),
         pytest.param(
-            resource("resource.k8s.io/v1", "ResourceClaimTemplate", labels=_FREE),
-            ("metadata.labels", "", _OWN_PREFIX),
-            id="kind-without-templates",
+            resource("resource.k8s.io/v1", "ResourceClaimTemplate", labels=_FREE), _OWN, "", id="kind-without-templates"
         ),
         pytest.param(
             resource("compute.coreweave.com/v1alpha1", "NodePool", at("spec.nodeLabels", _FREE)),
-            ("spec.nodeLabels", "", _OWN_PREFIX),
+            *("spec.nodeLabels", ""),
             id="labels-of-nodes",
         ),
-        pytest.param(resource("v1", "Node", labels=_FREE), ("metadata.labels", "", _OWN_PREFIX), id="node"),
-        pytest.param(
-            resource("v1", "ConfigMap", labels=_FREE, **owner()),
-            ("metadata.labels", "", _OWN_PREFIX),
-            id="owned-config-map",
-        ),
+        pytest.param(resource("v1", "Node", labels=_FREE), _OWN, "", id="node"),
+        pytest.param(resource("v1", "ConfigMap", labels=_FREE, **owner()), _OWN, "", id="owned-config-map"),
     ],
 )
-def test_a_pods_exception_ends_where_no_pod_gets_the_label(obj: Json, violation: tuple[str, str, str]) -> None:
+def test_a_pods_exception_ends_where_no_pod_gets_the_label(obj: Json, path: str, right: str) -> None:
     """A Pod's label that no Pod gets is refused; on a workload and its job templates with the path to put it at."""
-    path, problem, remedy = violation
+    problem = "has no effect on any Pod here" if right else ""
+    remedy = f"Put qos.coreweave.cloud/interruptable at {right}." if right else _OWN_PREFIX
 
     assert _judge(obj) == (_refused(path, 'qos.coreweave.cloud/interruptable="true"', problem, remedy),)
 
@@ -369,7 +335,6 @@ def test_exceptions_are_data() -> None:
 
 
 _KEY = "foo.coreweave.cloud/bar"
-_OWN = "metadata.labels"
 
 
 def _indexed(pattern: Pattern) -> str:

@@ -79,9 +79,9 @@ def of_folder(folder: Path) -> list[Pattern]:
 def excluded(path: Path, patterns: Iterable[Pattern], *, folder: bool) -> bool:
     """Whether a path is left out."""
     verdict = False
-    for each in patterns:
-        if each.matches(path, folder=folder):
-            verdict = each.excludes
+    for pattern in patterns:
+        if pattern.matches(path, folder=folder):
+            verdict = pattern.excludes
     return verdict
 
 

@@ -54,17 +54,14 @@ class Target(Protocol):
     @property
     def operation(self) -> Operation:
         """The operation on the resource."""
-        ...
 
     @property
     def resource(self) -> GroupVersionResource:
         """The resource that is written."""
-        ...
 
     @property
     def sub_resource(self) -> str:
         """The subresource; empty for the object itself."""
-        ...
 
 
 class AdmissionRequest(Struct, frozen=True, kw_only=True, rename="camel", weakref=True):

@@ -100,14 +100,12 @@ class Screen(Protocol):
     @property
     def names(self) -> Names:
         """The names of the rules."""
-        ...
 
     def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
         """The rules that have to be asked one by one; all others have no violations and nothing else to say.
 
         Raises TimeLimitError, which names the rule under evaluation as its policy.
         """
-        ...
 
 
 class Screener(Protocol):
@@ -115,16 +113,13 @@ class Screener(Protocol):
 
     def screen(self, names: Sequence[str]) -> Screen:
         """The screen of some of its rules."""
-        ...
 
     @property
     def is_waiting(self) -> bool:
         """Whether `prepare` would make screens faster that have been used."""
-        ...
 
     def prepare(self) -> None:
         """Make them faster. This may take tenths of a second."""
-        ...
 
 
 Action = Literal["deny", "warn", "audit", "off"]

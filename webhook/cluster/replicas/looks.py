@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import structlog
 
-from policies import waiting
+from policies.engine import engine
 from policies.engine.facts import Facts
-from policies.engine.request import JsonObject, mapping
+from policies.engine.interruption import Missing
+from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, mapping
 from policies.engine.ruleset import RuleSet
+from policies.tolerations import RULE as TOLERATIONS
+from policies.topology.annotation import PLACEMENT
+from policies.topology.rule import RULE as TOPOLOGY
 from webhook.cluster.api.call import pages
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
@@ -30,7 +34,55 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
     from webhook.cluster.api.client import Connection
-    from webhook.cluster.api.events import Reason
+
+
+_LACKED = {TOLERATIONS: "the toleration for CPU Nodes", TOPOLOGY: "the scheduling gate of its topology annotations"}
+
+
+def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
+    """What an unschedulable Pod would have got from the built-in rules, had they been asked; empty for other Pods.
+
+    A Pod whose device claims may make it a GPU Pod is left out, as is one that a rule cannot judge from memory, and one
+    that is being deleted.
+    """
+    metadata = mapping(pod, "metadata")
+    if not _is_unschedulable(pod) or mapping(pod, "spec").get("resourceClaims") or metadata.get("deletionTimestamp"):
+        return ()
+    request = AdmissionRequest(
+        uid="",
+        kind=GroupVersionKind("", "v1", "Pod"),
+        resource=GroupVersionResource("", "v1", "pods"),
+        name=str(metadata.get("name", "")),
+        namespace=str(metadata.get("namespace", "")),
+        operation="CREATE",
+        object={"apiVersion": "v1", "kind": "Pod", **pod},
+    )
+    if ruleset.safety.spares(request):
+        return ()
+    try:
+        answer = engine.mutate(request, ruleset, facts)
+    except Missing:
+        return ()
+    # The placer opened this one: it had its gate.
+    had = {TOPOLOGY} if PLACEMENT in mapping(metadata, "annotations") else set()
+    rules = [made.rule for made in answer.decisions if made.verdict == "patch"]
+    return [_LACKED[rule] for rule in rules if rule in _LACKED and rule not in had]
+
+
+def _is_unschedulable(pod: JsonObject) -> bool:
+    """Whether the scheduler has found no Node for a Pod."""
+    status = mapping(pod, "status")
+    conditions = status.get("conditions") if isinstance(status.get("conditions"), list) else []
+    return (
+        status.get("phase") == "Pending"
+        and not mapping(pod, "spec").get("nodeName")
+        and any(
+            isinstance(condition, dict)
+            and (condition.get("type"), condition.get("status"), condition.get("reason"))
+            == ("PodScheduled", "False", "Unschedulable")
+            for condition in conditions or ()
+        )
+    )
 
 
 MOST: Final = 50
@@ -229,8 +281,8 @@ class WaitingPods:
                 for raw in page.items or ():
                     pod = decoded(raw, PATH)
                     uid = str(mapping(pod, "metadata").get("uid", ""))
-                    if self._notices.is_due(uid) and (lacked := waiting.lacked(pod, ruleset, facts)):
-                        await self._tell(pod, uid, lacked)
+                    if self._notices.is_due(uid) and (parts := lacked(pod, ruleset, facts)):
+                        await self._tell(pod, uid, parts)
 
     async def _tell(self, pod: JsonObject, uid: str, lacked: Sequence[str]) -> None:
         """Write the Event, one for a Pod and what it lacks, whoever leads."""

@@ -286,7 +286,7 @@ def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPoli
         issues: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
         for policy_ in typed:
             errors = policy_.errors(expression, patch_types=expression in mutations)
-            for issue in errors.error.issues if errors else ():
+            for issue in errors.issues if errors else ():
                 issues.setdefault(issue.position, []).append((policy_.kind, issue))
         for position, occurrences in issues.items():
             kinds = dict.fromkeys(kind.kind for kind, _ in occurrences if kind is not None)

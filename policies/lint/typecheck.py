@@ -210,21 +210,6 @@ TYPES_LIMIT = 10
 
 
 @dataclass(frozen=True, slots=True)
-class TypeErrors:
-    """The type errors of an expression for objects of one kind."""
-
-    expression: Expression
-    kind: GroupVersionKind
-    error: CompileError
-
-    def __str__(self) -> str:
-        """The errors in Kubernetes' format: `apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field ...`."""
-        kind = self.kind
-        issues = self.error.full_reference().removeprefix("compilation failed: ")
-        return f"{kind.group}/{kind.version}, Kind={kind.kind}: {issues}\n"
-
-
-@dataclass(frozen=True, slots=True)
 class ExpressionWarning:
     """An entry of `status.typeChecking.expressionWarnings`."""
 
@@ -234,16 +219,17 @@ class ExpressionWarning:
 
 def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarning, ...]:
     """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
-    kinds = checked_kinds(policy, catalog)
-    typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in kinds]
-    checked = (
-        (expression, [policy_.errors(expression) for policy_ in typed]) for expression in policy.judged_expressions
-    )
-    return tuple(
-        ExpressionWarning(expression.path, "\n".join(str(error) for error in errors if error is not None))
-        for expression, errors in checked
-        if any(errors)
-    )
+    entries = []
+    typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in checked_kinds(policy, catalog)]
+    for expression in policy.judged_expressions:
+        text = ""
+        for kind, error in ((one.kind, one.errors(expression)) for one in typed):
+            if kind is not None and error is not None:
+                issues = error.full_reference().removeprefix("compilation failed: ")
+                text += f"{kind.group}/{kind.version}, Kind={kind.kind}: {issues}\n\n"
+        if text:
+            entries.append(ExpressionWarning(expression.path, text.removesuffix("\n")))
+    return tuple(entries)
 
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
@@ -303,12 +289,10 @@ class TypedPolicy:
             fields = {**fields, variable.name: type_ if deep else variable_type(type_)}
             self._environment = self._environment.with_fields(VARIABLES.name, fields)
 
-    def errors(self, expression: Expression, *, patch_types: bool = False) -> TypeErrors | None:
+    def errors(self, expression: Expression, *, patch_types: bool = False) -> CompileError | None:
         """The type errors of one of its expressions; None if there are none."""
         tree = self.tree(expression, patch_types=patch_types)
-        if not isinstance(tree, CompileError) or self.kind is None:
-            return None
-        return TypeErrors(expression, self.kind, tree)
+        return tree if isinstance(tree, CompileError) and self.kind is not None else None
 
     def tree(self, expression: Expression, *, patch_types: bool = False) -> Node | CompileError:
         """The typed tree of an expression, or its compile error. patch_types: for mutations."""

@@ -172,7 +172,7 @@ class _KindReview:
         for annotation in policy.audit_annotations:
             self._read(annotation.value_expression, met)
         for mutation in policy.mutations:
-            self._read(mutation.expression, met, patch_types=True)
+            self._read(mutation.expression, met)
         return self._absences.values()
 
     def _met(self, but: Expression | None = None) -> Facts:
@@ -181,17 +181,17 @@ class _KindReview:
         implied = (self._guards.implied(tree, {}, truth=True) for tree in trees if tree is not None)
         return NOTHING.union(*implied) - {"*"}
 
-    def _tree(self, expression: Expression, *, patch_types: bool = False) -> Node | None:
+    def _tree(self, expression: Expression) -> Node | None:
         """The tree with the most precise types; None if the expression has type errors, which are other findings."""
         for typed in (self._typed, self._plain):
-            tree = typed.tree(expression, patch_types=patch_types)
+            tree = typed.tree(expression)
             if not isinstance(tree, CompileError):
                 return tree
         return None
 
-    def _read(self, expression: Expression, facts: Facts, *, patch_types: bool = False) -> None:
+    def _read(self, expression: Expression, facts: Facts) -> None:
         """Note all reads in an expression that may be absent. facts: what is known to be present."""
-        tree = self._tree(expression, patch_types=patch_types)
+        tree = self._tree(expression)
         if tree is not None:
             outer, self._expression = self._expression, expression
             self._walk(tree, facts, {})

@@ -94,9 +94,8 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release: 
     Its library assumes that the type of an optional element is an optional, but an optional index of dyn is dyn
     (mapLiteral and listLiteral in cel-go's cel/validator.go).
     """
-    mutations = {mutation.expression for mutation in policy.mutations}
     for expression in policy.expressions:
-        tree = untyped.tree(expression, patch_types=expression in mutations)
+        tree = untyped.tree(expression)
         if isinstance(tree, CompileError):
             continue
         elements: list[Node] = []
@@ -153,12 +152,11 @@ def compared_quantities(
     policy: Policy, subject: LintSubject, catalog: ResourceCatalog, typed: Sequence[TypedPolicy]
 ) -> Iterator[LintFinding]:
     """The findings quantity-comparison, each place once. typed: the policy for each of its kinds."""
-    mutations = {mutation.expression for mutation in policy.mutations}
     known: set[tuple[str, int]] = set()
     for plain in typed:
         reader = _QuantityReader(TypedPolicy(policy, plain.kind, catalog, deep=True))
         for expression in policy.expressions:
-            for position, message, remedy in reader.comparisons(expression, patch_types=expression in mutations):
+            for position, message, remedy in reader.comparisons(expression):
                 if (expression.path, position) not in known:
                     known.add((expression.path, position))
                     yield subject.within("quantity-comparison", expression, position, message, remedy)
@@ -172,9 +170,9 @@ class _QuantityReader:
         declared = [each for each in (typed.object, typed.params) if each is not None]
         self._definitions = {path: name for each in declared for path, name in each.definitions.items()}
 
-    def comparisons(self, expression: Expression, *, patch_types: bool) -> Iterator[tuple[int, str, str]]:
+    def comparisons(self, expression: Expression) -> Iterator[tuple[int, str, str]]:
         """The places of wrong comparisons, each with what is wrong and what to write."""
-        tree = self._typed.tree(expression, patch_types=patch_types)
+        tree = self._typed.tree(expression)
         if isinstance(tree, CompileError):
             return
         live = self._typed.live_positions(expression)

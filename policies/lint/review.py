@@ -278,14 +278,13 @@ def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPoli
     if all kinds have it.
     """
     judged = set(policy.judged_expressions)
-    mutations = {mutation.expression for mutation in policy.mutations}
     for expression in policy.expressions:
         shared = {
             node.position for node in walk(parse(expression.source)) if expression not in judged or _is_test(node)
         }
         issues: dict[int, list[tuple[GroupVersionKind | None, Issue]]] = {}
         for policy_ in typed:
-            errors = policy_.errors(expression, patch_types=expression in mutations)
+            errors = policy_.errors(expression)
             for issue in errors.issues if errors else ():
                 issues.setdefault(issue.position, []).append((policy_.kind, issue))
         for position, occurrences in issues.items():

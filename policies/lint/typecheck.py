@@ -278,7 +278,8 @@ class TypedPolicy:
         dialect = Dialect(catalog.release, stored=True)
         known = admission(params=policy.param_kind is not None, dialect=dialect)
         self._environment = _environment(known, self.object, self.params, exact=exact)
-        self._trees: dict[tuple[Expression, bool], Node | CompileError] = {}
+        self._mutations = {mutation.expression for mutation in policy.mutations}
+        self._trees: dict[Expression, Node | CompileError] = {}
         self.variables: dict[str, Node | CompileError] = {}
         fields: dict[str, Type] = {}
         for variable in policy.variables:
@@ -289,24 +290,23 @@ class TypedPolicy:
             fields = {**fields, variable.name: type_ if deep else variable_type(type_)}
             self._environment = self._environment.with_fields(VARIABLES.name, fields)
 
-    def errors(self, expression: Expression, *, patch_types: bool = False) -> CompileError | None:
+    def errors(self, expression: Expression) -> CompileError | None:
         """The type errors of one of its expressions; None if there are none."""
-        tree = self.tree(expression, patch_types=patch_types)
+        tree = self.tree(expression)
         return tree if isinstance(tree, CompileError) and self.kind is not None else None
 
-    def tree(self, expression: Expression, *, patch_types: bool = False) -> Node | CompileError:
-        """The typed tree of an expression, or its compile error. patch_types: for mutations."""
-        key = expression, patch_types
-        if key not in self._trees:
-            self._trees[key] = self._checked(expression, patch_types=patch_types)
-        return self._trees[key]
+    def tree(self, expression: Expression) -> Node | CompileError:
+        """The typed tree of one of its expressions, or its compile error."""
+        if expression not in self._trees:
+            self._trees[expression] = self._checked(expression)
+        return self._trees[expression]
 
-    def _checked(self, expression: Expression, *, patch_types: bool) -> Node | CompileError:
-        environment = replace(self._environment, patch_types=True) if patch_types else self._environment
-        if patch_types:
-            has_params = "params" in environment.variables
-            functions = admission(params=has_params, patch_types=True, dialect=environment.dialect)
-            environment = replace(environment, functions=functions.functions, type_names=functions.type_names)
+    def _checked(self, expression: Expression) -> Node | CompileError:
+        environment = self._environment
+        if expression in self._mutations:
+            known = admission(params="params" in environment.variables, patch_types=True, dialect=environment.dialect)
+            names = known.type_names
+            environment = replace(environment, patch_types=True, functions=known.functions, type_names=names)
         source = expression.source
         trees: list[Node] = []
 

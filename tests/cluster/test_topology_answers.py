@@ -39,8 +39,6 @@ def at(key: str) -> str:
     return f"  metadata.annotations[{key}]:"
 
 
-CLIQUES = "nvidia.com/gpu.clique or network.topology.nvidia.com/accelerator"
-
 REFUSED = {
     "farther": Said(
         (
@@ -51,26 +49,6 @@ REFUSED = {
         ),
         "rack=r1",
         "fabric",
-    ),
-    "the same": Said(
-        (
-            MORE_SPECIFIC,
-            f'{at(PREFERRED)} "zone" is the level that is required already.',
-            LEVELS,
-            "Prefer fabric, superpod, leafgroup, rack or hostname, or require a level above zone: region.",
-        ),
-        "topology.kubernetes.io/zone",
-        "zone=a",
-    ),
-    "farther than the nearest": Said(
-        (
-            MORE_SPECIFIC,
-            f'{at(PREFERRED)} "region" is farther than the required "hostname".',
-            LEVELS,
-            "Nothing is more specific than hostname: prefer nothing.",
-        ),
-        "hostname=f1-s1-l1",
-        "region",
     ),
     "unknown topology": Said(
         (
@@ -84,44 +62,6 @@ REFUSED = {
         ),
         "rack",
         topology="corewave",
-    ),
-    "no topology": Said(
-        (
-            "A placement needs a topology.",
-            f'{at(REQUIRED)} "rack" is a level of no topology.',
-            (
-                f"Add the annotation {TOPOLOGY}: NAME. Known topologies: cluster-topology, pool-a, pool-b, pool-empty, "
-                f"coreweave, coreweave-infiniband, coreweave-roce, {OTHERS}"
-            ),
-        ),
-        "rack",
-        topology="",
-    ),
-    "unknown level": Said(
-        (
-            UNUSABLE,
-            f'{at(REQUIRED)} "leafgrup=1" names "leafgrup", which is no level of topology "coreweave".',
-            LEVELS,
-            "Did you mean leafgroup?",
-        ),
-        "leafgrup=1",
-    ),
-    "no level": Said(
-        (
-            UNUSABLE,
-            f'{at(REQUIRED)} "speed.current" tells how a Node is connected, not where it is, and is no level.',
-            LEVELS,
-            "Name one of them.",
-        ),
-        "speed.current",
-    ),
-    "empty domain": Said(
-        (
-            UNUSABLE,
-            f'{at(REQUIRED)} "superpod=" names an empty domain of superpod.',
-            "Name the domain, as superpod=DOMAIN.",
-        ),
-        "superpod=",
     ),
     "both": Said(
         (
@@ -141,16 +81,6 @@ WARNED = {
     "unknown domain": Said(
         ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',),
         "fabric=f1,superpod=99",
-    ),
-    "preferred unknown domain": Said(
-        ('preferred "rack=r77": no Node is in it; Nodes are in r1, r2, r3 and 3 more',),
-        "fabric=f1,superpod=1",
-        "rack=r77",
-    ),
-    "level that no Node has": Said(
-        (f'required "nvlink": no Node carries the label {CLIQUES}',),
-        "nvlink",
-        topology="topograph-nvlink",
     ),
     "empty pool": Said(
         ('topology "pool-empty": its node pool has no Nodes now',),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Node, StaticFacts
-from policies.engine.request import JsonObject
+from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.spelling import closest, closest_first
 from policies.selectors import pool
 from policies.topology.annotation import TOPOLOGY
@@ -52,36 +51,33 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 class Objects(NamedTuple):
     """What the Nodes of a cluster are and hold. pods: None if not known.
 
-    placed: the Pods with a placement as JSON, by namespace and name. workloads: those with a placement. seconds: when
-    it was so, since the epoch; None if not known. coming: the labels of Nodes that pools would add.
+    placed: the Pods with a placement as JSON, by namespace and name. workloads: those with a placement. coming: the
+    labels of Nodes that pools would add.
     """
 
     nodes: tuple[NodeManifest, ...]
     pods: tuple[PodManifest, ...] | None = None
     placed: Mapping[tuple[str, str], JsonObject] = {}
     workloads: tuple[JsonObject, ...] = ()
-    seconds: float | None = None
     coming: tuple[Mapping[str, str], ...] = ()
 
 
 class _Head(Struct, rename="camel"):
-    api_version: str = ""
     kind: str = ""
 
 
-class _List(_Head, rename="camel"):
+class _List(_Head):
     items: list[msgspec.Raw] | None = None
 
 
-Content = msgspec.Raw | JsonObject
-_Read = tuple[NodeManifest | PodManifest | None, Content]
+# A Node or a Pod, and what is needed of other objects, and of Pods with a placement.
+_Read = tuple[NodeManifest | PodManifest | None, JsonObject | None]
 _LIST = msgspec.json.Decoder(_List)
 _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 # What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
 _PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
-_MENTION = TOPOLOGY.encode()
-_MARKS = (_MENTION, f'"{pool.KIND}"'.encode())
+_MARKS = (TOPOLOGY.encode(), f'"{pool.KIND}"'.encode())
 
 
 @contextmanager
@@ -113,23 +109,23 @@ def read_files(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else Path(name).read_bytes()
-            for item, content in _quickly(text) or _carefully(name, text):
+            for item, obj in _quickly(text) or _carefully(name, text):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item
-                elif isinstance(item, PodManifest):
+                elif item is not None:
                     pods[item.key] = item
-                    if (pod := _placed(content)) is not None:
-                        placed[item.key] = pod
-                elif isinstance(content, dict) and (labels := pool.labels(content)):
-                    coming += labels
-                elif isinstance(content, dict):
-                    workloads[identity(content)] = content
+                    if TOPOLOGY in mapping(mapping(obj, "metadata"), "annotations"):
+                        placed[item.key] = obj or {}
+                elif obj is not None:
+                    coming += pool.labels(obj)
+                    if ((key := identity(obj)).group, key.kind) in ROOT_KINDS:
+                        workloads[key] = obj
     if not nodes:
         raise InputError(f"{', '.join(paths)}: no Nodes found; {HOW} prints them with their Pods")
     for node in nodes.values():
         node.status.allocatable = _PLENTY | (node.status.allocatable or {})
     manifests = tuple(pods.values()) or None
-    return Objects(tuple(nodes.values()), manifests, placed, tuple(workloads.values()), None, tuple(coming))
+    return Objects(tuple(nodes.values()), manifests, placed, tuple(workloads.values()), tuple(coming))
 
 
 def _quickly(text: bytes) -> list[_Read] | None:
@@ -139,16 +135,14 @@ def _quickly(text: bytes) -> list[_Read] | None:
     """
     try:
         whole = _LIST.decode(text)
-        is_list = whole.kind.endswith("List")
-        items = (whole.items or []) if is_list else [msgspec.Raw(text)]
+        items = (whole.items or []) if whole.kind.endswith("List") else [msgspec.Raw(text)]
         objects: list[_Read] = []
         for item in items:
             # Items of a NodeList do not say what they are.
             kind = _KINDS.get(_HEAD.decode(item).kind or whole.kind.removesuffix("List"))
-            if kind is not None:
-                objects.append((_checked(msgspec.json.decode(item, type=kind)), item))
-            elif any(mark in bytes(item) for mark in _MARKS):
-                objects += _counting(msgspec.json.decode(item))
+            made = None if kind is None else _checked(msgspec.json.decode(item, type=kind))
+            is_needed = any(mark in bytes(item) for mark in _MARKS)
+            objects.append((made, msgspec.json.decode(item) if is_needed else None))
     except _UNREADABLE:
         return None
     return objects
@@ -157,29 +151,14 @@ def _quickly(text: bytes) -> list[_Read] | None:
 def _carefully(name: str, text: bytes) -> Iterator[_Read]:
     """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
-        kind = _KINDS.get(written.object["kind"]) if written.object["apiVersion"] == "v1" else None
-        if kind is None:
-            yield from _counting(written.object)
-            continue
+        obj = written.object
+        kind = _KINDS.get(obj["kind"]) if obj["apiVersion"] == "v1" else None
         try:
-            yield _checked(msgspec.convert(written.object, kind)), written.object
+            yield None if kind is None else _checked(msgspec.convert(obj, kind)), obj
         except _UNREADABLE as error:
-            raise InputError(f"{written.where}: {_called(written.object)} cannot be read: {error}") from None
-
-
-def _counting(obj: JsonObject) -> list[_Read]:
-    """The object, if it is a workload that says how many Pods start together, or a pool of Nodes."""
-    key = identity(obj)
-    return [(None, obj)] if (key.group, key.kind) in ROOT_KINDS or pool.labels(obj) else []
-
-
-def _placed(content: Content) -> JsonObject | None:
-    """A Pod with a placement as JSON; None for others."""
-    if isinstance(content, msgspec.Raw):
-        pod: JsonObject | None = msgspec.json.decode(content) if _MENTION in bytes(content) else None
-        return pod
-    annotations = (content.get("metadata") or {}).get("annotations") or {}
-    return content if TOPOLOGY in annotations else None
+            called = (obj.get("metadata") or {}).get("name")
+            which = f"{obj['kind']} {called}" if isinstance(called, str) else obj["kind"]
+            raise InputError(f"{written.where}: {which} cannot be read: {error}") from None
 
 
 def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:
@@ -198,11 +177,6 @@ def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:
 def _check(quantities: tuple[tuple[str, str | int | float], ...]) -> None:
     """Raises ValueError for an amount that is malformed. Most Nodes and Pods of a cluster have the same ones."""
     allocatable(dict(quantities))
-
-
-def _called(obj: dict[str, Any]) -> str:
-    name = (obj.get("metadata") or {}).get("name")
-    return f"{obj['kind']} {name}" if isinstance(name, str) else obj["kind"]
 
 
 Extent = Literal["topologies", "nodes", "everything"]
@@ -283,7 +257,12 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
     objects = read_files(paths, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if any(where):
-        own, there = _look(where, "topologies" if paths else asked)
+        from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
+
+        try:
+            own, there = asyncio.run(_ask(where, "topologies" if paths else asked))
+        except ClusterError as error:
+            raise ToolError(str(error)) from None
         catalog = catalog.joined(own)
         objects = objects or there
     for clash in catalog.clashes:
@@ -301,17 +280,8 @@ def find(catalog: Catalog, name: str) -> Topology:
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 
-def _look(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
-    """Topologies and Nodes of a cluster. Raises ToolError."""
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
-
-    try:
-        return asyncio.run(_ask(where, asked))
-    except ClusterError as error:
-        raise ToolError(str(error)) from None
-
-
 async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
+    """Topologies and Nodes of a cluster. Raises ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
     from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above
     from webhook.cluster.placer.objects import MENTION  # noqa: PLC0415 - as above
@@ -333,4 +303,4 @@ async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ..
     for problem in workloads.problems:
         click.echo(problem, err=True)
     placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}
-    return known.found, Objects(tuple(nodes), tuple(pod for pod, _ in pods), placed, workloads.found, time.time())
+    return known.found, Objects(tuple(nodes), tuple(pod for pod, _ in pods), placed, workloads.found)

@@ -185,12 +185,9 @@ class Judge(Struct, frozen=True):
 def by_nodes(requirement: Requirement, census: Census) -> Fault | None:
     """The fault that no Node meets a requirement; None without Nodes."""
     key, shown = requirement.key, called(requirement)
-    if (
-        requirement.operator not in _POSITIVE
-        or not _is_judged(key)
-        or not census.knows(key)
-        or census.meets(requirement)
-    ):
+    # A label of another key may come to Nodes later.
+    is_judged = vocabulary.key(key) or (vocabulary.belongs(key) and key.partition("/")[0] not in _SHARED)
+    if requirement.operator not in _POSITIVE or not is_judged or not census.knows(key) or census.meets(requirement):
         return None
     if not census.carries(key):
         return Fault(shown, "is carried by no Node.", instead(key, census))
@@ -237,11 +234,6 @@ def called(requirement: Requirement) -> str:
     if requirement.operator == "In" and len(requirement.values) == 1:
         return f"{requirement.key}={several}"
     return f"{requirement.key} {'in' if requirement.operator == 'In' else 'not in'} ({several})"
-
-
-def _is_judged(key: str) -> bool:
-    """Whether a label of this key would be on Nodes already: it is known, or belongs to a network's vocabulary."""
-    return vocabulary.key(key) is not None or (vocabulary.belongs(key) and key.partition("/")[0] not in _SHARED)
 
 
 def _of_flavor(requirement: Requirement, term: Term) -> Fault | None:
@@ -331,14 +323,10 @@ def by_key(grouping: Grouping, census: Census, allowed: Census | None) -> Fault 
     if not census.carries(key):
         waits = grouping.is_required and grouping.effect != "apart"
         effect = "so the Pods wait for ever" if waits else f"so it {_EFFECTS[grouping.effect]}"
-        return Fault(key, f"is carried by no Node, {effect}.", _named(key, census))
+        right = SHORT.get(key, "")
+        remedy = f"Write {right}." if right and census.carries(right) else instead(key, census)
+        return Fault(key, f"is carried by no Node, {effect}.", remedy)
     return _by_allowed(grouping, allowed) if allowed is not None and allowed.nodes else None
-
-
-def _named(key: str, census: Census) -> str:
-    """What to write in the place of a key that no Node carries, which may be a short name."""
-    right = SHORT.get(key, "")
-    return f"Write {right}." if right and census.carries(right) else instead(key, census)
 
 
 def _by_allowed(grouping: Grouping, allowed: Census) -> Fault | None:
@@ -351,10 +339,9 @@ def _by_allowed(grouping: Grouping, allowed: Census) -> Fault | None:
     is_single = count > 1 and max(domains.values()) == 1
     if grouping.effect != "together" or not (grouping.is_required and grouping.is_own and is_single) or key == HOSTNAME:
         return None
-    wider = [wide for wide in allowed.places if _is_wider(allowed.values(wide), len(domains))]
-    remedy = f"Write {max(wider, key=lambda wide: len(allowed.values(wide)))}." if wider else "Write a wider one."
+    wider = {wide: allowed.values(wide) for wide in allowed.places}
+    fitting = {
+        wide: len(held) for wide, held in wider.items() if 0 < len(held) < len(domains) and max(held.values()) > 1
+    }
+    remedy = f"Write {max(fitting, key=fitting.__getitem__)}." if fitting else "Write a wider one."
     return Fault(key, "has one Node in each domain here, so all Pods have to fit on one Node.", remedy)
-
-
-def _is_wider(domains: Counter[str], count: int) -> bool:
-    return bool(domains) and len(domains) < count and max(domains.values()) > 1

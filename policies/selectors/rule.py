@@ -7,7 +7,6 @@ NodeSelector, PodAffinity and TopologySpreadConstraint in the Kubernetes API ref
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 
@@ -38,10 +37,8 @@ class Selection(Struct, frozen=True):
 
 def selection(template: JsonObject) -> Selection:
     """What a template asks of Nodes."""
-    spec = mapping(template, "spec")
-    affinity = spec.get("affinity")
-    labels = mapping(mapping(template, "metadata"), "labels")
-    node = mapping(affinity, "nodeAffinity")
+    spec, labels = mapping(template, "spec"), mapping(mapping(template, "metadata"), "labels")
+    node = mapping(spec.get("affinity"), "nodeAffinity")
     preferences = (mapping(weighted, "preference") for weighted in _maps(node.get(PREFERRED)))
     # The API server sorts them, too.
     selector = sorted(mapping(spec, "nodeSelector").items())
@@ -49,58 +46,39 @@ def selection(template: JsonObject) -> Selection:
         tuple(Requirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
         _terms(_maps(mapping(node, REQUIRED).get(TERMS))),
         _terms(preferences),
-        (*_affinities(affinity, labels), *_spreads(spec)),
+        tuple(_groupings(spec, labels)),
     )
 
 
-def keys(spec: JsonObject) -> Iterator[str]:
-    """The keys of labels that a Pod's spec names to choose Nodes."""
-    yield from mapping(spec, "nodeSelector")
-    affinity = mapping(spec, "affinity")
-    if affinity:
-        node = mapping(affinity, "nodeAffinity")
-        terms = [*_maps(mapping(node, REQUIRED).get(TERMS)), *_maps(node.get(PREFERRED))]
-        for term in terms:
-            expressions = mapping(term, "preference").get("matchExpressions") or term.get("matchExpressions")
-            yield from (str(expression.get("key")) for expression in _maps(expressions))
-        yield from (grouping.key for grouping in _affinities(affinity, {}))
-    yield from (grouping.key for grouping in _spreads(spec))
-
-
 def _terms(written: Iterable[JsonObject]) -> tuple[Term | None, ...]:
-    return tuple(None if term.get("matchFields") else tuple(_requirements(term)) for term in written)
+    terms: list[Term | None] = []
+    for term in written:
+        requirements = []
+        for expression in _maps(term.get("matchExpressions")):
+            key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
+            if isinstance(key, str) and isinstance(operator, str) and isinstance(values, list):
+                texts = tuple(value for value in values if isinstance(value, str))
+                requirements.append(Requirement(key, operator, texts))
+        terms.append(None if term.get("matchFields") else tuple(requirements))
+    return tuple(terms)
 
 
-def _requirements(term: JsonObject) -> Iterator[Requirement]:
-    for expression in _maps(term.get("matchExpressions")):
-        key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
-        if isinstance(key, str) and isinstance(operator, str) and isinstance(values, list):
-            yield Requirement(key, operator, tuple(value for value in values if isinstance(value, str)))
-
-
-def _affinities(affinity: Any, labels: JsonObject) -> Iterator[Grouping]:
+def _groupings(spec: JsonObject, labels: JsonObject) -> Iterator[Grouping]:
     kinds: tuple[tuple[str, Effect], ...] = (("podAffinity", "together"), ("podAntiAffinity", "apart"))
     for kind, effect in kinds:
-        path, rules = f"affinity.{kind}", mapping(affinity, kind)
+        path, rules = f"affinity.{kind}", mapping(spec.get("affinity"), kind)
         for term in _maps(rules.get(REQUIRED)):
             if isinstance(key := term.get("topologyKey"), str):
-                yield Grouping(path, key, effect, is_required=True, is_own=_is_own(term, labels))
+                own = mapping(mapping(term, "labelSelector"), "matchLabels")
+                is_own = bool(own) and own.items() <= labels.items()
+                yield Grouping(path, key, effect, is_required=True, is_own=is_own)
         for weighted in _maps(rules.get(PREFERRED)):
             if isinstance(key := mapping(weighted, "podAffinityTerm").get("topologyKey"), str):
                 yield Grouping(path, key, effect, is_required=False)
-
-
-def _spreads(spec: JsonObject) -> Iterator[Grouping]:
     for constraint in _maps(spec.get("topologySpreadConstraints")):
         if isinstance(key := constraint.get("topologyKey"), str):
             waits = constraint.get("whenUnsatisfiable") != "ScheduleAnyway"
             yield Grouping("topologySpreadConstraints", key, "spread", is_required=waits)
-
-
-def _is_own(term: JsonObject, labels: JsonObject) -> bool:
-    """Whether a term's label selector is plainly met by the template's own labels."""
-    wanted = mapping(mapping(term, "labelSelector"), "matchLabels")
-    return bool(wanted) and wanted.items() <= labels.items()
 
 
 def _maps(value: object) -> list[JsonObject]:
@@ -144,20 +122,20 @@ class NodeSelectors:
             return ()
         if row.templates == _ITSELF and not _selects(obj):  # nearly every Pod
             return ()
+        if is_being_deleted(obj) or is_owned(obj):
+            return ()
         templates = [
-            (location, template) for location, template in row.pods(obj)
-            if _selects(template) and any(map(concerns, keys(template["spec"])))
+            (location, asked) for location, template in row.pods(obj)
+            if _selects(template) and _is_concerned(asked := selection(_own(template)))
             and not _is_same(template, row.shape.view(lookup(request.old_object, location)))
         ]  # fmt: skip
-        if not templates or is_being_deleted(obj) or is_owned(obj):
+        if not templates:
             return ()
         self._census = self._census.renewed(facts.nodes(), facts.nodes_to_come())
         violations: list[Violation] = []
-        for location, template in templates:
-            asked = selection(_own(template))
-            if _is_concerned(asked):
-                judge = Judge(self._census, self._organizations(asked, request, facts), self._told)
-                violations += _judged(asked, render((*location, *row.shape.spec)), judge)
+        for location, asked in templates:
+            judge = Judge(self._census, self._organizations(asked, request, facts), self._told)
+            violations += _judged(asked, render((*location, *row.shape.spec)), judge)
         return list(dict.fromkeys(violations))
 
     def _organizations(self, asked: Selection, request: AdmissionRequest, facts: Facts) -> tuple[str, ...]:

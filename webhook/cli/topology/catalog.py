@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.tree import domain, path, suited
-from policies.topology.term import Term, alternatives, to_json
+from policies.topology.term import alternatives
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.output import table, write
@@ -86,8 +86,9 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
             yield f"{union.name} names the domains of {union.beside} by other values."
         else:
             yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
-    yield f"Node requirement: {', or '.join(node_requirement(topology.requirement)) or 'none'}"
-    yield f"Node pool: {selector(topology.pool) if topology.pool is not None else 'none in particular'}"
+    terms = () if topology.requirement == EVERYTHING else alternatives((), topology.requirement)
+    yield f"Node requirement: {', or '.join(map(_required, terms)) or 'none'}"
+    yield f"Node pool: {'none in particular' if topology.pool is None else _required(topology.pool.requirements)}"
     if machines is not None:
         fitting = len(suited(topology, machines))
         yield f"Nodes: {len(machines)}{'' if fitting == len(machines) else f', of which it is for {fitting}'}"
@@ -123,33 +124,16 @@ def _head(topology: Topology) -> dict[str, Any]:
     return {"name": topology.name, "source": topology.source, "inCluster": topology.in_cluster}
 
 
-def requirement(expression: Any) -> str:
-    """One of a node selector's requirements, in the API's form: `example.org/rack=12`."""
-    if not isinstance(expression, dict):
-        return str(expression)
-    operator = expression.get("operator")
-    values = ", ".join(str(value) for value in expression.get("values") or ())
-    forms = {
-        "In": f" in ({values})" if ", " in values else f"={values}",
-        "NotIn": f" not in ({values})" if ", " in values else f"!={values}",
-        "Exists": " is there",
-        "DoesNotExist": " is not there",
-        "Gt": f" > {values}",
-        "Lt": f" < {values}",
-    }
-    return f"{expression.get('key')}{forms.get(str(operator), f' {operator} {values}')}"
-
-
-def term(requirements: Term) -> str:
-    """All of a term's requirements."""
-    return " and ".join(map(requirement, to_json(requirements)))
-
-
-def selector(chosen: LabelSelector) -> str:
-    """What labels must have that a selector chooses."""
-    return " and ".join(requirement(chosen_requirement.to_json()) for chosen_requirement in chosen.requirements)
-
-
-def node_requirement(chosen: LabelSelector) -> list[str]:
-    """The alternatives of which a Node must meet one for what a topology requires; none where it requires nothing."""
-    return [] if chosen == EVERYTHING else [term(alternative) for alternative in alternatives((), chosen)]
+def _required(requirements: Sequence[SelectorRequirement]) -> str:
+    """What labels of Nodes have to be: `example.org/rack=12`."""
+    words = []
+    for one in requirements:
+        values, is_many = ", ".join(one.values), len(one.values) > 1
+        forms = {
+            "In": f" in ({values})" if is_many else f"={values}",
+            "NotIn": f" not in ({values})" if is_many else f"!={values}",
+            "Exists": " is there",
+            "DoesNotExist": " is not there",
+        }
+        words.append(f"{one.key}{forms[one.operator]}")
+    return " and ".join(words)

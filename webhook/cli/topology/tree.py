@@ -14,7 +14,7 @@ from policies.engine.violation import printable
 from policies.topology.nodes.fabric import MEANINGS, Flaw, Kind, flaws
 from policies.topology.nodes.machine import Machine
 from policies.topology.nodes.obstacle import reasons
-from policies.topology.nodes.tree import Branch, Count, best_topology, domain, suited
+from policies.topology.nodes.tree import Branch, best_topology, domain, suited
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology, natural
 from webhook.cli import exits, options
@@ -64,7 +64,9 @@ def tree_command(
     topology = (
         inventory.find(known.catalog, name) if name else best_topology(machines, tuple(known.catalog.by_name.values()))
     )
-    lowest = _level(level, topology) if level else None
+    lowest = topology.find(level) if level else None
+    if level and lowest is None:
+        raise InputError(f'--level {level}: topology "{topology.name}" has no such level. {topology.in_order}')
     _notes(machines, topology, lowest)
     root = grow(machines, topology, lowest)
     if output == "svg":
@@ -73,14 +75,6 @@ def tree_command(
         click.echo("\n".join(drawing.text(root, topology)))
     else:
         write({"topology": topology.name, **_inside(root, topology)}, output)
-
-
-def _level(name: str, topology: Topology) -> Level:
-    """Raises InputError."""
-    level = topology.find(name)
-    if level is None:
-        raise InputError(f'--level {name}: topology "{topology.name}" has no such level. {topology.in_order}')
-    return level
 
 
 def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
@@ -96,22 +90,16 @@ def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None
         click.echo(told, err=True)
 
 
-def _branch(branch: Branch, topology: Topology) -> dict[str, Any]:
-    """`name` is null for the Nodes that lack the level."""
-    level = "" if branch.level is None else topology.called(branch.level)
-    return {"level": level, "name": branch.value, **_inside(branch, topology)}
-
-
 def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
-    return {
-        **_count(branch.count),
-        **({"domains": [_branch(inner, topology) for inner in branch.branches]} if branch.branches else {}),
-        **({"members": list(map(_machine, branch.machines))} if branch.machines else {}),
-    }
+    """What is in a domain. `used`, `free` and `unavailable` are null where Pods are not known.
 
-
-def _count(count: Count) -> dict[str, Any]:
-    """`used`, `free` and `unavailable` are null where Pods are not known."""
+    `name` of a domain is null for the Nodes that lack the level.
+    """
+    count = branch.count
+    domains = [
+        {"level": topology.called(inner.level) if inner.level else "", "name": inner.value, **_inside(inner, topology)}
+        for inner in branch.branches
+    ]
     return {
         "nodes": count.nodes,
         "closedNodes": count.closed,
@@ -121,6 +109,8 @@ def _count(count: Count) -> dict[str, Any]:
         "free": count.free,
         "unavailable": None if count.free is None else count.unavailable,
         **({"flaws": dict(count.flaws)} if count.flaws else {}),
+        **({"domains": domains} if domains else {}),
+        **({"members": list(map(_machine, branch.machines))} if branch.machines else {}),
     }
 
 

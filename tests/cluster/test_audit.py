@@ -7,7 +7,6 @@ import http.client
 import json
 import re
 import secrets
-import signal
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -42,8 +41,6 @@ pytestmark = pytest.mark.usefixtures("service")
 
 _OBJECTS = 270
 _NUMBERS = range(_OBJECTS)
-_ENTRIES = 30
-"""After so many lines of its journal an audit is interrupted; it would have some 150."""
 
 
 class Audited:
@@ -146,28 +143,6 @@ def _expected(findings: set[tuple[str, str]]) -> tuple[bool, bool, bool]:
 
 
 _KINDS = [option for kind in auditobjects.KINDS for option in ("--kind", kind)]
-
-
-def test_an_interrupted_audit_goes_on(audited: Audited, tmp_path: Path) -> None:
-    """An audit that is ended by Ctrl-C goes on where it was: both runs together tell each finding once."""
-    progress = tmp_path / "progress"
-    options = [*_KINDS, "-o", "json", "--resume", str(progress)]
-    command = [*audited.command, *options, "--qps", "4"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        audited.control_plane.wait_for("some progress", lambda: _lines(progress) > _ENTRIES)
-        running.send_signal(signal.SIGINT)
-        told = running.communicate()[0]
-    assert running.returncode == 128 + signal.SIGINT
-    last = audited.run(*options)
-    assert last.returncode == 1, last.stderr
-    assert 0 < len(found(told)) < len(list(known().elements()))
-    assert Counter(found(told + last.stdout)) == known()
-    assert not progress.exists()
-
-
-def _lines(file: Path) -> int:
-    """Return how many lines a file has, which may not be there yet."""
-    return len(file.read_bytes().splitlines()) if file.exists() else 0
 
 
 async def test_a_throttled_api_server_is_obeyed(audited: Audited, tmp_path: Path) -> None:

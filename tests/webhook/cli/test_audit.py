@@ -103,19 +103,14 @@ def test_one_bad_document_hides_nothing(audit: tuple[str, ...], tmp_path: Path) 
     [
         ((), "Error: name files or folders, or a cluster with --kubeconfig"),
         (("x.yaml", "--kubeconfig", "k"), "Error: files and --kubeconfig are two audits; give one of them"),
-        (("x.yaml", "--resume", "p"), "Error: --resume is for the audit of a cluster"),
         (("x.yaml", "-o", "reports"), "Error: -o reports is for the audit of a cluster"),
         (("x.yaml", "--shard", "0/2"), "Error: --shard is for the audit of a cluster"),
-        (
-            ("--kubeconfig", "k", "-o", "reports", "--resume", "p"),
-            "Error: -o reports writes at the end, from all that was found; leave out --resume",
-        ),
         (
             ("--kubeconfig", "k", "--shard", "4/4"),
             "Error: Invalid value for '--shard': '4/4' is not INDEX/COUNT, such as 0/4 to 3/4",
         ),
     ],
-    ids=["nothing", "both", "resume", "reports", "shard", "both-progress", "no-such-shard"],
+    ids=["nothing", "both", "reports", "shard", "no-such-shard"],
 )
 def test_wrong_usage_is_told(arguments: tuple[str, ...], error: str) -> None:
     """What cannot be meant is an error that says what to do."""

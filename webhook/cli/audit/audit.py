@@ -12,9 +12,8 @@ import click
 
 from webhook.audit.part import WHOLE, Part
 from webhook.cli import options
-from webhook.cli.audit.inquiry import REPORTS, Inquiry
 from webhook.cli.exits import InputError, ToolError, reading
-from webhook.configuration.settings import SettingsError
+from webhook.configuration.settings import Settings, SettingsError
 
 
 def _part(context: click.Context, parameter: click.Parameter, value: str) -> Part:
@@ -52,10 +51,6 @@ def _part(context: click.Context, parameter: click.Parameter, value: str) -> Par
     help="Audit one of so many parts of the cluster; the first is 0.",
 )  # fmt: skip
 @click.option(
-    "--resume", "journal", default="", metavar="FILE", type=click.Path(dir_okay=False),
-    help="Write the progress to this file, and go on from it if it is there. It is removed at the end.",
-)  # fmt: skip
-@click.option(
     "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "html", "reports"]), default="text",
     show_default=True,
     help="Output format; json is a line for each finding, html a page to pass on, reports are PolicyReports in the "
@@ -77,56 +72,44 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
     Examples:
       cks-admission audit --kubeconfig ~/.kube/config
       cks-admission audit --kubeconfig ~/.kube/config -n team-a --kind Pod --kind Deployment -o json
-      cks-admission audit --kubeconfig ~/.kube/config --policies policies/ --resume audit.progress -o sarif
+      cks-admission audit --kubeconfig ~/.kube/config --policies policies/ -o sarif
       cks-admission audit --kubeconfig ~/.kube/config -o html > audit.html
       cks-admission audit --in-cluster -o reports --shard 0/4
       kubectl get pods,deployments -A -o json | cks-admission audit -
     """
     changes = {key: given.pop(key) for key in tuple(given) if "__" in key}
     settings = options.settings(config, changes)
-    asked = Inquiry(settings, (*paths, *files), **given)
-    in_cluster = bool(asked.kubeconfig or settings.cluster.kubeconfig or settings.cluster.in_cluster)
-    if asked.files and asked.kubeconfig:
+    in_cluster = bool(given["kubeconfig"] or settings.cluster.kubeconfig or settings.cluster.in_cluster)
+    names = (*paths, *files)
+    if names and given["kubeconfig"]:
         raise InputError("files and --kubeconfig are two audits; give one of them")
-    if not asked.files and not in_cluster:
+    if not names and not in_cluster:
         raise InputError("name files or folders, or a cluster with --kubeconfig")
-    _check(asked)
-    sys.exit(_of_files(asked) if asked.files else _of_cluster(asked))
+    for is_given, option in ((given["output"] == "reports", "-o reports"), (given["part"] != WHOLE, "--shard")):
+        if names and is_given:
+            raise InputError(f"{option} is for the audit of a cluster")
+    sys.exit((_of_files if names else _of_cluster)(settings, names, given))
 
 
-def _check(asked: Inquiry) -> None:
-    """Raises InputError for options that do not go together."""
-    if asked.files:
-        for is_given, option in (
-            (asked.journal, "--resume"),
-            (asked.output == REPORTS, "-o reports"),
-            (asked.part != WHOLE, "--shard"),
-        ):
-            if is_given:
-                raise InputError(f"{option} is for the audit of a cluster")
-    if asked.journal and asked.output == REPORTS:
-        raise InputError("-o reports writes at the end, from all that was found; leave out --resume")
-
-
-def _of_files(asked: Inquiry) -> int:
+def _of_files(settings: Settings, names: tuple[str, ...], given: dict[str, Any]) -> int:
     """Audit files. The exit code. Raises InputError."""
     from webhook.cli.audit.files import audit  # noqa: PLC0415 - the help of a verb needs none of this
+    from webhook.cli.audit.report import Inquiry  # noqa: PLC0415 - as above
 
     with reading(SettingsError):
-        return asyncio.run(audit(asked, datetime.now(UTC).date()))
+        return asyncio.run(audit(Inquiry(settings, names, **given), datetime.now(UTC).date()))
 
 
-def _of_cluster(asked: Inquiry) -> int:
+def _of_cluster(settings: Settings, names: tuple[str, ...], given: dict[str, Any]) -> int:
     """Audit a cluster. The exit code. Raises InputError and ToolError."""
-    from webhook.audit.journal import JournalError  # noqa: PLC0415 - as above
     from webhook.audit.kinds import UnknownKindError  # noqa: PLC0415 - as above
     from webhook.audit.reports.form import NoReportsError  # noqa: PLC0415 - as above
     from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
+    from webhook.cli.audit.report import Inquiry  # noqa: PLC0415 - as above
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
 
-    with reading(SettingsError, JournalError, UnknownKindError, NoReportsError):
+    with reading(SettingsError, UnknownKindError, NoReportsError):
         try:
-            return asyncio.run(audit(asked))
+            return asyncio.run(audit(Inquiry(settings, names, **given)))
         except ClusterError as error:
-            hint = "; the same command goes on where it was" if asked.journal else ""
-            raise ToolError(f"{error}{hint}") from None
+            raise ToolError(str(error)) from None

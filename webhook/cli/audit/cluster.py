@@ -1,40 +1,63 @@
-"""The audit of a live cluster: list after list, with the progress in a file and on the terminal."""
+"""The audit of a live cluster: list after list, printed, or left in the cluster as reports."""
 
 from __future__ import annotations
 
+import sqlite3
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import Final, Protocol, get_args
 
+import click
+import msgspec
 import structlog
 
-from webhook.audit.journal import Asked, Journal
-from webhook.cli.audit import reports
-from webhook.cli.audit.inquiry import REPORTS
-from webhook.cli.audit.report import AT_ONCE, AuditReport, tell
-from webhook.cli.audit.run import Run, bar
+from webhook.audit import record
+from webhook.audit.audit import Judged, count
+from webhook.audit.finding import Verdict
+from webhook.audit.record import Record, by_policy
+from webhook.audit.reports.form import FORMS
+from webhook.audit.reports.store import Store
+from webhook.cli.audit.report import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
+from webhook.cli.exits import OK, USAGE, ToolError
+from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cluster.api.client import connect
+from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
+from webhook.cluster.inspection.reports import Notices, Place, Reports, Written, kinds, leave
 from webhook.configuration.rules import workload_table
 
-if TYPE_CHECKING:
-    from webhook.cli.audit.inquiry import Inquiry
-
 _AGENT: Final = "cks-admission-audit"
+_GROUPS: Final = frozenset(form.group for form in FORMS)
 
 
 async def audit(asked: Inquiry) -> int:
     """Audit a cluster and print what is found. The exit code.
 
-    Raises ClusterError, SettingsError, JournalError, UnknownKindError, NoReportsError and OSError.
+    Raises ClusterError, SettingsError, UnknownKindError, NoReportsError and ToolError.
     """
-    with _quiet():
-        return await _audit(asked)
+    chosen = asked.settings.cluster
+    kubeconfig = asked.kubeconfig or chosen.kubeconfig
+    with _warnings_alone():
+        api = await connect(kubeconfig or None, chosen.in_cluster and not asked.kubeconfig, chosen.service_account)
+        api.user_agent = api.watches.user_agent = _AGENT
+        async with auditing(api, asked.settings, asked.qps, asked.part) as work:
+            rules = work.audit.rules
+            tell(rules.silent, work.doubts)
+            lists = units(work.served, rules.ruleset, workload_table(asked.settings), asked.namespaces, asked.kinds)
+            if asked.output == REPORTS:
+                return await _reported(asked, work, lists)
+            report = AuditReport(asked, api.configuration.host, rules.silent)
+            with _bar(shown=asked.output not in AT_ONCE) as bar:
+                await _run(work, report, lists, bar)
+            return report.end()
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _warnings_alone() -> Iterator[None]:
     """Only warnings are logged, on stderr: findings are on stdout."""
     before = structlog.get_config()
     structlog.configure(
@@ -47,29 +70,130 @@ def _quiet() -> Iterator[None]:
         structlog.configure(**before)
 
 
-async def _audit(asked: Inquiry) -> int:
-    chosen = asked.settings.cluster
-    kubeconfig = asked.kubeconfig or chosen.kubeconfig
-    api = await connect(kubeconfig or None, chosen.in_cluster and not asked.kubeconfig, chosen.service_account)
-    api.user_agent = _AGENT
-    api.watches.user_agent = _AGENT
-    async with auditing(api, asked.settings, asked.qps, asked.part) as work:
-        rules = work.audit.rules
-        tell(rules.silent, work.doubts)
-        lists = units(work.served, rules.ruleset, workload_table(asked.settings), asked.namespaces, asked.kinds)
-        if asked.output == REPORTS:
-            return await reports.written(asked, work, lists)
-        return await _printed(asked, work, lists, api.configuration.host)
+class _Bar(Protocol):
+    """Progress: objects that were judged, of so many."""
+
+    length: int | None
+
+    def update(self, n_steps: int) -> None: ...
 
 
-async def _printed(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit], host: str) -> int:
-    names = tuple(rule.name for rule in work.audit.rules.ruleset.rules)
-    about = Asked(host, asked.namespaces, asked.kinds, names, asked.output, str(asked.part))
-    at_once = asked.output in AT_ONCE
-    with Journal(asked.journal, about) as journal:
-        report = AuditReport(asked, host, work.audit.rules.silent)
-        with bar(shown=not at_once) as shown:
-            await Run(work, report, journal, kept=not at_once).all(lists, shown)
-        if not report.counts["unreadable"]:
-            journal.end()
-    return report.end()
+@contextmanager
+def _bar(*, shown: bool) -> Iterator[_Bar | None]:
+    """A progress bar on stderr, where it has the terminal to itself. shown: whether results come at the end."""
+    if not sys.stderr.isatty() or (sys.stdout.isatty() and not shown):
+        yield None
+        return
+    with click.progressbar(length=1, file=sys.stderr, show_pos=True, label="auditing") as bar:
+        yield bar
+
+
+class _Output(Protocol):
+    """Where findings go: `AuditReport` prints them, `_Stored` keeps them for reports."""
+
+    def add(self, judged: Judged) -> None: ...
+
+    def passed(self, name: str, objects: int) -> None: ...
+
+    def unreadable(self, result: Result) -> None: ...
+
+
+async def _run(work: ClusterAudit, output: _Output, lists: Sequence[Unit], bar: _Bar | None) -> None:
+    """Audit list after list. One that cannot be read is reported, unless its kind is gone. Raises ClusterError."""
+    if bar is not None:
+        bar.length = sum([await _expected(work, unit) for unit in lists]) // work.part.count
+    for unit in lists:
+        objects = 0
+        try:
+            async for judged in work.judged(unit):
+                objects += 1
+                output.add(judged)
+                if bar is not None:
+                    bar.update(1)
+        except ApiError as error:
+            if error.status != 404:
+                text = f"{unit.resource.name}: not audited: {error}"
+                finding = Finding("error", UNREADABLE, "", "", 0, 0, "", text)
+                name = unit.resource.name
+                output.unreadable(Result(name, name, "", 0, (finding,), data={"error": text}, counts=("not read",)))
+        else:
+            output.passed(unit.key, objects)
+
+
+async def _expected(work: ClusterAudit, unit: Unit) -> int:
+    """How many objects a list has; 0 if nobody knows. Raises UnreachableError."""
+    try:
+        return await work.lister.count(unit.resource, unit.namespace)
+    except ApiError:
+        return 0
+
+
+class _Stored:
+    """Keeps findings in a store. counts: as of an AuditReport. findings: objects by policy and verdict."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.counts: Counter[str] = Counter()
+        self.findings: Counter[tuple[str, str]] = Counter()
+
+    def add(self, judged: Judged) -> None:
+        count(self.counts, judged)
+        record.count(self.findings, judged)
+        self._store.add(judged)
+
+    def passed(self, name: str, objects: int) -> None:
+        """A list that is done is nothing that anybody reads."""
+
+    def unreadable(self, result: Result) -> None:
+        self.counts["unreadable"] += 1
+        click.echo(result.data["error"], err=True)
+
+
+async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> int:
+    """Audit lists and write the reports. The exit code, for which what is found is no failure.
+
+    Raises ClusterError, NoReportsError and ToolError.
+    """
+    began = time.monotonic()
+    chosen = kinds(work.served)
+    # A report about a report would get a report in the next run.
+    judged = [unit for unit in lists if unit.resource.resource.group not in _GROUPS]
+    try:
+        with Store() as store:
+            output = _Stored(store)
+            with _bar(shown=True) as bar:
+                await _run(work, output, judged, bar)
+            notices = Notices(work.lister, on=asked.settings.events.findings)
+            reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
+            done = await reports.write(store, complete=not output.counts["unreadable"])
+    except sqlite3.Error as error:
+        raise ToolError(
+            f"what was found cannot be kept in a temporary file ({error}); TMPDIR names its folder"
+        ) from None
+    for line in (*done.refused, *notices.problems):
+        click.echo(line, err=True)
+    about = _record(asked, chosen[0].form.api_version, output, done, time.monotonic() - began)
+    click.echo(msgspec.json.encode({"event": "audited", **msgspec.to_builtins(about)}).decode())
+    name = asked.settings.audit.record
+    if name and not asked.namespaces:  # an audit of some Namespaces would hide what the last whole one did
+        try:
+            await leave(work.lister, Place(asked.settings.cluster.namespace, name), about)
+        except ClusterError as error:
+            click.echo(f"no record of this audit, so that metrics show an older one: {error}", err=True)
+    return USAGE if about.unreadable or done.refused else OK
+
+
+def _record(asked: Inquiry, api: str, output: _Stored, done: Written, seconds: float) -> Record:
+    reports = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
+    return Record(
+        shard=str(asked.part),
+        api=api,
+        ended=int(datetime.now(UTC).timestamp()),
+        seconds=round(seconds, 1),
+        objects=output.counts["objects"],
+        unreadable=output.counts["unreadable"],
+        verdicts={verdict: objects for verdict in sorted(get_args(Verdict)) if (objects := output.counts[verdict])},
+        findings=by_policy(output.findings),
+        reports={**reports, "refused": len(done.refused)},
+        events=msgspec.structs.asdict(done.told),
+    )

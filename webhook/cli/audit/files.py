@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from typing import TYPE_CHECKING
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, JsonObject
@@ -13,7 +12,7 @@ from webhook.audit.audit import Audit
 from webhook.audit.creation import ANYBODY, as_sent
 from webhook.audit.owners import Owners
 from webhook.cli import options
-from webhook.cli.audit.report import AuditReport, tell
+from webhook.cli.audit.report import AuditReport, Inquiry, tell
 from webhook.cli.exits import InputError
 from webhook.cli.findings import Result, unreadable
 from webhook.cli.judging import as_received, documents, schemas
@@ -21,9 +20,6 @@ from webhook.cli.objects import Source
 from webhook.files import manifest
 from webhook.files.walk import walk
 from webhook.sources.policyset import EMPTY
-
-if TYPE_CHECKING:
-    from webhook.cli.audit.inquiry import Inquiry
 
 _DEFAULT = "default"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -16,13 +16,14 @@ from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Subject, Verdict
 from webhook.audit.html.page import Overview, page
 from webhook.audit.html.tally import Tally
+from webhook.audit.part import Part
 from webhook.cli.findings import LINES, Finding, Level, Report, Result
 from webhook.cli.judging import steps
+from webhook.configuration.settings import Settings
 from webhook.files.manifest import Manifest
 
-if TYPE_CHECKING:
-    from webhook.cli.audit.inquiry import Inquiry
-
+REPORTS: Final = "reports"
+"""The output that is written into the cluster."""
 AT_ONCE: Final = ("text", "json")
 """The forms whose findings are printed as they are found. Others are printed at the end."""
 LEVELS: Final[Mapping[Verdict, Level]] = {
@@ -34,6 +35,22 @@ _WORDS: Final[Mapping[Verdict, str]] = {
     "deny": "would be refused", "error": "could not be judged", "warn": "would be warned of",
     "audit": "would be noted", "mutate": "would be changed", "exempt": "exempt",
 }  # fmt: skip
+
+
+class Inquiry(NamedTuple):
+    """What is to be audited, and how it is printed. files: paths; empty for a cluster."""
+
+    settings: Settings
+    files: tuple[str, ...]
+    ignore: tuple[str, ...]
+    kubeconfig: str
+    namespaces: tuple[str, ...]
+    kinds: tuple[str, ...]
+    qps: float
+    part: Part
+    output: str
+    quiet: bool
+    strict: bool
 
 
 class AuditReport:
@@ -50,12 +67,6 @@ class AuditReport:
         self._notes = [f"{entry.policy}: {entry.reason}" for entry in silent]
         self._tally = Tally()
         self.counts: Counter[str] = Counter()
-
-    def resume(self, counts: Mapping[str, int]) -> None:
-        """Count what an interrupted audit has found."""
-        self.counts = Counter(counts)
-        for verdict, level in LEVELS.items():
-            self._report.counts[level] += counts.get(verdict, 0)
 
     def add(self, judged: Judged, written: Manifest | None = None) -> None:
         """Take an object. written: its place, if it stands in a file."""

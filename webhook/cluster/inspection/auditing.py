@@ -26,7 +26,7 @@ from webhook.audit.part import WHOLE, Part
 from webhook.cluster.api.discovery import ServedResource, served
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.labelwriters import VERSIONS
-from webhook.cluster.inspection.listing import BEGINNING, Cursor, Lister
+from webhook.cluster.inspection.listing import Lister
 from webhook.cluster.replicas.webhooks import GROUP
 from webhook.cluster.watches.cluster import Followed, follow
 from webhook.configuration import rules
@@ -131,14 +131,6 @@ _KINDS: Final = {
 _SYNC_SECONDS: Final = 20.0
 
 
-class Step(NamedTuple):
-    """An object that was judged. cursor: the position behind it. left: how many may follow in its list."""
-
-    judged: Judged
-    cursor: Cursor
-    left: int
-
-
 class ClusterAudit(NamedTuple):
     """An audit of a cluster, or of a part of it.
 
@@ -152,14 +144,14 @@ class ClusterAudit(NamedTuple):
     doubts: tuple[str, ...] = ()
     part: Part = WHOLE
 
-    async def steps(self, unit: Unit, start: Cursor = BEGINNING) -> AsyncIterator[Step]:
-        """The objects of a list behind a position, judged. Raises ClusterError."""
+    async def judged(self, unit: Unit) -> AsyncIterator[Judged]:
+        """The objects of a list, judged. Raises ClusterError."""
         resource = unit.resource
-        async for listed in self.lister.objects(resource, unit.namespace, start, metadata=unit.metadata):
-            self.owners.remember(listed.object)
-            request = creation(listed.object, resource.resource, namespaced=resource.namespaced)
+        async for obj in self.lister.objects(resource, unit.namespace, metadata=unit.metadata):
+            self.owners.remember(obj)
+            request = creation(obj, resource.resource, namespaced=resource.namespaced)
             if self.part.judges(request):
-                yield Step(await self.audit.judged(request), listed.cursor, listed.left)
+                yield await self.audit.judged(request)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Lists objects of a whole cluster without harm to it: page by page, slowly, and from where a list was left."""
+"""Lists objects of a whole cluster without harm to it: page by page, and slowly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping
 from webhook.cluster.api.call import PAGE, UNREADABLE, Call, Page, fetch
@@ -25,27 +24,6 @@ _ATTEMPTS: Final = 8
 _WHOLE: Final = "application/json"
 
 
-class Cursor(Struct, frozen=True):
-    """A position in a list: the token of a page, empty for the first one, and the key of the last object.
-
-    The API server lists objects by their keys, so that a list whose token has expired goes on after the last one.
-    """
-
-    token: str = ""
-    after: str = ""
-
-
-BEGINNING: Final = Cursor()
-
-
-class Listed(Struct, frozen=True):
-    """An object of a list, with apiVersion and kind. cursor: the position behind it. left: how many may follow."""
-
-    object: JsonObject
-    cursor: Cursor
-    left: int
-
-
 class Lister:
     """Sends requests, so many in a second at most. When the API server asks for time, it gets it."""
 
@@ -60,16 +38,16 @@ class Lister:
         self,
         resource: ServedResource,
         namespace: str = "",
-        start: Cursor = BEGINNING,
         *,
         metadata: bool = False,
         labels: str = "",
-    ) -> AsyncIterator[Listed]:
-        """The objects of a resource behind a position. metadata: whether that is all that is read of them.
+    ) -> AsyncIterator[JsonObject]:
+        """The objects of a resource, with apiVersion and kind. metadata: whether that is all that is read of them.
 
+        The API server lists objects by their keys, so that a list whose token has expired goes on after the last one.
         labels: a selector. Raises ClusterError.
         """
-        token, after, skips = start.token, start.after, bool(start.after)
+        token, after, skips = "", "", False
         while True:
             try:
                 page = await self._page(resource.path(namespace), token, ACCEPT if metadata else _WHOLE, labels=labels)
@@ -78,15 +56,13 @@ class Lister:
                     raise
                 token, skips = error.more, bool(after)  # empty: from the beginning
                 continue
-            items = page.items or []
-            for number, raw in enumerate(items, 1):
+            for raw in page.items or []:
                 obj = {**decoded(raw, resource.path(namespace)), "apiVersion": resource.api_version}
                 key = _key(obj)
                 if skips and key.encode() <= after.encode():
                     continue
                 skips, after = False, key
-                left = len(items) - number + page.metadata.remaining_item_count
-                yield Listed({**obj, "kind": resource.kind}, Cursor(token, key), left)
+                yield {**obj, "kind": resource.kind}
             token = page.metadata.continue_
             if not token:
                 return

@@ -249,8 +249,8 @@ class Reports:
             lists += [] if self._namespaces else [(chosen.cluster_wide, "")]
             for resource, namespace in lists:
                 labels = f"{LABEL}={SOURCE}"
-                async for listed in self._lister.objects(resource, namespace, metadata=True, labels=labels):
-                    metadata = mapping(listed.object, "metadata")
+                async for kept in self._lister.objects(resource, namespace, metadata=True, labels=labels):
+                    metadata = mapping(kept, "metadata")
                     if _is_ours(metadata) and self._part.has(_place(metadata)):
                         yield _known(group, metadata)
 

@@ -1,4 +1,4 @@
-"""Structured logs on stderr: JSON lines, or aligned text on a terminal. They never contain parts of objects.
+"""Structured logs on stderr, as JSON lines or aligned text: never waiting, never failing, never with parts of objects.
 
 A request is logged by its identity: uid, user, operation, resource, namespace, name, and the rules with their paths
 and exceptions. Admitted requests are logged at debug level only; a refusal or a warning at info.
@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import select
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TextIO, cast
 
 import msgspec
@@ -19,8 +25,95 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook.configuration.fields import LogFormat, LogLevel
-from webhook.seldom import Seldom
-from webhook.sink import Sink
+
+INTERVAL = 60.0
+
+
+class Seldom:
+    """Logs each kind of event at most once in an interval, with `times`, how often it has happened since the last line.
+
+    A kind is the event's name with a variant of it.
+    """
+
+    def __init__(
+        self, log: structlog.typing.FilteringBoundLogger, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._last: dict[tuple[str, object], float] = {}
+        self._times: Counter[tuple[str, object]] = Counter()
+
+    def info(self, event: str, variant: object = None, **fields: Any) -> None:
+        """Log an event, unless it was logged a short time ago."""
+        if times := self._due(event, variant):
+            self._log.info(event, **fields, times=times)
+
+    def warning(self, event: str, variant: object = None, **fields: Any) -> None:
+        """Log an event as a warning, unless it was logged a short time ago."""
+        if times := self._due(event, variant):
+            self._log.warning(event, **fields, times=times)
+
+    def _due(self, event: str, variant: object) -> int:
+        """How often it has happened since the last line, if there may be one now; else 0."""
+        kind, now = (event, variant), self._monotonic()
+        self._times[kind] += 1
+        if now - self._last.get(kind, float("-inf")) < INTERVAL:
+            return 0
+        self._last = {told: at for told, at in self._last.items() if now - at < INTERVAL} | {kind: now}
+        return self._times.pop(kind)
+
+
+# A pipe that can be written to has room for so many bytes (pipe(7)).
+_PIECE = select.PIPE_BUF
+_NEWLINE = ord("\n")
+
+
+class Sink:
+    """Writes lines to a descriptor; one that cannot be written now is left out, and the next one says how many were.
+
+    A full disk or a container runtime that does not read must not keep reviews from being answered.
+
+    tell: makes the line that says how many were left out.
+    """
+
+    def __init__(self, descriptor: int, tell: Callable[[int], str]) -> None:
+        self._descriptor = descriptor
+        self._tell = tell
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._lost = 0
+        self._uncounted = 0
+        self._torn = False
+
+    def write(self, text: str) -> None:
+        """Write whole lines, or count those of them as lost that could not be written."""
+        lines = text.encode(errors="backslashreplace")
+        if self._lost and not self._remainder(f"{self._tell(self._lost)}\n".encode()):
+            self._lost = 0
+        lost = (lines if self._lost else self._remainder(lines)).count(b"\n")
+        self._lost += lost
+        self._uncounted += lost
+
+    def take_lost(self) -> int:
+        """How many lines were lost since this was last called."""
+        lost, self._uncounted = self._uncounted, 0
+        return lost
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept back."""
+
+    def _remainder(self, lines: bytes) -> bytes:
+        """Write lines, and return what could not be written. A line that was torn before is ended first."""
+        whole = b"\n" + lines if self._torn else lines
+        written = 0
+        with suppress(OSError):
+            while written < len(whole) and self._poll.poll(0) == [(self._descriptor, select.POLLOUT)]:
+                written += os.write(self._descriptor, whole[written : written + _PIECE])
+        if not written:
+            return lines
+        self._torn = whole[written - 1] != _NEWLINE
+        return whole[written:]
+
 
 _NOTABLE = frozenset({"deny", "warn", "excepted"})
 

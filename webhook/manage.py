@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from aiohttp import web
 
+from webhook.authority import Issuance, OthersCertificates, StoredAuthority, trusted
+from webhook.certificates import Upkeep
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.scheduling import SchedulingProbe
 from webhook.cluster.replicas.looks import looks
@@ -20,22 +22,16 @@ from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
 from webhook.cluster.watches.secrets import SecretStore
-from webhook.composition import keeper, run
+from webhook.composition import keeper, run, stop_signal
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
 from webhook.doctor.connection import dialled
-from webhook.http import ports, probes
-from webhook.http.readiness import Readiness
-from webhook.measures.sources import Log
-from webhook.metrics import Metrics
-from webhook.process import stop_signal
+from webhook.http import connections, health
+from webhook.http.health import Readiness
+from webhook.metrics import Log, Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
 from webhook.sources.rulekeeper import RuleKeeper
-from webhook.tls.authority import StoredAuthority
-from webhook.tls.issuance import Issuance, OthersCertificates
-from webhook.tls.renewal import Upkeep
-from webhook.tls.trust import trusted
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -81,11 +77,11 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
         measures.watches = ages
         readiness = _readiness(parts, registrar)
         readiness.add_note("watches", ages.problems)
-        health = web.AppRunner(probes.application(readiness, measures), access_log=None)
-        await ports.listen(health, parts.settings.health.host, parts.settings.health.port)
-        stack.push_async_callback(health.cleanup)
+        runner = web.AppRunner(health.application(readiness, measures), access_log=None)
+        await connections.listen(runner, parts.settings.health.host, parts.settings.health.port)
+        stack.push_async_callback(runner.cleanup)
         _run_all(stack, parts, registrar, upkeep)
-        log.info("managing", version=VERSION, health=ports.address("http", health))
+        log.info("managing", version=VERSION, health=connections.address("http", runner))
         received = await stopping
         readiness.draining = True
         log.info("stopping", signal=received.name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -13,13 +14,58 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
-from webhook.measures.audits import AuditMetrics
-from webhook.measures.buckets import BUCKETS, LAG_BUCKETS
-from webhook.measures.placing import Placing
-from webhook.measures.rules import RuleMetrics
-from webhook.measures.shadow import ShadowMetrics
-from webhook.measures.sources import Kubernetes, Log, Sending, Watches
+from policies.kubernetes.release import Release
+from webhook.measures import BUCKETS, LAG_BUCKETS, AuditMetrics, Placing, RuleMetrics, ShadowMetrics
 from webhook.version import VERSION
+
+
+class Watches(Protocol):
+    """What follows the cluster."""
+
+    def ages(self) -> Mapping[str, float]:
+        """Seconds since the last proof that what is known is up to date, by kind of object."""
+
+    def silence(self) -> float:
+        """Seconds since the last answer of the API server."""
+
+
+class Kubernetes(Protocol):
+    """The API server beside which the process runs.
+
+    current: the release as which policies are judged. version: empty until it is known.
+    """
+
+    current: Release
+    version: str
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is proven that policies are judged as by this API server."""
+
+
+class Inventory(Protocol):
+    """The Nodes and Pods from which domains are chosen."""
+
+    def age(self) -> float:
+        """Seconds since the last proof that all of it is up to date."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """How much it holds, by kind."""
+
+
+class Log(Protocol):
+    """Where log lines go."""
+
+    def take_lost(self) -> int:
+        """How many lines were lost since this was last called."""
+
+
+class Sending(Protocol):
+    """Where records of decisions or traces go."""
+
+    def take(self) -> tuple[int, int]:
+        """How many were written or sent, and how many lost, since this was last called."""
+
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -21,15 +21,13 @@ from webhook.cluster.placer.gatekeeper import Gatekeeper
 from webhook.cluster.replicas.lease import Leadership
 from webhook.cluster.replicas.replica import identity
 from webhook.cluster.watches.cluster import WatchAges, follow
-from webhook.composition import run
+from webhook.composition import run, stop_signal
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
-from webhook.http import ports, probes
-from webhook.http.readiness import Readiness
-from webhook.measures.sources import Log
-from webhook.metrics import Metrics
-from webhook.process import stop_signal
+from webhook.http import connections, health
+from webhook.http.health import Readiness
+from webhook.metrics import Log, Metrics
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -106,10 +104,10 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
         measures.watches = ages
         readiness.add_note("watches", ages.problems)
         run(stack, "watch ages", ages.run())
-        health = web.AppRunner(probes.application(readiness, measures), access_log=None)
-        await ports.listen(health, settings.health.host, settings.health.port)
-        stack.push_async_callback(health.cleanup)
-        log.info("placing", version=VERSION, health=ports.address("http", health))
+        runner = web.AppRunner(health.application(readiness, measures), access_log=None)
+        await connections.listen(runner, settings.health.host, settings.health.port)
+        stack.push_async_callback(runner.cleanup)
+        log.info("placing", version=VERSION, health=connections.address("http", runner))
         received = await stopping
         readiness.draining = True
         log.info("stopping", signal=received.name)

@@ -16,25 +16,19 @@ import structlog
 from aiohttp import web
 
 from policies.engine.facts import StaticFacts
+from webhook.authority import trusted
+from webhook.certificates import Certificates, Upkeep
 from webhook.cluster.replicas.webhooks import Recognition
-from webhook.composition import keeper, run
+from webhook.composition import Followers, follow, keeper, measure_lag, measured_collections, run, stop_signal, trace
 from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.decisions.composition import Followers, follow
-from webhook.heavy.slow import SlowPolicies
-from webhook.http import ports
+from webhook.heavy import SlowPolicies
+from webhook.http import connections
 from webhook.http.app import Service
-from webhook.http.state import Served, ServingState
-from webhook.measures.sources import Log
-from webhook.metrics import Metrics
-from webhook.process import stop_signal
-from webhook.pulse import measure_lag, measured_collections
+from webhook.http.decision import Served, ServingState
+from webhook.metrics import Log, Metrics
 from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
-from webhook.tls.certificates import Certificates
-from webhook.tls.renewal import Upkeep
-from webhook.tls.trust import trusted
-from webhook.tracing.composition import trace
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -118,11 +112,11 @@ async def serve(
         stack.enter_context(measured_collections(measures))
         _run_all(stack, parts, registrar, upkeep, service, followers)
         log.info(
-            "serving", version=VERSION, admission=ports.address("https", admission),
-            health=ports.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
+            "serving", version=VERSION, admission=connections.address("https", admission),
+            health=connections.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
         await _drain(state, stopping, settings.listen.drain_seconds, parts.taking_part.aclose)
-        await ports.finish(admission, state, settings.listen.grace_seconds)
+        await connections.finish(admission, state, settings.listen.grace_seconds)
     log.info("stopped")
 
 
@@ -214,12 +208,12 @@ async def _open(
     stack: AsyncExitStack, service: Service, settings: Settings, certificates: Certificates
 ) -> tuple[web.BaseRunner, web.ServerRunner]:
     """Open the ports for probes and for reviews until the stack is closed. Raises PortError."""
-    health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=ports.LAST_WAIT)
-    await ports.listen(health, settings.health.host, settings.health.port)
+    health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=connections.LAST_WAIT)
+    await connections.listen(health, settings.health.host, settings.health.port)
     stack.push_async_callback(health.cleanup)
-    admission = web.ServerRunner(service.admission_server(), shutdown_timeout=ports.LAST_WAIT)
+    admission = web.ServerRunner(service.admission_server(), shutdown_timeout=connections.LAST_WAIT)
     place = settings.listen
-    await ports.listen_for_calls(admission, (place.host, place.port), certificates, service.crowd())
+    await connections.listen_for_calls(admission, (place.host, place.port), certificates, service.crowd())
     stack.push_async_callback(admission.cleanup)
     return health, admission
 
@@ -300,7 +294,7 @@ def _certificates(settings: Settings, measures: Metrics, replica: Replica | None
     """The certificates for the settings. Raises SettingsError."""
     if replica is None or replica.authority is None:
         return Certificates(settings.tls, measures)
-    from webhook.tls.authority import SharedAuthority  # noqa: PLC0415 - for clusters only
+    from webhook.authority import SharedAuthority  # noqa: PLC0415 - for clusters only
 
     shared = SharedAuthority(replica.authority, replica.leadership, settings.tls.names)
     return Certificates(settings.tls, measures, shared)

@@ -23,7 +23,7 @@ from cluster.rights import granted, used
 from cluster.service import COMMAND, NAMESPACE
 from cluster.throttle import SECONDS, Throttle
 from policies.selectors import pool
-from webhook.audit.part import Part
+from webhook.audit.finding import Part
 from webhook.cluster.api.client import connect
 from webhook.cluster.inspection.reports import SHARE
 from webhook.cluster.replicas.looks import AuditLook

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 from webhook.cluster.api.events import Reason
-from webhook.tracing.trace import ATTRIBUTES, NAMES, PREFIX
+from webhook.tracing import ATTRIBUTES, NAMES, PREFIX
 
 _ROOT = Path(__file__).parents[2]
 _LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}

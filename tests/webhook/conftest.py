@@ -12,9 +12,8 @@ from pytest_aiohttp import AiohttpClient
 from support.service.servers import Client, Running, Serve
 
 from webhook.configuration.settings import Listen
-from webhook.decisions.answered import Follower
 from webhook.http.app import Service
-from webhook.http.state import Served, ServingState
+from webhook.http.decision import Follower, Served, ServingState
 from webhook.metrics import Metrics
 
 

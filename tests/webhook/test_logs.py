@@ -19,7 +19,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.rule import PolicyException, SkippedError
 from webhook import logs
 from webhook.configuration.fields import LogLevel
-from webhook.seldom import Seldom
+from webhook.logs import Seldom
 
 _SECRET = "tell-nobody"
 _RULES = default_rules(topology={"action": "off"})

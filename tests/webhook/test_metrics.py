@@ -14,8 +14,8 @@ from support.service.servers import Serve, default_rules
 
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.rule import PolicyException
+from webhook.logs import Sink
 from webhook.metrics import Metrics
-from webhook.sink import Sink
 
 _REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

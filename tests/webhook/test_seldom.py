@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from structlog.testing import capture_logs
 
-from webhook.seldom import INTERVAL, Seldom
+from webhook.logs import INTERVAL, Seldom
 
 
 def test_an_event_is_logged_once_in_a_while() -> None:

@@ -17,10 +17,10 @@ from support.service.processes import Service, free_port
 from support.service.reviews import REFUSAL, answer_of, body, refused_body
 from support.service.wire import connected, head
 
+from webhook.certificates import Upkeep
 from webhook.http.app import KEEP_ALIVE
-from webhook.http.ports import address
+from webhook.http.connections import address
 from webhook.metrics import Metrics
-from webhook.tls.renewal import Upkeep
 from webhook.version import VERSION
 
 _NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"

@@ -27,7 +27,7 @@ from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.facts.release import ServedRelease
 from webhook.cluster.watches.cluster import Followed
 from webhook.configuration.settings import Settings
-from webhook.http.state import Served, ServingState
+from webhook.http.decision import Served, ServingState
 from webhook.metrics import Metrics
 
 _AGE = re.compile(r'^cks_admission_watch_age_seconds\{resource="(.+)"\} (.+)$', re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from webhook.sink import Sink
+from webhook.logs import Sink
 
 
 def _told(lost: int) -> str:

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, NamedTuple
 
 from policies.engine.request import AdmissionRequest, JsonObject, Owner, controller, mapping
-from webhook.audit.finding import Scope
-from webhook.audit.subject import subject
+from webhook.audit.finding import Scope, subject
 
 MOST: Final = 10_000
 """Owners that are remembered; of more, those that were not asked about for longest are forgotten."""

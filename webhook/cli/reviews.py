@@ -23,9 +23,9 @@ from webhook.cli import exits, options, output
 from webhook.cli.exits import InputError, reading, unreadable
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
-from webhook.decisions.replay import Effect, Recorded, RecordError, Replay, read
+from webhook.decisions.record import Effect, Recorded, RecordError, Replay, read
+from webhook.http.decision import Served
 from webhook.http.review import ReviewError, encode
-from webhook.http.state import Served
 
 
 @click.command("review")

@@ -20,9 +20,9 @@ from policies.engine.violation import squeezed
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Reason, Subject
-from webhook.decisions.answered import Answered
+from webhook.http.decision import Answered
+from webhook.logs import Seldom
 from webhook.metrics import Metrics
-from webhook.seldom import Seldom
 
 WAITING: Final = 100
 """Refusals that wait at most; one more is not told."""

@@ -16,8 +16,8 @@ from policies.kubernetes.release import NEWEST, Release
 from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.decisions import coverage
-from webhook.decisions.coverage import Unasked
+from webhook.decisions import shadow
+from webhook.decisions.shadow import Unasked
 from webhook.doctor.observation import PolicySource, Read, Unread, listed
 from webhook.registration.configurations import registered
 from webhook.sources import policyset
@@ -102,9 +102,9 @@ async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: 
     contents = await Directories(own.policies.directories).contents(release)
     read = policyset.updated(policyset.EMPTY, contents, today, rules.reserved(), release)
     made = rules.of_policies(own, read.files)
-    beside = coverage.beside(made, rules.build(own, (), made, catalog), real)
+    beside = shadow.beside(made, rules.build(own, (), made, catalog), real)
     refused = tuple(f"those in the shadow are refused: {where}: {why}" for where, why in read.refused.items())
-    return _Shadow(refused, coverage.unasked(made, beside, real))
+    return _Shadow(refused, shadow.unasked(made, beside, real))
 
 
 async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:

@@ -16,7 +16,7 @@ from policies.selectors import pool
 from policies.topology.objects import KINDS, KUEUE
 from policies.topology.placer.root import KINDS as ROOT_KINDS
 from policies.topology.workload import GROUP
-from webhook.audit.reports.form import FORMS
+from webhook.audit.reports import FORMS
 from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings
 

@@ -25,7 +25,7 @@ from webhook.configuration.rules import PolicyRules
 from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.walk import LOOK_SECONDS
-from webhook.measures.shadow import ShadowMetrics
+from webhook.measures import ShadowMetrics
 from webhook.sources import policyset
 from webhook.sources.policyset import Content, Directories, Native, Natives, PolicySet, Source
 

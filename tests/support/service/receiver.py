@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.patience import PATIENCE
 
-from webhook.tracing.trace import Value
+from webhook.tracing import Value
 
 _TYPE = "application/x-protobuf"
 

@@ -17,12 +17,12 @@ from support.patience import until
 
 from certs.material import Bundle
 from certs.verify import verify
+from webhook.authority import SharedAuthority
+from webhook.certificates import Certificates
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Tls
 from webhook.metrics import Metrics
-from webhook.tls.authority import SharedAuthority
-from webhook.tls.certificates import Certificates
 
 SECRETS = "/api/v1/namespaces/cks/secrets"
 NAMES = ("cks-admission.cks.svc", "localhost")

@@ -13,7 +13,7 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import NO_MUTATION, Action, FailurePolicy, Hook, Mutation, Phase, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
-from webhook.http.state import Served
+from webhook.http.decision import Served
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
 TODAY = date(2026, 3, 1)

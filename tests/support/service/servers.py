@@ -18,8 +18,7 @@ from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.decisions.answered import Follower
-from webhook.http.state import Served, ServingState
+from webhook.http.decision import Follower, Served, ServingState
 from webhook.metrics import Metrics
 
 Client = TestClient[web.Request, Any]

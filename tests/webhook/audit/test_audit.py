@@ -15,8 +15,8 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.audit import rules
 from webhook.audit.audit import Audit
-from webhook.audit.creation import as_sent, creation
 from webhook.audit.finding import Finding, Subject
+from webhook.audit.rules import as_sent, creation
 from webhook.configuration.settings import Settings
 from webhook.sources.policyset import EMPTY
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.audit.auditable import reason
+from webhook.audit.rules import reason
 from webhook.sources import policyfiles
 
 _USER = "request.userInfo, which is known of a request only"

@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from webhook.audit.finding import Finding, Scope, Subject, Verdict
-from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form
-from webhook.audit.reports.notice import notice
-from webhook.audit.reports.report import report
+from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, notice, report
 
 _WEB = Scope("apps/v1", "Deployment", "a", "web", "uid-web")
 _NODE = Scope("v1", "Node", "", "n", "uid-n")

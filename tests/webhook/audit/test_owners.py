@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from policies.engine.request import AdmissionRequest, GroupVersionResource, Owner
-from webhook.audit.creation import creation
 from webhook.audit.finding import Scope
 from webhook.audit.owners import Owners
+from webhook.audit.rules import creation
 
 
 def _owned(kind: str, name: str, by: tuple[str, str] | None, namespace: str = "a") -> dict[str, Any]:

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.engine.violation import printable
+from webhook.audit import page as pages
 from webhook.audit.finding import Finding, Subject, Verdict
-from webhook.audit.html import page as pages
-from webhook.audit.html.page import Overview, page
-from webhook.audit.html.tally import CHANGES, EXAMPLES, Tally
+from webhook.audit.page import CHANGES, EXAMPLES, Overview, Tally, page
 
 NOW = datetime(2026, 11, 26, 4, 30, tzinfo=UTC)
 OVERVIEW = Overview("cluster prod", NOW, 20_000)

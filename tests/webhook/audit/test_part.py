@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from policies.engine.request import AdmissionRequest, GroupVersionResource
-from webhook.audit.creation import creation
-from webhook.audit.part import WHOLE, Part
+from webhook.audit.finding import WHOLE, Part
+from webhook.audit.rules import creation
 
 _PARTS = [Part(index, 3) for index in range(3)]
 

@@ -10,9 +10,7 @@ from msgspec.structs import replace
 
 from webhook.audit.audit import Judged
 from webhook.audit.finding import Finding, Scope, Subject
-from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form
-from webhook.audit.reports.report import CONTENT, LONGEST, MOST, report
-from webhook.audit.reports.store import Known, Store
+from webhook.audit.reports import CONTENT, LONGEST, MOST, OPEN_REPORTS, POLICY_REPORTS, Form, Known, Store, report
 
 _NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _TIME = {"seconds": 1772366400, "nanos": 0}

@@ -10,7 +10,7 @@ from support.service.reviews import REFUSAL, RESERVED, TODAY, UID, answer_of, bo
 from support.service.servers import Serve, default_rules
 
 from policies.engine.facts import StaticFacts
-from webhook.http.state import Served
+from webhook.http.decision import Served
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 

@@ -10,7 +10,7 @@ from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, Selec
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.rules import PolicyRules
-from webhook.decisions.coverage import Unasked, beside, unasked
+from webhook.decisions.shadow import Unasked, beside, unasked
 
 _PODS = ResourceRule(("CREATE",), ("",), ("pods",))
 _PRODUCTION = LabelSelector((SelectorRequirement("stage", "In", ("production",)),))

@@ -18,9 +18,8 @@ from policies.engine.engine import Answer, Decision
 from policies.engine.request import Owner
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import Subject
-from webhook.decisions.answered import Answered
 from webhook.decisions.refusals import GLANCE, PAUSE, SHARE, WAITING, Refusals
-from webhook.http.decision import Reviewed
+from webhook.http.decision import Answered, Reviewed
 from webhook.metrics import Metrics
 
 _REFUSED = Answer((Decision("limits", "deny", (violation("limits"),)),))

@@ -4,7 +4,7 @@ from support.service.reviews import violation
 
 from policies.engine.engine import Answer, Decision, RuleFailure, Unanimity
 from webhook.configuration.settings import DecisionsSettings, SampleSettings
-from webhook.decisions.sampling import Sampling
+from webhook.decisions.log import Sampling
 
 _ADMITTED = Answer(Unanimity((Decision("labels", "admit"), Decision("team", "admit"))))
 _WARNED = Answer((Decision("labels", "admit"), Decision("team", "warn", (violation(),))))

@@ -15,11 +15,9 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions import shadow as module
-from webhook.decisions.answered import Answered
 from webhook.decisions.shadow import BURST, SHARE, WAITING, WAITING_BYTES, Budget, Shadow
-from webhook.heavy.slow import SlowPolicies
-from webhook.http.decision import LARGE, Judge
-from webhook.http.state import Served
+from webhook.heavy import SlowPolicies
+from webhook.http.decision import LARGE, Answered, Judge, Served
 from webhook.metrics import Metrics
 
 _BODY = body(pod())

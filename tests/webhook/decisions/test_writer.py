@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.decisions.files import RotatingFile
-from webhook.decisions.writer import Writer
+from webhook.decisions.log import RotatingFile, Writer
 
 
 def _texts(directory: Path) -> dict[str, str]:

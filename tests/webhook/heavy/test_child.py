@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from webhook.heavy import child
-from webhook.heavy.child import Child, ChildError
+from webhook import heavy
+from webhook.heavy import Child, ChildError
 
 
 def _descriptors() -> list[str]:
@@ -51,7 +51,7 @@ async def test_work_that_fails() -> None:
         raise KeyError("x")
 
     def swells() -> int:
-        return len(bytearray(4 * child.MEMORY))
+        return len(bytearray(4 * heavy.MEMORY))
 
     for work in (fails, swells):
         running = Child(work)
@@ -97,6 +97,6 @@ async def test_the_child_is_bounded() -> None:
     seconds, memory, nice = await running.result
     await asyncio.wait_for(running.gone, 60)
 
-    assert seconds == child.LONGEST_SECONDS
-    assert memory <= child.MEMORY
+    assert seconds == heavy.LONGEST_SECONDS
+    assert memory <= heavy.MEMORY
     assert nice >= os.nice(0)

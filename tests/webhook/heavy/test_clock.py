@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from policies.engine.interruption import PostponedError, TimeLimitError
-from webhook.heavy.clock import SLICE, Allowance, Slice, Ticks
+from webhook.heavy import SLICE, Allowance, Slice, Ticks
 
 
 def _spin(seconds: float) -> None:

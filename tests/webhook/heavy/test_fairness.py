@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from support import virtualtime
 
-from webhook.heavy import fairness
-from webhook.heavy.fairness import HALF_LIFE, LEAST, Claim, Use
-from webhook.heavy.turns import NoTurnError, Turns
+from webhook.heavy import HALF_LIFE, LEAST, Claim, NoTurnError, Turns, Use, turn_end, turn_order
 
 _TIMEOUT = 5.0  # of a call, as entries that fail closed are registered
 
@@ -140,7 +138,7 @@ def test_the_end_of_a_turn() -> None:
     use.add("turn", 2.0, 10.0)
     use.add("heavy", 4.0, 10.0)
     light, late, heavy = Claim("light", 9.0, 16.0), Claim("late", 10.2, 10.4), Claim("heavy", 10.0, 12.0)
-    ends = [fairness.end(turn, others, use, 10.0) for others in ([], [light], [light, light], [late], [heavy])]
+    ends = [turn_end(turn, others, use, 10.0) for others in ([], [light], [light, light], [late], [heavy])]
 
     assert ends == [math.inf, 13.0, 12.0, 10.0 + LEAST, 16.0]
 
@@ -152,7 +150,7 @@ def test_the_order_of_turns() -> None:
     use.add("some", 1.0, 0.0)
     waiting = [Claim(tenant, 0.0, 5.0) for tenant in ("much", "some", "much", "none", "new", "some")]
 
-    assert fairness.queue(waiting, use, 4.0) == [waiting[number] for number in (3, 4, 1, 0)]
+    assert turn_order(waiting, use, 4.0) == [waiting[number] for number in (3, 4, 1, 0)]
 
 
 def test_late_claims_of_floods() -> None:
@@ -168,7 +166,7 @@ def test_late_claims_of_floods() -> None:
         Claim("more", 3.0, 8.0),
     ]
 
-    assert fairness.queue(waiting, use, 4.0) == [waiting[number] for number in (1, 3, 0)]
+    assert turn_order(waiting, use, 4.0) == [waiting[number] for number in (1, 3, 0)]
 
 
 def test_use_fades() -> None:

@@ -6,7 +6,7 @@ from support.service.reviews import TODAY, Fixed, rule
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.ruleset import RuleSet
-from webhook.heavy.ruletimes import RuleTimes
+from webhook.measures import RuleTimes
 from webhook.metrics import Metrics
 
 

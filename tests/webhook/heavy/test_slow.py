@@ -5,9 +5,9 @@ import re
 import pytest
 from support.service.reviews import NeedsNamespaces, rule
 
-from webhook.heavy import slow
-from webhook.heavy.slow import TIMES, SlowPolicies
-from webhook.measures.rules import MOST, OTHERS
+from webhook import heavy
+from webhook.heavy import TIMES, SlowPolicies
+from webhook.measures import MOST, OTHERS
 from webhook.metrics import Metrics
 
 
@@ -15,7 +15,7 @@ from webhook.metrics import Metrics
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time that the module sees, in a list of one."""
     now = [1000.0]
-    monkeypatch.setattr(slow, "monotonic", lambda: now[0])
+    monkeypatch.setattr(heavy, "monotonic", lambda: now[0])
     return now
 
 
@@ -74,7 +74,7 @@ def test_what_was_given_up_is_not_tried_again_at_once(clock: list[float]) -> Non
     assert policies.expects(rules, "team") is True
     assert policies.expects(rules[1:], "team") is False
     assert policies.expects(rules, "other") is False
-    clock[0] += slow.REMEMBERED
+    clock[0] += heavy.REMEMBERED
     assert policies.expects(rules, "team") is False
 
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 from support import virtualtime
 
-from webhook.heavy.turns import WAITING, WAITING_OF_ONE, NoTurnError, Turns
+from webhook.heavy import WAITING, WAITING_OF_ONE, NoTurnError, Turns
 
 
 def _later() -> float:

@@ -13,7 +13,7 @@ from support.service.wire import JSON, connected, head
 from policies.engine.facts import StaticFacts
 from policies.engine.rule import Mutation
 from webhook.http.app import MAX_BODY
-from webhook.http.state import Served
+from webhook.http.decision import Served
 from webhook.version import VERSION
 
 _MIB = 1024 * 1024

@@ -17,7 +17,7 @@ from support.service.wire import JSON, connected, head
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import StaticFacts
 from webhook.http.app import MAX_BODY
-from webhook.http.state import Served
+from webhook.http.decision import Served
 
 _PATHS = ("/validate", "/mutate")
 

@@ -12,7 +12,7 @@ from support.service.wire import connected, head
 
 from policies.engine.ruleset import RuleSet
 from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
-from webhook.http.state import Served
+from webhook.http.decision import Served
 
 
 def _asking(directory: Directory) -> Served:

@@ -22,8 +22,7 @@ from policies.engine.violation import Violation
 from policies.topology import objects
 from policies.topology.topology import Catalog
 from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
-from webhook.http.decision import CHECKS, LOOKUPS
-from webhook.http.state import Served
+from webhook.http.decision import CHECKS, LOOKUPS, Served
 
 _DEAF = "it looks something up without regard to what was found"
 _ADVICE = "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."

@@ -14,10 +14,9 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Mutation
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
-from webhook.heavy import child, slow
+from webhook import heavy
 from webhook.http import decision
-from webhook.http.decision import LARGE
-from webhook.http.state import Served
+from webhook.http.decision import LARGE, Served
 
 _ANSWERED = 'cks_admission_child_reviews_total{outcome="answered"}'
 _ENDED = 'cks_admission_child_reviews_total{outcome="ended"}'
@@ -60,7 +59,7 @@ def _large(size: int = LARGE) -> bytes:
 
 async def test_what_takes_too_long_here_is_judged_elsewhere(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop gives up, a child says what it would have said, and the next such review is not tried again."""
-    monkeypatch.setattr(slow, "REMEMBERED", 3600.0)
+    monkeypatch.setattr(heavy, "REMEMBERED", 3600.0)
     running = await serve(served(rule(_Spins(0.2))))
     replies = [answer_of((await running.post(_SLOW)).body) for _ in range(3)]
     quick = await running.post(body(pod()))
@@ -123,7 +122,7 @@ async def test_facts_that_a_child_misses(serve: Serve) -> None:
 async def test_the_time_of_the_caller(serve: Serve, monkeypatch: pytest.MonkeyPatch, *, heedless: bool) -> None:
     """At the caller's deadline rules that were not evaluated to their end have failed: Fail refuses, Ignore warns."""
     if not heedless:  # the child must get to its answer also where the machine stands still for seconds
-        for module in (child, decision):
+        for module in (heavy, decision):
             monkeypatch.setattr(module, "LAST_WORDS", 20.0)
     rules = [
         rule(_Spins(3600, heedless=heedless), name="dear"),

@@ -14,7 +14,7 @@ from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
 from policies.admissionpolicy.rules.validatingrule import rules
 from policies.engine.ruleset import RuleSet
-from webhook.http.state import Served
+from webhook.http.decision import Served
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1

@@ -21,8 +21,8 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
-from webhook.heavy import slow
-from webhook.http.state import Served
+from webhook import heavy
+from webhook.http.decision import Served
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -91,7 +91,7 @@ async def test_policies_are_fused_after_a_review_that_took_too_long(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the event loop tries again what it has given up: it may have been the first use of many policies."""
-    monkeypatch.setattr(slow, "REMEMBERED", 3600.0)
+    monkeypatch.setattr(heavy, "REMEMBERED", 3600.0)
     rules = RuleSet([rule(_Slow()), *_policies()])
     (screener,) = rules.screeners
     running = await serve(Served(rules, FACTS))

@@ -8,8 +8,8 @@ from support.service.reviews import TODAY, refused_body
 from support.service.servers import Serve, default_rules
 
 from policies.engine.facts import StaticFacts
-from webhook.http.paths import ANSWERED
-from webhook.http.state import Served
+from webhook.http.decision import Served
+from webhook.http.health import ANSWERED
 
 
 async def test_a_replica_lists_the_paths_that_it_answers(serve: Serve) -> None:

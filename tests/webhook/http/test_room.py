@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.http.room import SMALL, Body, NoRoom, Room
+from webhook.http.app import SMALL, Body, NoRoom, Room
 
 _MIB = 1024 * 1024
 

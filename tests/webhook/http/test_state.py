@@ -14,8 +14,8 @@ from policies.engine.rule import POLICY_GROUPS, Hook, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
+from webhook.http.decision import FEW, GROUPS, Served, ServingState
 from webhook.http.review import is_about, presumed_target, target
-from webhook.http.state import FEW, GROUPS, Served, ServingState
 
 
 def test_readiness_has_every_reason() -> None:

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.errors import StoreError
 from certs.material import moment
+from webhook.certificates import Certificates
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
-from webhook.tls.certificates import Certificates
 
 _NOW = datetime.now(UTC)
 

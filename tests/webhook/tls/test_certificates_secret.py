@@ -22,12 +22,11 @@ from support.service.replicas import SECRETS, World, logging
 from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, new_authority
 from certs.material import Bundle, fingerprint, moment
 from certs.plan import BUNDLE, CA_CERT, CA_KEY
+from webhook.certificates import Certificates, Upkeep
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.replica import Replica as Sharing
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
-from webhook.tls.certificates import Certificates
-from webhook.tls.renewal import Upkeep
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

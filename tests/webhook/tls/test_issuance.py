@@ -20,11 +20,10 @@ from support.service.replicas import NAMES, SECRETS, World, logging
 from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.material import Bundle, issued_by, load_certificates
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
+from webhook.authority import Issuance, StoredAuthority
 from webhook.cluster.api.client import connect
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.metrics import Metrics
-from webhook.tls.authority import StoredAuthority
-from webhook.tls.issuance import Issuance
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -5,12 +5,13 @@ from contextlib import AsyncExitStack
 import pytest
 from support.service.reviews import served
 
+from webhook import composition
+from webhook.composition import trace
 from webhook.configuration.settings import Listen, SettingsError, TracingSettings
 from webhook.http.app import Service
-from webhook.http.state import ServingState
+from webhook.http.decision import ServingState
 from webhook.metrics import Metrics
-from webhook.tracing import composition
-from webhook.tracing.composition import receiver, trace
+from webhook.opentelemetry import receiver
 
 
 @pytest.mark.parametrize(

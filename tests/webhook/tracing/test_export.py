@@ -9,8 +9,7 @@ import structlog
 from structlog.testing import capture_logs
 from support.patience import PATIENCE
 
-from webhook.tracing.export import BACKLOG, BATCH, Export
-from webhook.tracing.trace import Span, Trace
+from webhook.tracing import BACKLOG, BATCH, Export, Span, Trace
 
 
 def _trace(parts: int = 0) -> Trace:

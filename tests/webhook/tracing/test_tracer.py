@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.tracing.trace import Trace
-from webhook.tracing.tracer import Tracer
+from webhook.opentelemetry import Tracer
+from webhook.tracing import Trace
 
 _SAMPLED = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 _UNSAMPLED = _SAMPLED[:-1] + "0"

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from webhook.audit.part import WHOLE, Part
+from webhook.audit.finding import WHOLE, Part
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError, reading
 from webhook.configuration.settings import Settings, SettingsError
@@ -102,8 +102,8 @@ def _of_files(settings: Settings, names: tuple[str, ...], given: dict[str, Any])
 
 def _of_cluster(settings: Settings, names: tuple[str, ...], given: dict[str, Any]) -> int:
     """Audit a cluster. The exit code. Raises InputError and ToolError."""
-    from webhook.audit.kinds import UnknownKindError  # noqa: PLC0415 - as above
-    from webhook.audit.reports.form import NoReportsError  # noqa: PLC0415 - as above
+    from webhook.audit.finding import UnknownKindError  # noqa: PLC0415 - as above
+    from webhook.audit.reports import NoReportsError  # noqa: PLC0415 - as above
     from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
     from webhook.cli.audit.report import Inquiry  # noqa: PLC0415 - as above
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above

@@ -19,8 +19,7 @@ from webhook.audit import record
 from webhook.audit.audit import Judged, count
 from webhook.audit.finding import Verdict
 from webhook.audit.record import Record, by_policy
-from webhook.audit.reports.form import FORMS
-from webhook.audit.reports.store import Store
+from webhook.audit.reports import FORMS, Store
 from webhook.cli.audit.report import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cli.findings import UNREADABLE, Finding, Result

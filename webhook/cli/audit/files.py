@@ -9,8 +9,8 @@ from policies.engine.request import AdmissionRequest, JsonObject
 from policies.kubernetes.release import NEWEST
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit
-from webhook.audit.creation import ANYBODY, as_sent
 from webhook.audit.owners import Owners
+from webhook.audit.rules import ANYBODY, as_sent
 from webhook.cli import options
 from webhook.cli.audit.report import AuditReport, Inquiry, tell
 from webhook.cli.exits import InputError

@@ -11,12 +11,10 @@ from typing import Any, Final, NamedTuple
 import click
 
 from webhook.audit.audit import Judged, count
-from webhook.audit.auditable import NotAuditable
 from webhook.audit.finding import Finding as AuditFinding
-from webhook.audit.finding import Subject, Verdict
-from webhook.audit.html.page import Overview, page
-from webhook.audit.html.tally import Tally
-from webhook.audit.part import Part
+from webhook.audit.finding import Part, Subject, Verdict
+from webhook.audit.page import Overview, Tally, page
+from webhook.audit.rules import NotAuditable
 from webhook.cli.findings import LINES, Finding, Level, Report, Result
 from webhook.cli.judging import steps
 from webhook.configuration.settings import Settings

@@ -19,10 +19,9 @@ from policies.kubernetes.release import Release
 from policies.kubernetes.spelling import closest
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit, Judged
-from webhook.audit.creation import creation
-from webhook.audit.kinds import UnknownKindError
+from webhook.audit.finding import WHOLE, Part, UnknownKindError
 from webhook.audit.owners import Owners
-from webhook.audit.part import WHOLE, Part
+from webhook.audit.rules import creation
 from webhook.cluster.api.discovery import ServedResource, served
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.labelwriters import VERSIONS

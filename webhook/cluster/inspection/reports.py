@@ -16,13 +16,21 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from policies.engine.request import JsonObject, mapping
-from webhook.audit.finding import Scope
-from webhook.audit.part import WHOLE, Part
+from webhook.audit.finding import WHOLE, Part, Scope
 from webhook.audit.record import Record, RecordError, newest
-from webhook.audit.reports.form import FORMS, Form, NoReportsError
-from webhook.audit.reports.notice import notice
-from webhook.audit.reports.report import CONTENT, LABEL, SOURCE, name, report
-from webhook.audit.reports.store import Known, Store
+from webhook.audit.reports import (
+    CONTENT,
+    FORMS,
+    LABEL,
+    SOURCE,
+    Form,
+    Known,
+    NoReportsError,
+    Store,
+    name,
+    notice,
+    report,
+)
 from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource

@@ -25,7 +25,7 @@ from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.herald import Herald
-from webhook.measures.placing import Placing
+from webhook.measures import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

@@ -27,7 +27,7 @@ from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.replicas.patrol import Patrol
 from webhook.cluster.replicas.survey import NodeSurvey, Surroundings
 from webhook.configuration.settings import Settings
-from webhook.measures.audits import AuditMetrics
+from webhook.measures import AuditMetrics
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.inspection.reads import certificates
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
-from webhook.http.paths import ANSWERED, PATHS
+from webhook.http.health import ANSWERED, PATHS
 from webhook.registration.announcement import Announcement
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from webhook.cluster.replicas.patrol import Patrol
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.measures.placing import Placing
+from webhook.measures import Placing
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection

@@ -17,7 +17,7 @@ from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.interruption import PostponedError
 from policies.engine.ruleset import RuleSet
-from webhook.heavy.ruletimes import RuleTimes
+from webhook.measures import RuleTimes
 
 FACTS = StaticFacts(TODAY)
 _POLICY = """\

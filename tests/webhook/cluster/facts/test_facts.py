@@ -15,7 +15,7 @@ from policies.engine.interruption import FactUnavailable, Missing
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.http.state import Resolver
+from webhook.http.decision import Resolver
 
 CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
 

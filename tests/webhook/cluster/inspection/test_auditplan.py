@@ -6,7 +6,7 @@ import pytest
 
 from policies.engine.request import GroupVersionResource
 from webhook.audit import rules
-from webhook.audit.kinds import UnknownKindError
+from webhook.audit.finding import UnknownKindError
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.auditing import units
 from webhook.configuration.rules import workload_table

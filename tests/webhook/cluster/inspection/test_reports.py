@@ -11,8 +11,7 @@ from support.api.times import Times
 from policies.engine.request import GroupVersionResource
 from webhook.audit.audit import Judged
 from webhook.audit.finding import Finding, Scope, Subject
-from webhook.audit.reports.form import OPEN_REPORTS, POLICY_REPORTS, Form, NoReportsError
-from webhook.audit.reports.store import Store
+from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, NoReportsError, Store
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.listing import Lister

@@ -21,7 +21,7 @@ from certs.authority import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.pods import ReplicaPods
-from webhook.http.paths import ANSWERED
+from webhook.http.health import ANSWERED
 from webhook.registration.announcement import Announcement
 
 PODS = "/api/v1/namespaces/cks/pods"

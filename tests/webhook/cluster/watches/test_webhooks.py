@@ -14,9 +14,9 @@ from support.patience import until
 
 from certs.authority import new_authority
 from certs.material import Bundle
+from webhook.authority import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.webhooks import Webhooks
-from webhook.tls.trust import TrustWatch
 
 _MUTATING, _VALIDATING = PATHS
 _CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]

@@ -1,1 +1,0 @@
-"""Findings as one page that opens in any browser and fetches nothing."""

@@ -1,1 +1,0 @@
-"""Findings as PolicyReports: one for each workload, in the form that the cluster has."""

@@ -1,0 +1,401 @@
+"""The CA in a Secret, and a process's own leaf of it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import structlog
+from cryptography import x509
+from cryptography.x509 import Certificate
+from msgspec import Struct
+
+from certs.authority import Authority, Leaf
+from certs.errors import CertificateError, ForeignFileError, PemError
+from certs.material import Bundle, issued_by, titled
+from certs.plan import (
+    BUNDLE,
+    CA_CERT,
+    LEAF_CERT,
+    LEAF_KEY,
+    AuthorityPlan,
+    find_leaf,
+    plan_authority,
+    plan_leaf,
+    plan_stored_leaf,
+    usable_authority,
+)
+from webhook.certificates import Trusted, by_all
+from webhook.cluster.api.errors import ClusterError
+from webhook.configuration.settings import Registration
+from webhook.metrics import Metrics
+from webhook.registration.configurations import is_own
+from webhook.registration.plan import WatchState
+
+if TYPE_CHECKING:
+    from webhook.cluster.replicas.webhooks import Webhooks
+    from webhook.cluster.watches.secrets import SecretStore
+
+
+class Leader(Protocol):
+    """Tells which replica writes."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process is the leader."""
+
+    @property
+    def holder(self) -> str:
+        """The name of the leader; empty if there is none."""
+
+
+class _Rewrite(NamedTuple):
+    """Contents to write into the Secret, and the reasons, one sentence each, for the log."""
+
+    contents: Mapping[str, bytes]
+    reasons: Sequence[str]
+
+
+class StoredAuthority:
+    """The current CA and bundle.
+
+    The leader makes and renews the CA in the Secret, and overwrites anything else there, because the Secret's name is
+    reserved. Even the leader uses a new CA only after it is stored, so that of two leaders one wins. The bundle
+    remembers earlier CAs, so that a lost Secret breaks nobody's trust.
+    """
+
+    def __init__(self, secret: SecretStore, leader: Leader) -> None:
+        self.authority: Authority | None = None
+        self.bundle = Bundle()
+        self._secret = secret
+        self._leader = leader
+        self._rewrite: _Rewrite | None = None
+        self._lacking = ""  # why the stored CA cannot be used
+        self._problem = ""  # why it could not be stored
+        self._log = structlog.get_logger()
+
+    def look(self, now: datetime) -> None:
+        """Decide about the contents of the Secret."""
+        if not self._secret.unsynced():
+            self._decide(now)
+
+    async def retire(self, now: datetime) -> None:
+        """Store a bundle with the current CA alone: nobody serves what earlier ones signed. Failures are logged."""
+        if self.authority is None or self._rewrite is not None:
+            return
+        bundle = Bundle((self.authority.certificate,))
+        dropped = ", ".join(titled(earlier.subject) for earlier in self.bundle if earlier not in bundle)
+        reason = f"{BUNDLE} no longer holds {dropped}, since all replicas serve what the current CA signed"
+        self._rewrite = _Rewrite({BUNDLE: bundle.pem}, [reason])
+        await self.save(now)
+
+    async def save(self, now: datetime) -> None:
+        """If this process is the leader, store what the last look found missing, and use it. Failures are logged."""
+        rewrite, self._rewrite = self._rewrite, None
+        if rewrite is None:
+            return
+        try:
+            await self._secret.write(rewrite.contents)
+        except ClusterError as error:
+            self._failed(error)
+            return
+        self._problem = ""
+        for reason in rewrite.reasons:
+            self._log.info("certificate", reason=reason)
+        self.look(now)
+
+    def lacking(self) -> str:
+        """Why there is no CA to issue a new leaf; empty if there is one."""
+        if unsynced := self._secret.unsynced():
+            return "; ".join(unsynced)
+        if not self._lacking or self._leader.leading:
+            return self._problem
+        who = f"{self._leader.holder}, which holds the lease," if self._leader.holder else "whoever gets the lease"
+        return f"{self._lacking}; {who} renews it"
+
+    def _decide(self, now: datetime) -> None:
+        stored, title = self._secret.stored, self._secret.title
+        reasons: list[str] = []
+        try:
+            plan = plan_authority(stored, now, remembered=self.bundle)
+            problem = f"the CA in {title} cannot be used: {plan.problem}" if plan.problem else ""
+        except ForeignFileError as error:
+            plan = plan_authority({}, now, remembered=self.bundle)
+            problem = f"{title} is not what its name is reserved for: {error}"
+            reasons.append(f"{problem}, and is overwritten")
+        if not self._secret.exists and self.bundle.certificates:
+            reasons.append(f"{title} is gone, and is made anew; the CAs that it held are trusted until they expire")
+        usable = usable_authority(stored, now) if plan.problem else plan.authority
+        self._use(plan, usable)
+        self._lacking = "" if usable else problem if self._secret.exists else f"{title} does not exist"
+        writing = plan.writes and self._leader.leading
+        self._rewrite = _Rewrite(plan.writes, (*reasons, *plan.reasons)) if writing else None
+
+    def _use(self, plan: AuthorityPlan, usable: Authority | None) -> None:
+        """Use what is usable before the plan is executed."""
+        if plan.problem:  # the plan's CA is new, and another process may also make one
+            self.bundle = Bundle(
+                tuple(certificate for certificate in plan.bundle if certificate != plan.authority.certificate)
+            )
+            self.authority = usable or self.authority
+        else:
+            self.bundle = plan.bundle
+            self.authority = plan.authority
+
+    def _failed(self, error: ClusterError) -> None:
+        if error.status == 409:
+            self._log.info("certificate", reason=f"{error}; somebody else was faster, and it is looked at again")
+            return
+        if str(error) != self._problem:  # log it once: it is tried again every few seconds
+            self._log.error("certificate not renewed", reason=str(error))
+        self._problem = str(error)
+
+
+class SharedAuthority(StoredAuthority):
+    """The CA that all replicas share, and this process's own leaf; see `webhook.certificates.Own`.
+
+    Each process makes its own leaf, whose key never leaves memory. A process that is not the leader keeps using the
+    last good CA as long as clients accept it.
+    """
+
+    def __init__(self, secret: SecretStore, leader: Leader, names: Sequence[str]) -> None:
+        super().__init__(secret, leader)
+        self.leaf: Leaf | None = None
+        self._names = names
+
+    def look(self, now: datetime) -> None:
+        """Decide about the contents of the Secret and about the leaf.
+
+        Raises InvalidNameError if one of the names is invalid.
+        """
+        super().look(now)
+        if self.authority is not None and self.authority.signs_at(now):
+            self.leaf, reason = plan_leaf(self.leaf, self.authority, self._names, now)
+            if reason:
+                self._log.info("certificate", reason=reason)
+
+
+# API servers watch webhook configurations independently. Even one that is busy or briefly cut off from etcd should
+# learn of a new CA within this time, before it sees a certificate of it.
+SETTLED_SECONDS = 10.0
+
+
+class Trust(Struct, frozen=True):
+    """Since when CAs have been in the webhook configurations, by a monotonic clock. Pure.
+
+    since: infinity for CAs that are not in them. Minus infinity for the first CA that was checked, because it has been
+    there for long if it is there when the process starts. A later one may have been added a moment before this process
+    noticed it, because events of different watches do not arrive in order.
+    """
+
+    since: Mapping[x509.Certificate, float] = {}
+    now: float = float("-inf")
+
+    def observed(self, authority: x509.Certificate, watch: WatchState, now: float) -> Trust:
+        """The state after a check for one CA."""
+        if not watch.synced:
+            return Trust(self.since, now)  # it may have been there for a long time
+        if is_registered(authority, watch):
+            unknown = now if self.since else float("-inf")
+            since = min(self.since.get(authority, unknown), now)
+        else:
+            since = float("inf")
+        return Trust({**self.since, authority: since}, now)
+
+    def settled(self, authority: x509.Certificate) -> bool:
+        """Whether API servers know this CA, as of the last check."""
+        return self.now - self.since.get(authority, float("inf")) >= SETTLED_SECONDS
+
+
+def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
+    """Whether every entry of the service has the CA in its caBundle.
+
+    It is true if nothing is registered, because then nobody calls.
+    """
+    entries = [
+        entry
+        for configuration in watch.current.values()
+        for entry in configuration.get("webhooks") or ()
+        if is_own(entry)
+    ]
+    bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
+    return all(authority in bundle for bundle in map(_bundle, bundles))
+
+
+def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
+    """The check whether API servers know a CA: by the webhook configurations, if the service writes its CA there."""
+    writes = registration.apply or registration.ca_only
+    others = registration.ca_file or registration.inject_ca_from
+    return TrustWatch(webhooks) if webhooks is not None and writes and not others else by_all
+
+
+class TrustWatch:
+    """Checks whether API servers know a CA, by the present and past webhook configurations in the watch."""
+
+    def __init__(self, webhooks: Webhooks, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._webhooks = webhooks
+        self._monotonic = monotonic
+        self._trust = Trust()
+
+    def __call__(self, authority: x509.Certificate) -> bool:
+        """Whether API servers know this CA."""
+        self._trust = self._trust.observed(authority, self._webhooks.state, self._monotonic())
+        return self._trust.settled(authority)
+
+
+def _bundle(encoded: str) -> Bundle:
+    """The CAs of a caBundle; none if it cannot be read, or is empty and means the system's roots."""
+    try:
+        return Bundle.from_pem(base64.b64decode(encoded, validate=True))
+    except (PemError, binascii.Error):
+        return Bundle()
+
+
+Handshakes = Callable[[], Awaitable[Sequence[Certificate | None]]]
+"""Returns the leaf that each replica shows; None for one that shows none."""
+
+
+class OthersCertificates:
+    """The certificates of replicas that somebody else makes: there is nothing to do."""
+
+    ca_bundle = b""
+
+    def start(self, trusted: Trusted = by_all) -> None:
+        """Do nothing."""
+
+    def look(self) -> None:
+        """Do nothing."""
+
+    async def save(self) -> None:
+        """Do nothing."""
+
+    def install(self, trusted: Trusted = by_all) -> None:
+        """Do nothing."""
+
+    def unready(self) -> list[str]:
+        """Always empty."""
+        return []
+
+
+class Issuance:
+    """Keeps the CA and the replicas' leaf up to date, each in a Secret of its own.
+
+    A rotation has three steps, each of which waits for the one before: the bundle with both CAs is registered, the leaf
+    of the new CA is stored, the old CA leaves the bundle. The last one waits for handshakes with all replicas, because
+    each takes a new leaf from its volume when its kubelet brings it.
+    """
+
+    def __init__(
+        self,
+        authority: StoredAuthority,
+        secret: SecretStore,
+        leader: Leader,
+        names: Sequence[str],
+        trusted: Trusted,
+        handshakes: Handshakes,
+        metrics: Metrics,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._authority = authority
+        self._secret = secret
+        self._leader = leader
+        self._names = names
+        self._trusted = trusted
+        self._handshakes = handshakes
+        self._metrics = metrics
+        self._now = now
+        self._problem = ""
+        self._log = structlog.get_logger()
+
+    @property
+    def ca_bundle(self) -> bytes | None:
+        """PEM with which clients trust the stored leaf and the next one; None while there is no CA yet."""
+        return self._authority.bundle.pem if self._authority.authority is not None else None
+
+    def start(self, trusted: Trusted = by_all) -> None:  # noqa: ARG002 - of the interface
+        """Read what is stored."""
+        self.look()
+
+    def look(self) -> None:
+        """Decide about the CA."""
+        self._authority.look(self._now())
+
+    async def save(self) -> None:
+        """If this process is the leader, store what is due: CA, leaf, a bundle without old CAs. Failures are logged."""
+        await self._authority.save(self._now())
+        authority = self._authority.authority
+        if authority is None or not self._leader.leading or not self._secret.current:
+            return
+        # It remembers since when it has seen the CA registered, so it is asked in each turn.
+        trusted = self._trusted(authority.certificate)
+        if not await self._stored(authority, trusted=trusted):
+            await self._retire(authority, trusted=trusted)
+
+    def install(self, trusted: Trusted = by_all) -> None:  # noqa: ARG002 - of the interface
+        """Show in metrics when CA and leaf expire."""
+        authority, leaf = self._authority.authority, self._leaf()
+        if authority is not None:
+            self._metrics.authority_expiry.set(authority.not_after.timestamp())
+        if leaf is not None:
+            self._metrics.certificate_expiry.set(leaf.not_after.timestamp())
+
+    def unready(self) -> list[str]:
+        """Why replicas have no certificate to serve; empty if they have one."""
+        leaf, now = self._leaf(), self._now()
+        if leaf is not None and leaf.not_before <= now <= leaf.not_after:
+            return []
+        reasons = self._problem or self._authority.lacking() or "; ".join(self._secret.stale()) or "it is not made yet"
+        return [f"there is no valid certificate in {self._secret.title}: {reasons}"]
+
+    def _leaf(self) -> Leaf | None:
+        try:
+            return find_leaf(self._secret.stored).pair
+        except ForeignFileError:
+            return None
+
+    async def _stored(self, authority: Authority, *, trusted: bool) -> bool:
+        """Store a leaf if one is due. Return whether one was due."""
+        leaf, reason = self._due(authority, trusted=trusted)
+        if leaf is None:
+            return False
+        contents = {LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem, CA_CERT: authority.cert_pem}
+        try:
+            await self._secret.write(contents)
+        except ClusterError as error:
+            self._failed(str(error))
+            return True
+        self._problem = ""
+        self._log.info("certificate", reason=reason)
+        return True
+
+    def _due(self, authority: Authority, *, trusted: bool) -> tuple[Leaf | None, str]:
+        """The leaf to store and the reason; None if none is due."""
+        now = self._now()
+        try:
+            return plan_stored_leaf(self._secret.stored, authority, self._names, now, trusted=trusted)
+        except ForeignFileError as error:
+            leaf, _ = plan_stored_leaf({}, authority, self._names, now, trusted=trusted)
+            return leaf, f"{self._secret.title} is not what its name is reserved for: {error}, and is overwritten"
+        except CertificateError as error:
+            self._failed(str(error))
+            return None, ""
+
+    async def _retire(self, authority: Authority, *, trusted: bool) -> None:
+        """Drop earlier CAs from the bundle once no replica serves what they signed."""
+        leaf = self._leaf()
+        if len(self._authority.bundle) == 1 or not trusted or leaf is None:
+            return
+        if not issued_by(leaf.certificate, authority.certificate):
+            return
+        shown = await self._handshakes()
+        if shown and all(each is not None and issued_by(each, authority.certificate) for each in shown):
+            await self._authority.retire(self._now())
+
+    def _failed(self, reason: str) -> None:
+        if reason != self._problem:  # log it once: it is tried again every few seconds
+            self._log.error("certificate not renewed", reason=reason)
+        self._problem = reason

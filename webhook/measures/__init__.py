@@ -1,1 +1,0 @@
-"""Parts of the metrics: families of metrics about one thing, and what their values are read from."""

@@ -1,1 +1,0 @@
-"""The served certificate and its CA."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 from cryptography.x509 import Certificate
@@ -18,9 +17,6 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import write
 from webhook.configuration.settings import Tls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -47,7 +43,11 @@ def show(files: tuple[Path, ...], output: str) -> None:
     if output != "text":
         write(certificates, output)
         return
-    click.echo("\n\n".join("\n".join(_lines(entry)) for entry in certificates))
+    for number, entry in enumerate(certificates):
+        if number:
+            click.echo()
+        for key, value in entry.items():
+            click.echo(f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}")
 
 
 @command.command("issue")
@@ -111,10 +111,3 @@ def _certificates(file: Path) -> list[Certificate]:
         return list(load_certificates(file.read_bytes()))
     except (CertificateError, OSError) as error:
         raise InputError(f"{file}: {error}") from None
-
-
-def _lines(entry: Mapping[str, Any]) -> Iterator[str]:
-    """What is said of a certificate, for people."""
-    for key, value in entry.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        yield f"{key.replace('_', ' ') + ':':<20} {shown}"

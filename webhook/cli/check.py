@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -147,7 +146,10 @@ def _run(asked: _Asked) -> int:
         raise InputError(f"{', '.join(asked.paths)}: no objects found")
     if judge.coverage is not None:
         _tell_idle(judge.coverage, report.total)
-    return report.end(_summary(report.total - report.counts["not read"], report.counts))
+    judged = report.total - report.counts["not read"]
+    parts = [f"{report.counts[name]} {name}" for name in _COUNTS if report.counts[name]]
+    summary = f"{judged} objects: {', '.join(parts) or 'all admitted as they are'}"
+    return report.end([summary] if judged > 1 else [])
 
 
 def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
@@ -205,10 +207,3 @@ def _tell_idle(coverage: Coverage, objects: int) -> None:
             click.echo(f"{policy}: 0 of {objects} objects matched {reason}; did you mean {hint}?", err=True)
     if others := [f"{policy} ({reason})" for policy, reason, hint in found if not hint]:
         click.echo(f"0 of {objects} objects matched {'; '.join(others)}", err=True)
-
-
-def _summary(objects: int, counts: Counter[str]) -> Iterator[str]:
-    """The line below the objects, if there are several."""
-    if objects > 1:
-        parts = [f"{counts[name]} {name}" for name in _COUNTS if counts[name]]
-        yield f"{objects} objects: {', '.join(parts) or 'all admitted as they are'}"

@@ -152,10 +152,6 @@ def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:
             yield from (f"       {line}" for line in more)
             if finding.remedy:
                 yield f"       -> {finding.remedy}"
-    yield _summary(findings)
-
-
-def _summary(findings: Sequence[Diagnosis]) -> str:
     levels = Counter(finding.level for finding in findings)
     problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
-    return f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown"
+    yield f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown"

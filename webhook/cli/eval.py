@@ -14,7 +14,7 @@ import click
 from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
-from policies.cel.cases.document import CaseError, CelCase, Outcome, cases, difference, encode
+from policies.cel.cases.document import CaseError, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.dialect import Dialect
@@ -111,22 +111,22 @@ def command(
         raise InputError("an EXPRESSION or --cases FILE is needed")
     own = _own(given, dialect)
     composition, program = _compile(expression, variables, result, own, dialect)
-    paths = {
-        "object": file,
-        "oldObject": old,
-        "params": params,
-        "namespaceObject": namespace_object,
-        "request": request,
-    }
-    inputs = {name: _object(path, dialect.release) for name, path in paths.items() if name != "object"}
+    paths = {"oldObject": old, "params": params, "namespaceObject": namespace_object, "request": request}
+    inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
     inputs["object"] = _object(file, dialect.release, document)
-    names = composition.bind(_activation(inputs, authorizer, _user(user, groups)) | own)
+    somebody = {"username": user or "", "groups": [*groups, "system:authenticated"]} if user or groups else {}
+    names = composition.bind(_activation(inputs, authorizer, somebody) | own)
     try:
         evaluation = program.evaluate(names)
     except Missing as missing:
-        raise InputError(f"{_question(missing.key)}; give --authorizer allow or deny") from None
+        check = missing.key
+        about = f"path {check.path}" if check.path is not None else f"{check.resource} in namespace {check.namespace!r}"
+        asks = f"the expression asks whether {check.user.name or 'the requester'} may {check.verb} {about}"
+        raise InputError(f"{asks}; give --authorizer allow or deny") from None
     cost = evaluation.cost + names["variables"].cost
-    reasons = _reasons(program, composition, names, evaluation) if why else ()
+    reasons: tuple[str, ...] = ()
+    if why and (evaluation.error is not None or evaluation.value is False):
+        reasons = tuple(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
     _show(_answer(evaluation, cost, program, reasons, generated=generated), output)
     refused = evaluation.error is not None or (status and evaluation.value is False)
     sys.exit(exits.REFUSED if refused else exits.OK)
@@ -168,12 +168,6 @@ def _compile(
         raise InputError(f"the expression does not compile\n{error}") from None
 
 
-def _user(name: str | None, groups: Iterable[str]) -> dict[str, Any]:
-    """The userInfo of a request; empty if nobody is named."""
-    given = {"username": name or "", "groups": [*groups, "system:authenticated"]}
-    return given if name or given["groups"][:-1] else {}
-
-
 def _object(path: str | None, release: Release, document: str | None = None) -> Any:
     if path is None:
         return None
@@ -188,18 +182,15 @@ def _object(path: str | None, release: Release, document: str | None = None) -> 
 
 def _chosen(path: str, objects: list[Any], document: str) -> list[Any]:
     """The documents of a number from 1, or of a kind and name. Raises InputError."""
-    names = [_name_of(obj) for obj in objects]
+    names = [
+        f"{obj.get('kind') if isinstance(obj, dict) else None}/{mapping(obj, 'metadata').get('name')}"
+        for obj in objects
+    ]
     if document.isdecimal() and 0 < int(document) <= len(objects):
         return [objects[int(document) - 1]]
     if names.count(document) != 1:
         raise InputError(f"--document {document}: {path} holds {', '.join(names) or 'no objects'}")
     return [objects[names.index(document)]]
-
-
-def _name_of(obj: Any) -> str:
-    """What a document is called: its kind and name."""
-    kind = obj.get("kind") if isinstance(obj, dict) else None
-    return f"{kind}/{mapping(obj, 'metadata').get('name')}"
 
 
 def _documents(path: str) -> list[Any]:
@@ -230,19 +221,6 @@ def _activation(inputs: Mapping[str, Any], authorizer: str | None, user: Mapping
         params=inputs["params"],
         namespace=inputs["namespaceObject"],
     )
-
-
-def _question(check: Check) -> str:
-    about = f"path {check.path}" if check.path is not None else f"{check.resource} in namespace {check.namespace!r}"
-    return f"the expression asks whether {check.user.name or 'the requester'} may {check.verb} {about}"
-
-
-def _reasons(
-    program: Program, composition: Composition, names: Mapping[str, Any], evaluation: Evaluation
-) -> tuple[str, ...]:
-    if evaluation.error is None and evaluation.value is not False:
-        return ()
-    return tuple(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
 
 
 def _answer(
@@ -289,12 +267,8 @@ def _run_cases(path: str, dialect: Dialect) -> int:
         wrong = difference(case, outcome, dialect.release)
         agreed += wrong is None
         if wrong is not None:
-            _show_difference(case, outcome, wrong)
+            click.echo(f"{case.id}: {case.expression}\n  {wrong}")
+            if outcome.error is not None and not wrong.startswith("error"):
+                click.echo(f"  found the {outcome.stage} error: {outcome.error}")
     click.echo(f"{agreed} of {len(given)} cases agree")
     return exits.OK if agreed == len(given) else exits.REFUSED
-
-
-def _show_difference(case: CelCase, outcome: Outcome, wrong: str) -> None:
-    click.echo(f"{case.id}: {case.expression}\n  {wrong}")
-    if outcome.error is not None and not wrong.startswith("error"):
-        click.echo(f"  found the {outcome.stage} error: {outcome.error}")

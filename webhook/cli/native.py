@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import accumulate
 
 import click
 
@@ -34,7 +35,6 @@ from webhook.sources.policyfiles import PolicyFilesError
 
 _OWN = "cks-admission.dev"
 """The group of this service's own kinds, and before the slash of its own annotations."""
-_Step = Literal["parameters", "policies", "bindings", "left out"]
 _CLUSTER = "it belongs to the cluster, not to the policies; if the cluster lacks it, apply it first"
 _REASONS = {
     _OWN: "kube-apiserver does not know this kind",
@@ -42,13 +42,6 @@ _REASONS = {
     rbac.API_VERSION.partition("/")[0]: _CLUSTER,
 }
 _STEP = re.compile(r"[^.\[\]]+")
-
-
-class _Line(NamedTuple):
-    """A line for people. lost: whether it tells of something that has no counterpart."""
-
-    text: str
-    lost: bool
 
 
 @click.command("convert")
@@ -74,19 +67,24 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
     if not any(is_foreign(document.value) for document in documents):
         raise InputError(f"{', '.join(paths)}: no policies of Kyverno or Gatekeeper found")
     release = options.release(policies__kubernetes)
-    lines, texts = [], []
+    lines, texts, is_lost = [], [], False
     for document, conversion in zip(documents, conversions([one.value for one in documents]), strict=True):
-        problems = dict(_problems(document, conversion, release))
-        lines += [*_remarks(document, conversion), *problems.values()]
+        problems = list(_problems(document, conversion, release))
+        remarks = [(remark.path, "lost" if remark.lost else "note", remark.text) for remark in conversion.remarks]
+        remarks += [(path, "lost", f"Kubernetes does not take it: {text}") for _, path, text in problems]
+        for path, sort, text in remarks:
+            place = ":".join(map(str, document.place(path)))
+            lines.append(f"{document.name}:{place}: {sort}: {render(path)}: {text}")
+            is_lost = is_lost or sort == "lost"
         # A policy that is not taken goes with its binding, which follows it.
-        refused = {index + more for index, _ in problems for more in (0, 1)}
+        refused = {index + more for index, _, _ in problems for more in (0, 1)}
         if kept := [made for index, made in enumerate(conversion.objects) if index not in refused]:
             subject = f"{document.value['kind']} {document.value['metadata'].get('name')}"
             texts.append(f"# {document.name}:{document.line}: {subject}\n" + "---\n".join(map(to_yaml, kept)))
     for line in lines:
-        click.echo(line.text, err=True)
+        click.echo(line, err=True)
     click.echo("---\n".join(texts), nl=False)
-    sys.exit(exits.REFUSED if any(line.lost for line in lines) else exits.OK)
+    sys.exit(exits.REFUSED if is_lost else exits.OK)
 
 
 def _parts(document: Document) -> Iterator[Document]:
@@ -97,65 +95,26 @@ def _parts(document: Document) -> Iterator[Document]:
     yield from (part for part in parts if isinstance(part.value, dict) and isinstance(part.value.get("metadata"), dict))
 
 
-def _remarks(document: Document, conversion: Conversion) -> Iterator[_Line]:
-    for remark in conversion.remarks:
-        sort = "lost" if remark.lost else "note"
-        yield _Line(_told(document, remark.path, f"{sort}: {render(remark.path)}: {remark.text}"), remark.lost)
-
-
-def _problems(document: Document, conversion: Conversion, release: Release) -> Iterator[tuple[tuple[int, int], _Line]]:
+def _problems(document: Document, conversion: Conversion, release: Release) -> Iterator[tuple[int, FieldPath, str]]:
     """Why Kubernetes would not take what was made, where an expression uses what only others know.
 
-    Each with the position of the policy among the objects, and its own.
+    Each with the position of the policy among the objects, and the place in the document from which the part came.
     """
-    if not conversion.objects:
+    texts = list(map(to_yaml, conversion.objects))
+    if not texts:
         return
     try:
-        policyfiles.read(
-            [(document.name, "---\n".join(map(to_yaml, conversion.objects)))], drafts=True, release=release
-        )
+        policyfiles.read([(document.name, "---\n".join(texts))], drafts=True, release=release)
     except PolicyFilesError as error:
-        starts = _starts(conversion)
-        for number, problem in enumerate(error.problems):
+        starts = list(accumulate((text.count("\n") + 1 for text in texts), initial=1))
+        for problem in error.problems:
             index = max(position for position, start in enumerate(starts) if start <= problem.line)
-            path = _origin(conversion, index, problem.path)
-            text = f"lost: {render(path)}: Kubernetes does not take it: {problem.message.splitlines()[0]}"
-            yield (index, number), _Line(_told(document, path, text), lost=True)
-
-
-def _starts(conversion: Conversion) -> Sequence[int]:
-    """The first line of each object in the text of all."""
-    starts = [1]
-    for made in conversion.objects:
-        starts.append(starts[-1] + to_yaml(made).count("\n") + 1)
-    return starts
-
-
-def _origin(conversion: Conversion, index: int, written: str) -> FieldPath:
-    """The place in the document from which the part of an object came."""
-    path = tuple(int(step) if step.isdecimal() else step for step in _STEP.findall(written))
-    for length in range(len(path), -1, -1):
-        if (index, path[:length]) in conversion.origins:
-            return (*conversion.origins[index, path[:length]], *path[length:])
-    return path
-
-
-def _told(document: Document, path: FieldPath, text: str) -> str:
-    line, column = document.place(path)
-    return f"{document.name}:{line}:{column}: {text}"
-
-
-class _Written(NamedTuple):
-    """An object, its place, and the text of its document; None if it is only a part of one."""
-
-    value: JsonObject
-    where: str
-    text: str | None
-
-    @property
-    def shown(self) -> str:
-        name = (self.value.get("metadata") or {}).get("name")
-        return f"{self.where}: {self.value['kind']} {name or ''}".rstrip()
+            path = tuple(int(step) if step.isdecimal() else step for step in _STEP.findall(problem.path))
+            for length in range(len(path), -1, -1):
+                if (index, path[:length]) in conversion.origins:
+                    path = (*conversion.origins[index, path[:length]], *path[length:])
+                    break
+            yield index, path, problem.message.splitlines()[0]
 
 
 def exported(files: Iterable[tuple[str, str]], release: Release) -> tuple[list[str], list[str]]:
@@ -166,33 +125,34 @@ def exported(files: Iterable[tuple[str, str]], release: Release) -> tuple[list[s
     given = list(files)
     loaded = policyfiles.read(given, release=release).loaded
     kinds = {policy.param_kind for policy in loaded.policies}
-    steps: dict[_Step, list[_Written]] = {"parameters": [], "policies": [], "bindings": [], "left out": []}
+    texts: dict[str, list[str]] = {"parameters": [], "policies": [], "bindings": []}
+    left_out = []
     for name, text in given:
-        for written in _objects(name, text):
-            steps[_step(written.value, kinds)].append(written)
-    left_out = [f"{written.shown} is left out: {_reason(written.value)}" for written in steps.pop("left out")]
-    texts = map(_text, (*steps["parameters"], *steps["policies"], *steps["bindings"]))
-    return list(texts), [*map(str, loaded.warnings), *left_out, *_underived(loaded)]
+        for where, value, written in _objects(name, text):
+            api_version, kind = value["apiVersion"], value["kind"]
+            group = api_version.rpartition("/")[0]
+            if group == reader.GROUP and kind in KINDS:
+                texts["bindings" if kind.endswith("Binding") else "policies"].append(_text(value, written))
+            elif ParamKind(api_version=api_version, kind=kind) in kinds:
+                texts["parameters"].append(_text(value, written))
+            else:
+                reason = _REASONS.get(group, "no policy uses parameters of this kind")
+                reason = _CLUSTER if (api_version, kind) == ("v1", "Namespace") else reason
+                called = f"{kind} {(value.get('metadata') or {}).get('name') or ''}".rstrip()
+                left_out.append(f"{where}: {called} is left out: {reason}")
+    return [text for step in texts.values() for text in step], [
+        *map(str, loaded.warnings),
+        *left_out,
+        *_underived(loaded),
+    ]
 
 
-def _objects(name: str, text: str) -> Iterator[_Written]:
+def _objects(name: str, text: str) -> Iterator[tuple[str, JsonObject, str]]:
+    """The place of each object in a file, the object, and its text; empty for an item of a List."""
     for before, chunk in yamltext.documents(text):
         for document in policyfiles.parse(chunk, name):
             for item in reader.objects([document]):
-                whole = item.value is document.value
-                yield _Written(item.value, f"{name}:{before + item.line}", chunk if whole else None)
-
-
-def _step(value: JsonObject, kinds: Iterable[ParamKind | None]) -> _Step:
-    if value["apiVersion"].rpartition("/")[0] == reader.GROUP and value["kind"] in KINDS:
-        return "bindings" if value["kind"].endswith("Binding") else "policies"
-    return "parameters" if ParamKind(api_version=value["apiVersion"], kind=value["kind"]) in kinds else "left out"
-
-
-def _reason(value: JsonObject) -> str:
-    if (value["apiVersion"], value["kind"]) == ("v1", "Namespace"):
-        return _CLUSTER
-    return _REASONS.get(value["apiVersion"].rpartition("/")[0], "no policy uses parameters of this kind")
+                yield f"{name}:{before + item.line}", item.value, chunk if item.value is document.value else ""
 
 
 def _underived(loaded: Loaded) -> Iterator[str]:
@@ -205,22 +165,18 @@ def _underived(loaded: Loaded) -> Iterator[str]:
             yield f"{what} also checks pod templates here; kube-apiserver checks only their Pods"
 
 
-def _text(written: _Written) -> str:
-    """An object without this service's annotations: as it was written, unless it is JSON or an item of a List."""
-    plain = _plain(written.value)
-    return _as_written(written.text or "", plain) or to_yaml(plain)
+def _text(value: JsonObject, written: str) -> str:
+    """An object without this service's annotations: as it was written, unless it is JSON or an item of a List.
 
-
-def _as_written(text: str, plain: JsonObject) -> str | None:
-    """The author's text; None if it cannot be kept, for example because of an alias of what is cut out."""
-    if text.lstrip().startswith("{"):
-        return None
-    try:
-        cut = yamltext.without(text, ("metadata", "annotations"), f"{_OWN}/") if text else ""
-        values = [document.value for document in yamlfile.load("<document>", cut)]
-    except FileError:
-        return None
-    return cut.strip("\n") + "\n" if values == [plain] else None
+    It is written anew, too, where the author's text cannot be kept, such as for an alias of what is cut out.
+    """
+    plain = _plain(value)
+    if written and not written.lstrip().startswith("{"):
+        with suppress(FileError):
+            cut = yamltext.without(written, ("metadata", "annotations"), f"{_OWN}/")
+            if [document.value for document in yamlfile.load("<document>", cut)] == [plain]:
+                return cut.strip("\n") + "\n"
+    return to_yaml(plain)
 
 
 def _plain(value: JsonObject) -> JsonObject:

@@ -166,15 +166,10 @@ def current(config: Path | None, options: dict[str, Any], *, packs: bool = True)
     base = read(config) if config else Settings()
     given = [(key.replace("__", "."), value) for key, value in options.items() if value not in (None, ())]
     if not packs or any(key == "policies.directories" for key, _ in given):
-        base = _with_packs_named(base)
+        named = {name: getattr(base.packs, name) for name in base.packs.model_fields_set}
+        off = dict.fromkeys(type(base.packs).model_fields, PackSettings(mode="off"))
+        base = base.model_copy(update={"packs": base.packs.model_copy(update=off | named)})
     return override(base, given)
-
-
-def _with_packs_named(settings: Settings) -> Settings:
-    """The settings of a file with the packs off that it does not name."""
-    packs = settings.packs
-    off = {name: PackSettings(mode="off") for name in type(packs).model_fields if name not in packs.model_fields_set}
-    return settings.model_copy(update={"packs": packs.model_copy(update=off)})
 
 
 def ruleset(

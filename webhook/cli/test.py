@@ -237,13 +237,12 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
     try:
         return suites.read(document.value, beside)
     except SuiteError as error:
-        raise _ProblemsError(f"{file}:{_line(document, problem)}: {problem}" for problem in error.problems) from None
-
-
-def _line(document: YamlDocument, problem: str) -> int:
-    """The line of the path that a problem begins with."""
-    steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
-    return document.line([int(step) if step.isdecimal() else step for step in steps])
+        problems = []
+        for problem in error.problems:  # each begins with a path
+            steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
+            line = document.line([int(step) if step.isdecimal() else step for step in steps])
+            problems.append(f"{file}:{line}: {problem}")
+        raise _ProblemsError(problems) from None
 
 
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -46,7 +46,10 @@ def command(words: tuple[str, ...], output: str) -> None:
     elif words:
         click.echo("\n\n".join(map(_text, chosen)))
     else:
-        click.echo("\n".join(_list(chosen)))
+        width = max(len(section.name) for section in known)
+        for section in known:
+            first = section.messages[0] if section.messages else ""
+            click.echo(f"{section.name.ljust(width)}  {first}".rstrip())
 
 
 def _of(asked: str, known: Sequence[Section]) -> Sequence[Section]:
@@ -82,9 +85,3 @@ def _text(section: Section) -> str:
     quoted = "\n".join(f"  {message}" for message in section.messages)
     words = _LINK.sub(r"\1", body).replace("**What to do.**", click.style("What to do.", bold=True))
     return f"{click.style(section.name, bold=True)}\n{quoted}\n\n{words.strip()}"
-
-
-def _list(sections: Sequence[Section]) -> Iterator[str]:
-    width = max(len(section.name) for section in sections)
-    for section in sections:
-        yield f"{section.name.ljust(width)}  {section.messages[0] if section.messages else ''}".rstrip()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -230,34 +229,17 @@ def changed_keys(before: Any, after: Any, at: str = "") -> list[str]:
     """
     if before == after:
         return []
-    pairs: Iterator[tuple[str, Any, Any]]
     if isinstance(before, dict) and isinstance(after, dict):
-        keys = (*before, *(key for key in after if key not in before))
-        pairs = ((f"{at}.{key}" if at else key, before.get(key), after.get(key)) for key in keys)
-    elif _is_list_of_maps(before) and _is_list_of_maps(after):
-        pairs = ((f"{at}[{name}]", old, new) for name, old, new in _entries(before, after))
+        pairs = {f"{at}.{key}" if at else key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    elif all(isinstance(value, list | tuple) and all(isinstance(v, dict) for v in value) for value in (before, after)):
+        ours, theirs = (
+            {str(entry[key]): entry for entry in entries for key in _NAMES if key in entry}
+            for entries in (before, after)
+        )
+        if len(ours) < len(before) or len(theirs) < len(after):  # not all of them have a name of their own
+            ours, theirs = ({str(n): entry for n, entry in enumerate(entries)} for entries in (before, after))
+        pairs = {f"{at}[{name}]": (ours.get(name), theirs.get(name)) for name in {**ours, **theirs}}
     else:
         return [at]
-    return [key for where, old, new in pairs for key in changed_keys(old, new, where)] or [
-        at
-    ]  # nothing but their order differs
-
-
-def _is_list_of_maps(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(item, dict) for item in value)
-
-
-def _entries(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The corresponding entries of two lists; None for a missing one."""
-    ours, theirs = _named(before), _named(after)
-    if len(ours) < len(before) or len(theirs) < len(after):
-        for number, (old, new) in enumerate(zip_longest(before, after)):
-            yield str(number), old, new
-    else:
-        for name in {**ours, **theirs}:
-            yield name, ours.get(name), theirs.get(name)
-
-
-def _named(entries: Sequence[Any]) -> dict[str, Any]:
-    """The entries that have names, by name."""
-    return {str(entry[key]): entry for entry in entries for key in _NAMES if key in entry}
+    # Where no part differs, their order does.
+    return [key for where, (old, new) in pairs.items() for key in changed_keys(old, new, where)] or [at]

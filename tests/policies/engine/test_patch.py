@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from policies.engine.patch import PatchError, adds_in_place, append, apply, pointer, put, remove
+from policies.engine.patch import PatchError, adds_in_place, append, apply, put, remove
 from policies.engine.rule import PatchOperation
 from policies.objects.fieldpath import Location
 
@@ -15,23 +15,6 @@ _KEYS = ("spec", "template", "list")
 
 def _add(path: str, value: Any) -> PatchOperation:
     return {"op": "add", "path": path, "value": value}
-
-
-@pytest.mark.parametrize(
-    ("keys", "text"),
-    [
-        pytest.param([], "", id="the-object"),
-        pytest.param(["spec", "tolerations"], "/spec/tolerations", id="keys"),
-        pytest.param(
-            ["metadata", "labels", "example.org/a~b"], "/metadata/labels/example.org~1a~0b", id="slash-and-tilde"
-        ),
-        pytest.param(["~1"], "/~01", id="what-looks-escaped"),
-        pytest.param([""], "/", id="empty-key"),
-    ],
-)
-def test_pointers(keys: list[str], text: str) -> None:
-    """Keys are escaped as RFC 6901 says, in the order that keeps `~1` apart from a slash."""
-    assert pointer(tuple(keys)) == text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from policies.engine.request import (
     is_being_deleted,
     is_mirror_pod,
     is_owned,
-    mapping,
 )
 
 
@@ -56,22 +55,6 @@ def test_the_namespace_that_an_object_lives_in(asked: AdmissionRequest, namespac
 def test_the_name_for_people(asked: AdmissionRequest, name: str) -> None:
     """An object is called by its name, or by what its name will begin with."""
     assert asked.display_name == name
-
-
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        pytest.param({"a": {"b": 1}}, {"b": 1}, id="map"),
-        pytest.param({"a": None}, {}, id="null"),
-        pytest.param({"a": [1]}, {}, id="list"),
-        pytest.param({}, {}, id="missing"),
-        pytest.param(None, {}, id="no-parent"),
-        pytest.param("a", {}, id="text"),
-    ],
-)
-def test_optional_maps(value: Any, found: dict[str, Any]) -> None:
-    """An optional parent is an empty map where there is none."""
-    assert mapping(value, "a") == found
 
 
 @pytest.mark.parametrize(

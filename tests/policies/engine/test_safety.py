@@ -1,7 +1,7 @@
 """What a cluster needs to come up, told by the rules and by the condition for the API server alike."""
 
 import pytest
-from support.builders import FACTS, TODAY, Json, NamespacesToAsk, deployment, pod, request, resource
+from support.builders import FACTS, TODAY, Json, NamespacesToAsk, deployment, pod, request
 from support.cel import celrun
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
@@ -10,7 +10,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest, Operation
-from policies.engine.safety import Exemptions, Safety, is_control_plane, is_kubelet_at_home, service_account
+from policies.engine.safety import Exemptions, Safety, service_account
 from policies.matchconditions import is_essential, is_not_essential
 
 _SAFETY = Safety("cks-admission", ("kube-system",), (("compute.example.org", "pools"),), ("cloud-*",))
@@ -254,26 +254,3 @@ def test_a_namespace_is_asked_for_last() -> None:
     assert Exemptions().cover(request(pod()), NamespacesToAsk(TODAY)) is False
     with pytest.raises(Missing, match=r"^namespace 'team' is not known yet$"):
         Exemptions().cover(other, NamespacesToAsk(TODAY))
-
-
-@pytest.mark.parametrize(
-    ("labels", "control_plane"),
-    [
-        pytest.param({"ns.coreweave.cloud/org": "control-plane"}, True, id="control-plane"),
-        pytest.param({"ns.coreweave.cloud/org": "control-plane-2"}, False, id="another-value"),
-        pytest.param({"ns.coreweave.com/org": "control-plane"}, False, id="another-key"),
-        pytest.param({}, False, id="no-labels"),
-    ],
-)
-def test_control_plane_namespaces(labels: dict[str, str], control_plane: bool) -> None:  # noqa: FBT001
-    """One label with one value makes a Namespace the control plane's."""
-    assert is_control_plane("ns", StaticFacts(TODAY, namespaces={"ns": labels})) is control_plane
-
-
-def test_a_kubelet_is_at_home_at_its_node_only() -> None:
-    """The Node's name in the request decides, so that an unnamed Node is nobody's."""
-    kubelet = ("system:nodes",)
-
-    assert is_kubelet_at_home(request(resource("v1", "Node", name="n1"), user="system:node:n1", groups=kubelet)) is True
-    assert is_kubelet_at_home(request(resource("v1", "Node"), user="system:node:n1", groups=kubelet)) is False
-    assert is_kubelet_at_home(request(resource("v1", "Node", name=""), user="system:node:n1", groups=kubelet)) is False

@@ -147,15 +147,6 @@ def test_quoting(value: Any, text: str) -> None:
     assert quote(value) == text
 
 
-@pytest.mark.parametrize(
-    "control",
-    [pytest.param("\r", id="carriage-return"), pytest.param("\x1b[2J", id="escape"), pytest.param("\0", id="nul")],
-)
-def test_quoting_control_characters(control: str) -> None:
-    """No control character of a found value reaches the terminal of whoever reads the refusal."""
-    assert quote(f"a{control}b").isprintable()
-
-
 _SECTIONS = (
     Section("labels", "reserved", ("Not … allowed.",), ""),
     Section("labels", "removed", ("Not … allowed. … must not go",), ""),

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from policies.engine import patch
-from policies.engine.facts import Facts, Node
+from policies.engine.facts import Facts, Node, Taint
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import Violation, quote
@@ -24,28 +22,18 @@ from policies.podspec import Accelerators, allows, size
 RULE = "tolerations"
 DaemonSetMode = Literal["inject", "warn", "off"]
 CPU_TAINT = "is_cpu_compute"
+_CPU_NODES = Taint(CPU_TAINT, "NoSchedule")
 CPU_TOLERATION = {"key": CPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}
 READS = frozenset(f"{pod}spec.{path}" for pod in ("", "spec.template.") for path in ("tolerations", *ACCELERATOR_READS))
 SUMMARY = "A Pod that requests no GPU should tolerate the taint of CPU Nodes."
 REMEDY = f"Add the toleration {{key: {CPU_TAINT}, operator: Exists, effect: NoSchedule}}."
 
 
-def tolerates(toleration: object, *, key: str, value: str = "", effect: str = "") -> bool:
-    """Whether a toleration tolerates every taint with this key, value and effect; an empty effect is every effect.
-
-    Source: "Taints and Tolerations" in the Kubernetes documentation. An absent operator means Equal, an empty key with
-    Exists every key, and an empty effect every effect.
-    """
-    if not isinstance(toleration, dict):
-        return False
-    if toleration.get("effect") and toleration["effect"] != effect:
-        return False
-    exists = toleration.get("operator") == "Exists"
-    if not toleration.get("key"):
-        return exists
-    if toleration["key"] != key:
-        return False
-    return exists or (toleration.get("operator") in (None, "", "Equal") and (toleration.get("value") or "") == value)
+def tolerates(toleration: object, taint: Taint) -> bool:
+    """Whether a toleration, as it is written, tolerates a taint. Without a key it is valid for all keys alone."""
+    written = toleration if isinstance(toleration, dict) else {}
+    key, operator, value, effect = (written.get(field) or "" for field in ("key", "operator", "value", "effect"))
+    return bool(key or operator == "Exists") and taint.is_tolerated(key, operator, value, effect)
 
 
 def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, str]]) -> Mutation:
@@ -99,7 +87,7 @@ class CpuToleration:
         if not isinstance(spec, dict):
             return False  # the API server refuses a Pod without a spec
         tolerations = spec.get("tolerations")
-        if isinstance(tolerations, list) and any(tolerates(t, key=CPU_TAINT, effect="NoSchedule") for t in tolerations):
+        if isinstance(tolerations, list) and any(tolerates(t, _CPU_NODES) for t in tolerations):
             return False
         return not self.accelerators.requested(pod, namespace, facts)
 
@@ -116,22 +104,15 @@ SUNK_READS = frozenset(f"spec.template.spec.{field}" for field in ("affinity", "
 SUNK_SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
 
 
-class SunkTaint(Struct, frozen=True):
+class SunkTaint(Taint, frozen=True):
     """A taint to tolerate. An empty effect is unknown, so the toleration must not name an effect."""
 
-    key: str
-    effect: str
-    value: str = ""
     operator: Literal["Exists", "Equal"] = "Exists"
 
     def to_toleration(self) -> dict[str, str]:
         """The toleration as CoreWeave documents it: for every effect."""
         value = {"value": self.value} if self.operator == "Equal" else {}
         return {"key": self.key, "operator": self.operator, **value}
-
-    def met_by(self, toleration: object) -> bool:
-        """Whether a toleration covers the taint."""
-        return tolerates(toleration, key=self.key, value=self.value, effect=self.effect)
 
 
 LOCK = SunkTaint(LOCK_TAINT, "NoExecute", "true", "Equal")
@@ -183,7 +164,7 @@ class SunkDaemonSets:
             return []
         written: Any = spec.get("tolerations")
         tolerations = written if isinstance(written, list) else []
-        return [r for r in self._requirements(nodes) if not any(r.met_by(toleration) for toleration in tolerations)]
+        return [r for r in self._requirements(nodes) if not any(tolerates(toleration, r) for toleration in tolerations)]
 
     def _nodes(self, facts: Facts) -> list[Node]:
         """The SUNK Nodes of the cluster."""

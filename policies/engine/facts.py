@@ -52,6 +52,15 @@ class Taint(Struct, frozen=True):
     effect: str
     value: str = ""
 
+    def is_tolerated(self, key: str, operator: str, value: str, effect: str) -> bool:
+        """Whether a toleration with these fields tolerates the taint; one without an effect may have any.
+
+        Source: ToleratesTaint in k8s.io/api core/v1/toleration.go.
+        """
+        if effect not in ("", self.effect) or key not in ("", self.key):
+            return False
+        return operator == "Exists" or (operator in ("", "Equal") and value == self.value)
+
 
 class Node(Struct, frozen=True):
     """The part of a Node that scheduling rules read. allocatable: what it has for Pods, by resource, sorted."""

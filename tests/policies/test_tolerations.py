@@ -74,7 +74,7 @@ def test_covering_tolerations(toleration: Any, covers: bool) -> None:  # noqa: F
     other = {"key": "example.org/x", "operator": "Exists"}
     asked = request(pod(tolerations=[other, toleration]))
 
-    assert tolerates(toleration, key="is_cpu_compute", effect="NoSchedule") is covers
+    assert tolerates(toleration, Taint("is_cpu_compute", "NoSchedule")) is covers
     assert _rule().mutate(asked, FACTS) == (_NOTHING if covers else _ADD_ITEM)
     assert tuple(_rule().validate(asked, FACTS)) == (() if covers else _missing("spec.tolerations"))
 
@@ -92,7 +92,7 @@ def test_covering_tolerations(toleration: Any, covers: bool) -> None:  # noqa: F
 )
 def test_a_taint_of_unknown_effect(toleration: Any, covers: bool) -> None:  # noqa: FBT001
     """Where the taint's effect is not known, only a toleration of every effect is sure to cover it."""
-    assert tolerates(toleration, key="k", value="v") is covers
+    assert tolerates(toleration, Taint("k", "", "v")) is covers
 
 
 @pytest.mark.parametrize(

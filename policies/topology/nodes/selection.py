@@ -16,13 +16,4 @@ def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 def tolerates_all(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
     """Whether tolerations tolerate all of these taints."""
-    return all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration tolerates a taint. Source: ToleratesTaint in k8s.io/api core/v1/toleration.go."""
-    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+    return all(any(taint.is_tolerated(t.key, t.operator, t.value, t.effect) for t in tolerations) for taint in taints)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 from msgspec import Struct
 
 from policies.topology.gang.gang import PODS, Amounts
@@ -36,8 +37,7 @@ class Usage:
 
     def __init__(self) -> None:
         self.shares: dict[PodKey, Share] = {}
-        self._used: Table[str] = Table()
-        self._by_priority: Table[tuple[int, str]] = Table()
+        self._used: Table[tuple[str, int]] = Table()  # by resource and priority
         self._counted = {PODS}
         self._same: dict[Amounts, Amounts] = {}
 
@@ -62,13 +62,12 @@ class Usage:
 
     def used(self, resource: str, size: int, priority: int | None, leaving: Iterable[PodKey]) -> Integers:
         """What Pods take of a resource, of so many rows; see `Inventory.free` for which Pods count."""
-        used = self._used.column(resource, size)
+        used = np.zeros(size, np.int64)
         if resource not in self._counted:
             return used
-        if priority is not None:
-            for other, name in self._by_priority:
-                if name == resource and other < priority:
-                    used -= self._by_priority.column((other, name), size)
+        for name, other in self._used:
+            if name == resource and (priority is None or other >= priority):
+                used += self._used.column((name, other), size)
         for key in leaving:
             share = self.shares.get(key)
             if share is not None and (priority is None or share.priority >= priority):
@@ -84,9 +83,8 @@ class Usage:
 
     def is_empty(self, row: int) -> bool:
         """Whether no Pod is counted in a row."""
-        return self._used.entry(PODS, row) == 0
+        return not any(self._used.entry(key, row) for key in self._used if key[0] == PODS)
 
     def _add(self, share: Share, amounts: Iterable[tuple[str, int]], sign: int) -> None:
         for resource, amount in amounts:
-            self._used.add(resource, share.row, sign * amount)
-            self._by_priority.add((share.priority, resource), share.row, sign * amount)
+            self._used.add((resource, share.priority), share.row, sign * amount)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject
+from policies.topology.placer.opening import Opening
 
 
 class Subject(Struct, frozen=True):
@@ -17,15 +17,6 @@ class Subject(Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-
-
-class Opening(Struct, frozen=True):
-    """A Pod whose gate is to be opened. patch: a JSON Patch with tests of its uid and of the gate."""
-
-    namespace: str
-    name: str
-    uid: str
-    patch: tuple[JsonObject, ...]
 
 
 class Placed(Struct, frozen=True):

@@ -145,6 +145,24 @@ def patch(
     ]
 
 
+class Opening(Struct, frozen=True):
+    """A Pod whose gate is to be opened. content: of the Pod. cliques: of the NVL Domains where it belongs."""
+
+    namespace: str
+    name: str
+    uid: str
+    content: JsonObject
+    goal: Goal
+    seat: Seat
+    cliques: Mapping[str, Sequence[str]]
+    sentence: str
+
+    @property
+    def patch(self) -> list[JsonObject]:
+        """See `patch`. It is made as it is sent, so that a look at a large gang does not wait for all of them."""
+        return patch(self.content, self.goal, self.seat, self.cliques, self.sentence)
+
+
 def packed(pod: JsonObject) -> str:
     """The hostname of the Node on which an opened Pod was packed, by its affinity; empty if it names none."""
     wishes = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_WISH)

@@ -23,8 +23,8 @@ from policies.topology.nodes.table import Mask
 from policies.topology.nodes.usage import PodKey
 from policies.topology.placer import root
 from policies.topology.placer.fitting import Fitting, least
-from policies.topology.placer.look import Look, Notice, Opening, Placed, Subject, Waiting
-from policies.topology.placer.opening import Goal, Seat, patch
+from policies.topology.placer.look import Look, Notice, Placed, Subject, Waiting
+from policies.topology.placer.opening import Goal, Opening, Seat
 from policies.topology.placer.readiness import Attempt, Readiness, demand, missing
 from policies.topology.placer.state import Gang, Options, State
 from policies.topology.placer.words import counted, size, spread, words
@@ -239,9 +239,12 @@ class _Round:
             ]
             domain = words(seats[0].domain) if seats[0].domain else "the cluster, as near together as there is room"
             about = f"{size(attempt.demand.pods, attempt.demand.accelerators)} in {domain}"
+            inner = {
+                one: f", next to its neighbours in {words(one)}" if one else "" for one in {seat.inner for seat in seats}
+            }
             for key, row, seat in zip(keys, rows, seats, strict=True):
-                inner = f", next to its neighbours in {words(seat.inner)}" if seat.inner else ""
-                self._opening(attempt, key, seat, names[row], f"{about}; packed on {names[row]}{inner}")
+                sentence = f"{about}; packed on {names[row]}{inner[seat.inner]}"
+                self._opening(attempt, key, seat, names[row], sentence)
             group = attempt.gang.group
             own = [*self._fitting.unbound.get(group, (None, []))[1], *(attempt.gang.pods[key] for key in keys)]
             self._fitting.unbound[group] = (self._fitting.where(group), own)
@@ -264,8 +267,7 @@ class _Round:
         pod = attempt.gang.pods[key]
         steps = [step for step in (*seat.domain, *seat.inner) if NVL_DOMAIN in step.keys]
         cliques = {step.value: self._state.cliques(step.value) for step in steps}
-        written = patch(pod.content, attempt.goal, seat, cliques, sentence)
-        self._openings.append(Opening(*key, pod.uid, tuple(written)))
+        self._openings.append(Opening(*key, pod.uid, pod.content, attempt.goal, seat, cliques, sentence))
         self._state.opened(pod, host, self._now, fixed=seat.is_fixed)
         self._wake = min(self._wake, self._now + _STUCK_SECONDS)
 

@@ -268,7 +268,10 @@ class State:
 
     def opened(self, pod: Pod, host: str, now: float, *, fixed: bool) -> None:
         """Count a Pod as opened, and packed on a Node; empty without one."""
-        self._take(replace(pod, host=host, gates=tuple(gate for gate in pod.gates if gate != GATE), fixed=fixed))
+        gang = self.gangs[pod.group]
+        gates = tuple(gate for gate in pod.gates if gate != GATE)
+        self.pods[pod.key] = gang.pods[pod.key] = replace(pod, host=host, gates=gates, fixed=fixed)
+        self._stirred(gang)
         self.open[pod.key] = now
         if host:
             self.inventory.put_pod(pod.key, host, pod.demand.requests, pod.demand.priority or 0)

@@ -112,7 +112,7 @@ class Stream(World):
             if failing and self.random.randrange(failing) == 0:
                 self.placer.failed(opening)
             else:
-                self.put(jsonpatch.apply_patch(self.pods[opening.name], list(opening.patch)))
+                self.put(jsonpatch.apply_patch(self.pods[opening.name], opening.patch))
 
     # The scheduler.
 

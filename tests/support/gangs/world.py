@@ -157,7 +157,7 @@ class World:
         """A look whose openings are carried out. bind: whether the Pods are bound to their packed Nodes at once."""
         look = self.placer.look(self.now)
         for opening in look.openings:
-            self.put(jsonpatch.apply_patch(self.pods[opening.name], list(opening.patch)))
+            self.put(jsonpatch.apply_patch(self.pods[opening.name], opening.patch))
         for opening in look.openings if bind else ():
             if wishes := self.wishes(opening.name):
                 self.bind(opening.name, wishes[-1])

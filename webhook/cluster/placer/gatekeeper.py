@@ -8,6 +8,7 @@ later; and whether a patch without an answer was carried out is read before anyt
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
@@ -100,6 +101,8 @@ class Gatekeeper:
                 # What another process opened meanwhile is listed; what this one meant to open was not sent.
                 self._follower.placer.forget_openings()
                 self._knows = "all"
+                gc.collect()
+                gc.freeze()  # most of what is listed stays: a look need not wait until the collector has seen it
             self._measures.lead(leads=True)
             try:
                 await self.look()
@@ -116,7 +119,11 @@ class Gatekeeper:
         """Look once, open gates, and begin to write Events."""
         self._follower.refresh()
         began, now, term = self._clock.monotonic(), self._now(), self.term
-        look = self._follower.placer.look(now)
+        gc.disable()  # a full collection takes longer than the look
+        try:
+            look = self._follower.placer.look(now)
+        finally:
+            gc.enable()
         decided = self._clock.monotonic()
         self._wake = look.wake
         refusals = await asyncio.gather(*(self.open(opening, term) for opening in look.openings))
@@ -139,7 +146,7 @@ class Gatekeeper:
             if term != self.term or not self._leading():
                 self._follower.placer.failed(opening)
                 return ""
-            body, content_type = list(opening.patch), "application/json-patch+json"
+            body, content_type = opening.patch, "application/json-patch+json"
             call = Call("PATCH", _path(opening), content_type=content_type, body=body, seconds=_SECONDS)
             try:
                 await fetch(self._api, call)

@@ -50,7 +50,7 @@ def test_what_is_written_into_a_pod() -> None:
     world.job("train", 1, required("superpod"))
     before = world.pods["train-0"]
     (opening,) = world.look(bind=False).openings
-    assert opening.patch == (
+    assert opening.patch == [
         {"op": "test", "path": "/metadata/uid", "value": before["metadata"]["uid"]},
         {"op": "test", "path": "/spec/schedulingGates/0/name", "value": GATE},
         {"op": "remove", "path": "/spec/schedulingGates/0"},
@@ -96,7 +96,7 @@ def test_what_is_written_into_a_pod() -> None:
             "value": "1 Pod with 8 GPUs in fabric=f,superpod=1; packed on f-1-1-0, next to its neighbours in "
             "fabric=f,superpod=1,rack=1",
         },
-    )
+    ]
     assert world.pods["train-0"]["metadata"]["annotations"][PLACEMENT].startswith("1 Pod with 8 GPUs")
 
 
@@ -171,7 +171,7 @@ def test_half_opened_gangs_are_finished_in_their_domain() -> None:
     world.job("train", 6, required("rack"))
     look = world.placer.look(world.now)
     for opening in look.openings[:3]:
-        world.put(jsonpatch.apply_patch(world.pods[opening.name], list(opening.patch)))
+        world.put(jsonpatch.apply_patch(world.pods[opening.name], opening.patch))
     world.bind("train-0", "f-1-1-0")
     world.restarted()
     world.look()
@@ -663,19 +663,19 @@ def test_a_malformed_workload_stops_no_other() -> None:
 
 
 def test_a_failure_opens_no_part_of_a_gang() -> None:
-    """A gang one of whose Pods cannot be patched waits as a whole, holds nothing, and is tried again."""
+    """A gang one of whose Pods cannot be read waits as a whole, holds nothing, and is tried again."""
     world = World()
     world.racks("f/1/1")
     world.job("bad", 2, required("rack"))
     world.now += 1
     world.job("good", 4, required("rack"))
     broken = world.placer.pods["team", "bad-1"]
-    gates = broken.content["spec"].pop("schedulingGates")
+    metadata = broken.content.pop("metadata")
     look = world.look()
     assert [(one.about.name, one.reason.partition(": ")[0]) for one in look.queue] == [("bad", "It cannot be judged")]
     assert racks_of(world, "good") == ["1"] * 4
     assert all(world.placer.pods["team", f"bad-{number}"].is_gated for number in range(2))
-    broken.content["spec"]["schedulingGates"] = gates
+    broken.content["metadata"] = metadata
     world.finish(*(f"good-{number}" for number in range(4)))
     assert racks_of(world, "bad") == ["", ""]
     assert len(world.look().openings) == 2

@@ -134,7 +134,7 @@ async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world:
         other.roots, other.pods = world.roots, dict(world.pods)
         other.restarted()
         first, _ = other.look(bind=False).openings
-        server._patched(first.name, list(first.patch))
+        server._patched(first.name, first.patch)
         site.lead()
         await until(lambda: all(server.racks().values()))
 

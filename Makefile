@@ -95,7 +95,7 @@ faults: venv ## faults done to the real service, and the table of docs/reliabili
 
 CLUSTERS ?= 1000
 optimal: venv ## the choice of domains against an exact solver, on random small clusters: CLUSTERS=1000
-	CLUSTERS=$(CLUSTERS) $(BIN)/pytest tests/policies/topology/choice/test_optimal.py
+	CLUSTERS=$(CLUSTERS) $(BIN)/pytest tests/policies/topology/test_optimal.py
 
 HOURS ?= 1
 soak: venv ## a release at half of its capacity with reloads, rotations and leader changes, and its plot: HOURS=1

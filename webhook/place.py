@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from aiohttp import web
 
-from policies.topology.placer.placer import Options
+from policies.topology.placer.state import Options
 from webhook.cluster.api.client import connect
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.facts.facts import ClusterFacts
     from webhook.cluster.facts.scheduling import Ask
-    from webhook.cluster.placer.lookout import PlacerLookout
+    from webhook.cluster.placer.gates import PlacerLookout
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.replicas.webhooks import Webhooks
     from webhook.cluster.watches.cluster import Followed
@@ -271,7 +271,7 @@ async def _lookout(stack: AsyncExitStack, settings: Settings, cluster: Followed 
     """The look-out for a placer that runs apart, until the stack is closed; None where there is none."""
     if cluster is None or not (settings.place.apart and roles.gates(settings)):
         return None
-    from webhook.cluster.placer.lookout import PlacerLookout  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.placer.gates import PlacerLookout  # noqa: PLC0415 - for clusters only
 
     lookout = PlacerLookout(cluster.facts.api, settings.cluster.namespace, settings.place.lease)
     run(stack, "placer's Lease", lookout.run())

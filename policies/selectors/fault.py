@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from policies import vocabulary
 from policies.engine.facts import Node
-from policies.topology.gang.gang import Requirement
-from policies.topology.nodes.selection import meets
+from policies.topology.gang import Requirement, meets
 from policies.topology.topology import natural
 from policies.vocabulary import (
     ALL,

@@ -18,7 +18,7 @@ from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
 from policies.selectors.fault import Census, Effect, Fault, Grouping, Judge, Term, by_key, by_nodes, called, meets_all
 from policies.topology.annotation import GANG
-from policies.topology.gang.gang import Requirement
+from policies.topology.gang import Requirement
 from policies.topology.term import PREFERRED, REQUIRED, TERMS
 from policies.vocabulary import RESERVED, concerns
 

@@ -17,7 +17,7 @@ from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, locate, render
 from policies.objects.workload import Workload
 from policies.topology.annotation import ANNOTATIONS, GATE, PREFERRED, REQUIRED, TOPOLOGY
-from policies.topology.nodes.fabric import flaws
+from policies.topology.nodes.tree import flaws
 from policies.topology.placement import Placement
 from policies.topology.template import NO_ACCELERATOR, RULE, Annotation, Case, Template, as_warning, strays
 from policies.topology.term import Term, alternatives, clash, meets, selector_terms

@@ -24,18 +24,16 @@ from policies.podspec import Accelerators
 from policies.topology import messages, schemes, way
 from policies.topology import workload as scheduling
 from policies.topology.annotation import GATE
-from policies.topology.gang import demand
-from policies.topology.gang.demand import Cluster
-from policies.topology.gang.gang import Gang, GangKey, Member, Requirement
-from policies.topology.gang.podcount import podcount
-from policies.topology.gang.size import excess
+from policies.topology.gang import Cluster, Gang, GangKey, Member, Requirement, excess, tiers
+from policies.topology.gang import member as demand_of
+from policies.topology.podcount import podcount
 from policies.topology.template import RULE, Case, Options, Template, as_warning, read
 from policies.topology.term import alternatives
 from policies.topology.topology import Catalog, Topology
 from policies.topology.way import Edit, FlavorsKey, Keeper
 
 if TYPE_CHECKING:
-    from policies.topology.choice.choice import Shortfall
+    from policies.topology.choice import Shortfall
     from policies.topology.nodes.inventory import Inventory
 
 __all__ = ["RULE", "Explained", "TopologyPlacement", "reads"]
@@ -310,7 +308,7 @@ class _Shortages:
                 yield Shortage(tuple(together), _problem(together[0], short), short.wider)
 
     def _shortfall(self, gang: Gang) -> Shortfall | None:
-        from policies.topology.choice.choice import shortfall  # noqa: PLC0415 - loads numpy, which few writes need
+        from policies.topology.choice import shortfall  # noqa: PLC0415 - loads numpy, which few writes need
         from policies.topology.nodes.inventory import inventory_of  # noqa: PLC0415 - as above
 
         if self._inventory is None:
@@ -338,7 +336,7 @@ class _Shortages:
             count = podcount(kind, case.obj, template.location)
             if count is None:
                 return None
-            own = demand.member(
+            own = demand_of(
                 template.value, template.path, count, cluster,
                 namespace=request.namespace, terms=terms if any(terms) else (),
             )  # fmt: skip
@@ -353,7 +351,7 @@ class _Shortages:
             for placement in (required, first.preferred)
         )
         key = GangKey(request.namespace, *kind, request.display_name)
-        return Gang(key, topology.name, demand.tiers(topology, *levels), tuple(members), wanted, preferred)
+        return Gang(key, topology.name, tiers(topology, *levels), tuple(members), wanted, preferred)
 
 
 def gangs(templates: Sequence[Template]) -> Iterator[list[Template]]:

@@ -25,7 +25,7 @@ from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import STANDARD, Shape, Workload
 from policies.podspec import Accelerators
 from policies.topology.annotation import ANNOTATIONS, GATE, PREFIXES, TOPOLOGY, WORDS
-from policies.topology.gang.membership import owner
+from policies.topology.membership import owner
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, required_terms
 from policies.topology.topology import Catalog, Level, Topology

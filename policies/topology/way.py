@@ -23,7 +23,7 @@ from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
 from policies.topology import workload as scheduling
 from policies.topology.annotation import AFFINITY, ANNOTATIONS, GANG, GATE, WAY
-from policies.topology.gang.membership import membership
+from policies.topology.membership import membership
 from policies.topology.template import USUAL, Annotation, Case, Template, Way, as_warning, carried
 from policies.topology.term import preferred_terms, weights, with_peers, with_terms
 from policies.topology.topology import Level, Topology, fnv1a_64

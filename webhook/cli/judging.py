@@ -28,7 +28,7 @@ from policies.kubernetes.release import Release
 from policies.objects.fieldpath import render
 from policies.schema.flaw import in_line
 from policies.schema.schemas import Schemas
-from policies.topology.nodes.requests import allocatable
+from policies.topology.nodes.manifest import allocatable
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable

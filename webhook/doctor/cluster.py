@@ -10,8 +10,7 @@ import msgspec
 
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import best_topology, domain, present, suited
+from policies.topology.nodes.tree import Machine, best_topology, domain, present, suited
 from policies.topology.topology import Catalog, Level, Topology
 from policies.topology.workload import ANNOTATION, Support
 from policies.vocabulary import HOSTNAME

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.labelwriters import LabelWriter
-from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.tree import Machine
 from policies.topology.topology import Topology
 from webhook.registration.rights import Right
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from policies.objects.workload import BUILT_IN, plural
 from policies.selectors import pool
 from policies.topology.objects import KINDS, KUEUE
-from policies.topology.placer.root import KINDS as ROOT_KINDS
+from policies.topology.podcount import ROOT_KINDS
 from policies.topology.workload import GROUP
 from webhook.audit.reports import FORMS
 from webhook.configuration import roles, rules

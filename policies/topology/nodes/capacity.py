@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import COMMON, present, suited
+from policies.topology.nodes.tree import COMMON, Machine, present, suited
 from policies.topology.topology import Level, Topology, natural
 from policies.vocabulary import HOSTNAME
 

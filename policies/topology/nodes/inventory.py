@@ -7,20 +7,380 @@ is put again replaces what was there, and the order of Nodes and Pods does not m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import KeysView, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
 from sys import intern
+from typing import Final, Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
-from policies.engine.facts import Node
-from policies.topology.gang.gang import Amounts, Member
-from policies.topology.nodes import requests
-from policies.topology.nodes.eligibility import Eligibility, Standing
-from policies.topology.nodes.labels import NAME, NO_LABELS, Labels
-from policies.topology.nodes.manifest import NodeManifest
-from policies.topology.nodes.obstacle import lasting, obstacles
-from policies.topology.nodes.table import Codes, Integers, Mask, Table
-from policies.topology.nodes.usage import PodKey, Share, Usage
+from policies.engine.facts import Node, Taint
+from policies.engine.match import holds
+from policies.topology.gang import Member, Requirement, Toleration, tolerates_all
+from policies.topology.nodes.manifest import PODS, Amounts, NodeManifest, Obstacle, lasting, obstacles
+from policies.topology.nodes.manifest import allocatable as allocatable_of
+
+Integers = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Mask = NDArray[np.bool_]
+
+K = TypeVar("K", bound=Hashable)
+_FEWEST = 64
+
+
+def room(rows: int) -> int:
+    """The length of a column for so many rows. It doubles, so that growing costs little for each row."""
+    return max(_FEWEST, 1 << (rows - 1).bit_length())
+
+
+class Table(Generic[K]):
+    """Columns of amounts by key. What was never added to is 0."""
+
+    def __init__(self) -> None:
+        self._columns: dict[K, Integers] = {}
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._columns)
+
+    def add(self, key: K, row: int, amount: int) -> None:
+        """Add an amount to one entry."""
+        column = self._columns.get(key)
+        if column is None or row >= len(column):
+            column = self._columns[key] = self._longer(column, row + 1)
+        column[row] += amount
+
+    def entry(self, key: K, row: int) -> int:
+        """One entry of a column."""
+        column = self._columns.get(key)
+        return 0 if column is None or row >= len(column) else int(column[row])
+
+    def column(self, key: K, size: int) -> Integers:
+        """A copy of a column, with so many rows."""
+        column = self._columns.get(key)
+        if column is None or len(column) < size:
+            return self._longer(column, size)[:size]
+        return column[:size].copy()
+
+    def _longer(self, column: Integers | None, rows: int) -> Integers:
+        longer = np.zeros(room(rows), np.int64)
+        if column is not None:
+            longer[: len(column)] = column
+        return longer
+
+
+Rows = slice | Integers
+NO_LABELS: Mapping[str, str] = {}
+NAME = ""
+"""The key under which a Node's name stands among its labels, for requirements on it."""
+
+# Selectors name any key. Columns beyond so many are made again when they are needed.
+_MOST_KEYS = 64
+# Values of Nodes that are gone are kept until there are so many of them.
+_MOST_VALUES = 1000
+
+
+class Column:
+    """The domains of a level by row: codes, -1 without any of the keys. values: by code.
+
+    distinct: whether the same value under another key is another domain.
+    """
+
+    def __init__(self, keys: tuple[str, ...], *, distinct: bool) -> None:
+        self.values: list[str] = []
+        self.numbers: dict[tuple[int, str], int] = {}
+        self._codes: Codes = np.full(room(1), -1, np.int32)
+        self._keys = keys
+        self._distinct = distinct
+
+    def put(self, row: int, labels: Mapping[str, str]) -> None:
+        """Enter the labels of a row."""
+        self.upto(row + 1)[row] = self._code(labels)
+
+    def fill(self, labels: Sequence[Mapping[str, str]]) -> None:
+        """Enter the labels of all rows."""
+        self.upto(len(labels))[:] = np.fromiter(map(self._code, labels), np.int32, len(labels))
+
+    def upto(self, size: int) -> Codes:
+        """The codes of so many rows. They are not to be written to."""
+        if size > len(self._codes):
+            longer = np.full(room(size), -1, np.int32)
+            longer[: len(self._codes)] = self._codes
+            self._codes = longer
+        return self._codes[:size]
+
+    def _code(self, labels: Mapping[str, str]) -> int:
+        for position, key in enumerate(self._keys):
+            value = labels.get(key)
+            if value is not None:
+                number = self.numbers.setdefault((position if self._distinct else 0, value), len(self.values))
+                if number == len(self.values):
+                    self.values.append(value)
+                return number
+        return -1
+
+
+class Labels:
+    """The labels of Nodes by row."""
+
+    def __init__(self) -> None:
+        self._labels: list[Mapping[str, str]] = []
+        self._levels: dict[tuple[tuple[str, ...], bool], Column] = {}
+        self._keys: dict[str, Column] = {}
+
+    def put(self, row: int, labels: Mapping[str, str]) -> bool:
+        """Whether these labels differ from those that the row had, which they replace."""
+        while row >= len(self._labels):
+            self._labels.append(NO_LABELS)
+        if self._labels[row] == labels:
+            return False
+        self._labels[row] = {intern(key): intern(value) for key, value in labels.items()}
+        for columns in (self._levels, self._keys):
+            for key, column in [*columns.items()]:
+                column.put(row, labels)
+                if len(column.values) > 2 * len(self._labels) + _MOST_VALUES:
+                    del columns[key]
+        return True
+
+    def of(self, row: int) -> Mapping[str, str]:
+        """The labels of a row."""
+        return self._labels[row]
+
+    def level(self, keys: tuple[str, ...], *, distinct: bool) -> Column:
+        """The column of a level of a topology."""
+        column = self._levels.get((keys, distinct))
+        if column is None:
+            column = self._levels[keys, distinct] = self._column(keys, distinct=distinct)
+        return column
+
+    def meets(self, requirement: Requirement, rows: Rows) -> Mask:
+        """Which of the rows meet a requirement. Source: Requirement.Matches of k8s.io/apimachinery's labels."""
+        column = self._key(requirement.key)
+        # The last entry stands for rows without the label, whose code is -1.
+        table = np.zeros(len(column.values) + 1, np.bool_)
+        match requirement.operator:
+            case "In" | "NotIn":
+                numbers = (column.numbers.get((0, value)) for value in requirement.values)
+                table[[number for number in numbers if number is not None]] = True
+                table = ~table if requirement.operator == "NotIn" else table
+            case "Exists":
+                table[:-1] = True
+            case "DoesNotExist":
+                table[-1] = True
+            case "Gt" | "Lt":
+                table[:-1] = [holds(requirement.operator, value, requirement.values) for value in column.values]
+            case _:  # the API server refuses it
+                pass
+        met: Mask = table[column.upto(len(self._labels))[rows]]
+        return met
+
+    def _key(self, key: str) -> Column:
+        column = self._keys.pop(key, None)
+        if column is None:
+            column = self._column((key,), distinct=False)
+            if len(self._keys) >= _MOST_KEYS:
+                del self._keys[next(iter(self._keys))]
+        self._keys[key] = column
+        return column
+
+    def _column(self, keys: tuple[str, ...], *, distinct: bool) -> Column:
+        column = Column(keys, distinct=distinct)
+        column.fill(self._labels)
+        return column
+
+
+_MOST_ANSWERS = 128
+# Beyond so many changes it is quicker to look at all Nodes.
+_MOST_CHANGES = 1024
+
+
+ANYWHERE: Final = Member("", 1, (), tolerations=(Toleration("", "Exists"),))
+"""A Pod that may run on every Node that there is, if the Node gets well."""
+
+
+class Standing(Struct, frozen=True):
+    """What keeps Pods from a Node. Many Nodes have the same. lasting: see `obstacle.lasting`."""
+
+    lasting: tuple[Taint, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+
+
+class _Question(Struct, frozen=True):
+    """The part of a member that decides where it may run."""
+
+    node_selector: tuple[tuple[str, str], ...]
+    terms: tuple[tuple[Requirement, ...], ...]
+    tolerations: tuple[Toleration, ...]
+
+
+class _Answer(Struct, frozen=True):
+    """now, possible: see `Inventory.eligible`. changes: how many changes of Nodes had been seen."""
+
+    now: Mask
+    possible: Mask
+    changes: int
+
+
+class Eligibility:
+    """Which Nodes are eligible for which members. labels: of the same rows. changes: how many there were of Nodes."""
+
+    def __init__(self, labels: Labels) -> None:
+        self._labels = labels
+        self._standings: list[Standing] = []
+        self._numbers: dict[Standing, int] = {}
+        self._codes: Codes = np.full(room(1), -1, np.int32)
+        self._answers: dict[_Question, _Answer] = {}
+        self._log: list[int] = []
+        self.changes = 0
+
+    def put(self, row: int, standing: Standing | None) -> bool:
+        """Whether this standing differs from the row's earlier one, which it replaces. None: a row without a Node."""
+        if row >= len(self._codes):
+            longer = np.full(room(row + 1), -1, np.int32)
+            longer[: len(self._codes)] = self._codes
+            self._codes = longer
+        code = -1 if standing is None else self._numbers.setdefault(standing, len(self._standings))
+        if standing is not None and code == len(self._standings):
+            self._standings.append(standing)
+        if self._codes[row] == code:
+            return False
+        self._codes[row] = code
+        return True
+
+    def change(self, row: int) -> None:
+        """Look at a row again, as its labels or its standing changed."""
+        self._log.append(row)
+        self.changes += 1
+        if len(self._log) > 2 * _MOST_CHANGES:
+            del self._log[:_MOST_CHANGES]
+
+    def masks(self, member: Member, size: int) -> tuple[Mask, Mask]:
+        """The Nodes for a member, now and once they are well, of so many rows. The masks are not to be written to."""
+        question = _Question(member.node_selector, member.terms, member.tolerations)
+        answer = self._answers.pop(question, None)
+        if answer is None or answer.changes != self.changes or len(answer.now) != size:
+            answer = self._answer(question, answer, size)
+            if len(self._answers) >= _MOST_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+        self._answers[question] = answer
+        return answer.now, answer.possible
+
+    def _answer(self, question: _Question, last: _Answer | None, size: int) -> _Answer:
+        behind = self.changes if last is None else self.changes - last.changes
+        if last is None or behind > min(len(self._log), _MOST_CHANGES):
+            return _Answer(*self._evaluated(question, slice(0, size)), self.changes)
+        rows = np.array([*dict.fromkeys(self._log[len(self._log) - behind :])], np.int64)
+        now, possible = (
+            np.concatenate((mask, np.zeros(size - len(mask), np.bool_))) for mask in (last.now, last.possible)
+        )
+        now[rows], possible[rows] = self._evaluated(question, rows)
+        return _Answer(now, possible, self.changes)
+
+    def _evaluated(self, question: _Question, rows: Rows) -> tuple[Mask, Mask]:
+        codes = self._codes[rows]
+        # The last entry stands for rows without a Node, whose code is -1.
+        well = [tolerates_all(question.tolerations, standing.lasting) for standing in self._standings]
+        clear = [
+            tolerates_all(question.tolerations, [obstacle.taint for obstacle in standing.obstacles])
+            for standing in self._standings
+        ]
+        possible: Mask = np.array([*well, False])[codes]
+        for key, value in question.node_selector:
+            possible &= self._labels.meets(Requirement(key, "In", (value,)), rows)
+        if question.terms:
+            possible &= self._meets_one(question.terms, rows, len(codes))
+        return possible & np.array([*clear, False])[codes], possible
+
+    def _meets_one(self, terms: Sequence[Sequence[Requirement]], rows: Rows, count: int) -> Mask:
+        """Which rows meet one of the terms. One without requirements matches no Node."""
+        one = np.zeros(count, np.bool_)
+        for term in filter(None, terms):
+            every = np.ones(count, np.bool_)
+            for requirement in term:
+                every &= self._labels.meets(requirement, rows)
+            one |= every
+        return one
+
+
+PodKey = tuple[str, str]
+"""The namespace and name of a Pod."""
+
+# Many Pods ask for the same, and share one tuple. This many are remembered for that.
+_MOST_SHARED = 10_000
+
+
+class Share(Struct, frozen=True, gc=False):
+    """What a Pod takes, and of which row.
+
+    There are many of them, and none is in a cycle, so Python's collector of cycles need not look at them.
+    """
+
+    row: int
+    requests: Amounts
+    priority: int = 0
+
+
+class Usage:
+    """The shares of Pods.
+
+    Only resources are counted that a Node has: a Pod that names its Node itself may ask for thousands of made-up ones,
+    and each takes a column.
+    """
+
+    def __init__(self) -> None:
+        self.shares: dict[PodKey, Share] = {}
+        self._used: Table[tuple[str, int]] = Table()  # by resource and priority
+        self._counted = {PODS}
+        self._same: dict[Amounts, Amounts] = {}
+
+    def put(self, key: PodKey, share: Share) -> Share | None:
+        """The share that the Pod had until now, if any. From now on this one counts."""
+        last = self.shares.get(key)
+        if last != share:
+            self.remove(key)
+            requests = self._same.setdefault(share.requests, share.requests)
+            if len(self._same) > _MOST_SHARED:
+                self._same.clear()
+            self.shares[key] = Share(share.row, requests, share.priority)
+            self._add(share, [pair for pair in requests if pair[0] in self._counted], 1)
+        return last
+
+    def remove(self, key: PodKey) -> Share | None:
+        """The share that the Pod had until now, if any. It counts no more."""
+        share = self.shares.pop(key, None)
+        if share is not None:
+            self._add(share, [pair for pair in share.requests if pair[0] in self._counted], -1)
+        return share
+
+    def used(self, resource: str, size: int, priority: int | None, leaving: Iterable[PodKey]) -> Integers:
+        """What Pods take of a resource, of so many rows; see `Inventory.free` for which Pods count."""
+        used = np.zeros(size, np.int64)
+        if resource not in self._counted:
+            return used
+        for name, other in self._used:
+            if name == resource and (priority is None or other >= priority):
+                used += self._used.column((name, other), size)
+        for key in leaving:
+            share = self.shares.get(key)
+            if share is not None and (priority is None or share.priority >= priority):
+                used[share.row] -= next((amount for name, amount in share.requests if name == resource), 0)
+        return used
+
+    def count(self, resource: str) -> None:
+        """Count a resource from now on, as there is a Node that has it."""
+        if resource not in self._counted:
+            self._counted.add(resource)
+            for share in self.shares.values():
+                self._add(share, [pair for pair in share.requests if pair[0] == resource], 1)
+
+    def is_empty(self, row: int) -> bool:
+        """Whether no Pod is counted in a row."""
+        return not any(self._used.entry(key, row) for key in self._used if key[0] == PODS)
+
+    def _add(self, share: Share, amounts: Iterable[tuple[str, int]], sign: int) -> None:
+        for resource, amount in amounts:
+            self._used.add((resource, share.priority), share.row, sign * amount)
+
 
 _MOST_FREED = 1000
 
@@ -72,7 +432,7 @@ class Inventory:
         """Take a Node as it is now. Raises ValueError for a malformed amount."""
         node = manifest.node
         here = obstacles(node, cordoned=manifest.spec.unschedulable, ready=manifest.ready)
-        self.put(node, requests.allocatable(manifest.status.allocatable), Standing(lasting(node), here))
+        self.put(node, allocatable_of(manifest.status.allocatable), Standing(lasting(node), here))
 
     def put(self, node: Node, allocatable: Amounts, standing: Standing) -> None:
         """Take a Node with what it has and what keeps Pods from it."""

@@ -1,19 +1,264 @@
-"""Nodes as a tree of domains, level by level, with the total and the free accelerators of each.
+"""Nodes as a tree of domains, with the total and the free accelerators of each, and what is wrong with the network.
 
 A domain is identified by its value and the domains around it, because numbers repeat across fabrics.
+
+Sources: CoreWeave's pages "InfiniBand and RoCE labels", and about SUNK for its second name for GPUs.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from policies.topology.nodes.machine import Machine
+from policies.engine.facts import Node
+from policies.kubernetes.name import matches_glob
+from policies.topology.nodes.manifest import (
+    Amounts,
+    NodeManifest,
+    Obstacle,
+    PodManifest,
+    allocatable,
+    obstacles,
+    requests,
+)
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import Level, Topology, natural
-from policies.vocabulary import HOSTNAME, REGION, ZONE
+from policies.vocabulary import BACKEND, FLAVOR, HOSTNAME, IB, REGION, ZONE
+
+Kind = Literal["slow", "miswired", "split", "incomplete", "mixed"]
+Labels = Mapping[str, str]
+
+MEANINGS: Final[Mapping[Kind, str]] = {
+    "slow": "the link is slower than it should be",
+    "miswired": "a port is connected to another switch port than it should be",
+    "split": "the Nodes of one leafgroup are in several superpods",
+    "incomplete": "a label is missing that other Nodes have",
+    "mixed": "backend and ib labels do not say the same",
+}
+"""What each kind of flaw means."""
+
+_PREFIXES = (BACKEND, IB)
+_LEVELS = ("fabric", "superpod", "leafgroup")
+_SPEEDS = ("speed.current", "speed.expected")
+_NEIGHBOR = re.compile(r"neighbors\.(expected|current)\.(.+)\.(device|port-id|port-name)\Z")
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)", re.IGNORECASE)
+_FACTORS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_PORTS_SHOWN = 2
+
+
+class Flaw(Struct, frozen=True, order=True):
+    """One thing that is wrong with a Node's place in the network. text: what was found, and what there should be."""
+
+    kind: Kind
+    text: str
+
+
+def flaws(nodes: Iterable[Node]) -> Mapping[str, tuple[Flaw, ...]]:
+    """The flaws of Nodes by name; Nodes without one are not in it."""
+    connected = [(node.name, labels) for node in nodes if (labels := _of_network(node.labels))]
+    carried = _carried(labels for _, labels in connected)
+    superpods = _superpods(labels for _, labels in connected)
+    found = (
+        (name, (*_own(labels, carried[labels.get(FLAVOR)]), *_split_flaws(labels, superpods)))
+        for name, labels in connected
+    )
+    return {name: of_node for name, of_node in found if of_node}
+
+
+def _of_network(labels: Labels) -> Labels:
+    """The labels about the network."""
+    return {key: value for key, value in labels.items() if key.startswith(_PREFIXES)}
+
+
+def _carried(connected: Iterable[Labels]) -> Mapping[str | None, set[str]]:
+    """The names that Nodes of each kind of network carry; under None those of all, for Nodes that do not say."""
+    carried: dict[str | None, set[str]] = {None: set()}
+    for labels in connected:
+        flavor = labels.get(FLAVOR)
+        names = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
+        for kind in (None, flavor):
+            carried.setdefault(kind, set()).update(names, ("flavor",) if flavor else ())
+    return carried
+
+
+def _own(labels: Labels, carried: set[str]) -> Iterator[Flaw]:
+    """The flaws that a Node's own labels show. carried: the names that any such Node has."""
+    yield from _slow(labels)
+    yield from _miswired(labels)
+    yield from _incomplete(labels, carried)
+    yield from _mixed(labels)
+
+
+def _slow(labels: Labels) -> Iterator[Flaw]:
+    current, expected = (_value(labels, name) for name in _SPEEDS)
+    if current and expected and current != expected:
+        has, should = _speed(current), _speed(expected)
+        if has is None or should is None or has < should:
+            yield Flaw("slow", f"speed is {current}, expected {expected}")
+
+
+def _speed(text: str) -> float | None:
+    """A speed as a number, such as 4e11 for 400G; None for another form."""
+    match = _SPEED.match(text)
+    return None if match is None else float(match[1]) * _FACTORS[match[2].lower()]
+
+
+def _miswired(labels: Labels) -> Iterator[Flaw]:
+    """The flaw of the ports that have another neighbor than they should. A port's name is not always known."""
+    ends: dict[tuple[str, str], dict[str, str]] = {}
+    for key, value in labels.items():
+        if match := _NEIGHBOR.match(key.partition("/")[2]):
+            side, interface, what = match.groups()
+            ends.setdefault((interface, what), {}).setdefault(side, value)
+    wrong = [
+        f"{interface} has {what} {end.get('current', 'none')}, expected {end['expected']}"
+        for (interface, what), end in sorted(ends.items())
+        if "expected" in end and end.get("current", end["expected"] if what == "port-name" else "") != end["expected"]
+    ]
+    if wrong:
+        more = f" and {len(wrong) - _PORTS_SHOWN} more" if len(wrong) > _PORTS_SHOWN else ""
+        yield Flaw("miswired", f"{'; '.join(wrong[:_PORTS_SHOWN])}{more}")
+
+
+def _incomplete(labels: Labels, carried: set[str]) -> Iterator[Flaw]:
+    """The flaw of labels that are half set."""
+    has = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
+    is_placed = FLAVOR in labels or not has.isdisjoint(_LEVELS)
+    missing = [name for name in _LEVELS if is_placed and name in carried and name not in has]
+    if "flavor" in carried and FLAVOR not in labels and any(BACKEND + name in labels for name in _LEVELS):
+        missing.append("flavor")
+    if len(has.intersection(_SPEEDS)) == 1:
+        missing += [name for name in _SPEEDS if name in carried and name not in has]
+    if missing:
+        yield Flaw("incomplete", f"no {', no '.join(missing)}")
+
+
+def _mixed(labels: Labels) -> Iterator[Flaw]:
+    """The flaw of levels with two values, or of a Node whose levels no one prefix names."""
+    both = [(name, labels.get(BACKEND + name), labels.get(IB + name)) for name in _LEVELS]
+    differing = [f"{name} is {new} by backend and {old} by ib" for name, new, old in both if new and old and new != old]
+    new_only = [name for name, new, old in both if new and not old]
+    old_only = [name for name, new, old in both if old and not new]
+    if differing:
+        yield Flaw("mixed", "; ".join(differing))
+    if new_only and old_only:
+        yield Flaw("mixed", f"{', '.join(new_only)} by backend alone, {', '.join(old_only)} by ib alone")
+
+
+def _superpods(connected: Iterable[Labels]) -> Mapping[tuple[str, ...], set[str]]:
+    """The superpods that each leafgroup is in. Numbers of leafgroups repeat across fabrics.
+
+    Where most numbers of a fabric are in several superpods, each superpod counts its own: then only names tell.
+    """
+    superpods: dict[tuple[str, ...], set[str]] = {}
+    for labels in connected:
+        superpod = _value(labels, "superpod")
+        if superpod and _value(labels, "leafgroup"):
+            superpods.setdefault(_leafgroup(labels), set()).add(superpod)
+    split: dict[str, list[bool]] = {}
+    for (fabric, _, name), there in superpods.items():
+        if not name:
+            split.setdefault(fabric, []).append(len(there) > 1)
+    numbered = {fabric for fabric, several in split.items() if 2 * sum(several) < len(several)}
+    return {group: there for group, there in superpods.items() if group[2] or group[0] in numbered}
+
+
+def _split_flaws(labels: Labels, superpods: Mapping[tuple[str, ...], set[str]]) -> Iterator[Flaw]:
+    there = superpods.get(_leafgroup(labels), ())
+    if len(there) > 1:
+        fabric = _value(labels, "fabric")
+        group = _value(labels, "leafgroup") + (f" of fabric {fabric}" if fabric else "")
+        yield Flaw("split", f"leafgroup {group} is in superpods {' and '.join(sorted(there))}")
+
+
+def _leafgroup(labels: Labels) -> tuple[str, ...]:
+    return tuple(_value(labels, name) for name in ("fabric", "leafgroup", "leafgroup-name"))
+
+
+def _value(labels: Labels, name: str) -> str:
+    """The value of a label under either key; empty without one."""
+    return labels.get(BACKEND + name) or labels.get(IB + name) or ""
+
+
+# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
+_SECOND_NAMES = "sunk.coreweave.com/"
+
+
+class Machine(Struct, frozen=True):
+    """A Node. total: its accelerators. used: those that Pods hold; None if Pods are not known.
+
+    flaws: what is wrong with its place in the network.
+    """
+
+    node: Node
+    total: int = 0
+    used: int | None = None
+    cordoned: bool = False
+    ready: bool = True
+    flaws: tuple[Flaw, ...] = ()
+
+    @property
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """What keeps new Pods from the Node for now."""
+        return obstacles(self.node, cordoned=self.cordoned, ready=self.ready)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the Node accepts new Pods."""
+        return not self.obstacles
+
+    @property
+    def free(self) -> int | None:
+        """The accelerators that new Pods can get; None if Pods are not known."""
+        if self.used is None:
+            return None
+        return max(0, self.total - self.used) if self.is_open else 0
+
+
+def machines(
+    nodes: Iterable[NodeManifest], pods: Iterable[PodManifest] | None, accelerators: Sequence[str]
+) -> tuple[Machine, ...]:
+    """The Nodes sorted by name, with the accelerators that Pods hold. accelerators: globs of resource names.
+
+    pods: None if not known. A Node without a Ready condition counts as ready. Raises ValueError for a malformed amount.
+    """
+    used: Counter[str] | None = None
+    if pods is not None:
+        used = Counter()
+        for pod in pods:
+            if pod.holds:
+                used[pod.spec.node_name] += held(pod, accelerators)
+    known = sorted(nodes, key=lambda node: node.metadata.name)
+    flawed = flaws(node.node for node in known)
+    built = ((node.metadata.name, machine(node, accelerators)) for node in known)
+    return tuple(
+        replace(one, used=None if used is None else used[name], flaws=flawed.get(name, ())) for name, one in built
+    )
+
+
+def machine(node: NodeManifest, accelerators: Sequence[str]) -> Machine:
+    """A Node by itself: its Pods are not known. Raises ValueError for a malformed amount."""
+    total = _devices(allocatable(node.status.allocatable), accelerators)
+    return Machine(node.node, total, cordoned=node.spec.unschedulable, ready=node.ready)
+
+
+def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
+    """The accelerators that a Pod holds: see `requests`. Raises ValueError for a malformed amount."""
+    return _devices(requests(pod), accelerators)
+
+
+def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:
+    """How many accelerators these are."""
+    # Names without a prefix, which nearly all are, belong to Kubernetes itself.
+    counts = {name: amount for name, amount in amounts if "/" in name and matches_glob(name, accelerators)}
+    second = sum(count for name, count in counts.items() if name.startswith(_SECOND_NAMES))
+    return max(second, sum(counts.values()) - second)
+
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
 COMMON = frozenset({REGION, ZONE, HOSTNAME})

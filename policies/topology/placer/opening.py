@@ -6,8 +6,9 @@ Pod the node affinity may be made narrower, each of its terms for itself, and pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -15,13 +16,39 @@ from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
 from policies.nvlink import NVL_DOMAIN
 from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
-from policies.topology.gang.address import Address
-from policies.topology.gang.demand import tiers
-from policies.topology.gang.gang import Requirement, Tier
+from policies.topology.gang import Address, Requirement, Tier, called, tiers
 from policies.topology.placement import Domain, Placement, PlacementError, parse
 from policies.topology.term import alternatives, meets
-from policies.topology.topology import Catalog, Topology
+from policies.topology.topology import Catalog, Topology, natural
 from policies.vocabulary import CLIQUE, HOSTNAME
+
+_MOST_SHOWN: Final = 8
+
+
+def words(address: Address) -> str:
+    """A domain: `superpod=2,rack=12`."""
+    return called(address) or "the cluster"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 Pod`, `2 Pods`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def size(pods: int, accelerators: int) -> str:
+    """The size of a gang: `8 Pods with 64 GPUs`."""
+    return counted(pods, "Pod") + (f" with {counted(accelerators, 'GPU')}" if accelerators else "")
+
+
+def spread(domains: Iterable[Address]) -> str:
+    """How Pods are spread over nearer domains: `: 8 in rack=1, 8 in rack=2`; empty if they are in one."""
+    counts = Counter(words(address) for address in domains if address)
+    if len(counts) < 2:
+        return ""
+    shown = sorted(counts.items(), key=lambda item: natural(item[0]))[:_MOST_SHOWN]
+    more = f" and {len(counts) - len(shown)} more" if len(counts) > len(shown) else ""
+    return f": {', '.join(f'{count} in {name}' for name, count in shown)}{more}"
+
 
 _NEED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WISH = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -9,41 +9,81 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.request import controller_reference, mapping
 from policies.nvlink import NVL_DOMAIN
 from policies.topology.annotation import GATE
-from policies.topology.choice.choice import Placing, Search, Terms, choose, taken
-from policies.topology.gang.gang import Member
-from policies.topology.nodes.table import Mask
-from policies.topology.nodes.usage import PodKey
-from policies.topology.placer import root
-from policies.topology.placer.fitting import Fitting, least
-from policies.topology.placer.look import Look, Notice, Placed, Subject, Waiting
-from policies.topology.placer.opening import Goal, Opening, Seat
-from policies.topology.placer.readiness import Attempt, Readiness, demand, missing
-from policies.topology.placer.state import Gang, Options, State
-from policies.topology.placer.words import counted, size, spread, words
+from policies.topology.choice import Placing, Search, Terms, choose, taken
+from policies.topology.gang import Member
+from policies.topology.nodes.inventory import Mask, PodKey
+from policies.topology.placer.opening import Goal, Opening, Seat, counted, size, spread, words
+from policies.topology.placer.readiness import Attempt, Fitting, Readiness, demand, least, missing
+from policies.topology.placer.state import Gang, State
 from policies.vocabulary import HOSTNAME
 
-__all__ = [
-    "ROOT_KINDS",
-    "Look",
-    "Notice",
-    "Opening",
-    "Options",
-    "Placed",
-    "Placer",
-    "Subject",
-    "Waiting",
-]
 
-ROOT_KINDS: Final = root.KINDS
-"""The kinds whose objects `Placer.put_root` needs."""
+class Subject(Struct, frozen=True):
+    """The object that an Event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Placed(Struct, frozen=True):
+    """A gang that this look opens. seconds: since its last Pod."""
+
+    about: Subject
+    message: str
+    seconds: float
+    level: str
+    pods: int
+
+
+class Waiting(Struct, frozen=True):
+    """A gang that waits. reason: a sentence for people. since: seconds since the epoch. existing: of its Pods.
+
+    position: its place in the queue, from 1. behind: the gang before it in words. kept: the domain that is kept free
+    for it. overdue: whether it waits for longer than patience although there was room.
+    """
+
+    about: Subject
+    reason: str
+    since: float
+    level: str
+    required: bool
+    pods: int
+    existing: int
+    position: int = 0
+    behind: str = ""
+    kept: str = ""
+    overdue: bool = False
+
+
+class Notice(Struct, frozen=True):
+    """Something else that people should know."""
+
+    about: Subject
+    reason: Literal["DomainLost", "Stuck", "OutsideDomain"]
+    message: str
+
+
+class Look(Struct, frozen=True):
+    """What was decided. wake: seconds since the epoch at which to look again; inf for only after a change."""
+
+    openings: tuple[Opening, ...] = ()
+    placed: tuple[Placed, ...] = ()
+    queue: tuple[Waiting, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    wake: float = float("inf")
+
 
 # After so long an opened Pod that is not bound is told of. Schedulers bind within seconds.
 _STUCK_SECONDS = 60.0
@@ -240,7 +280,8 @@ class _Round:
             domain = words(seats[0].domain) if seats[0].domain else "the cluster, as near together as there is room"
             about = f"{size(attempt.demand.pods, attempt.demand.accelerators)} in {domain}"
             inner = {
-                one: f", next to its neighbours in {words(one)}" if one else "" for one in {seat.inner for seat in seats}
+                one: f", next to its neighbours in {words(one)}" if one else ""
+                for one in {seat.inner for seat in seats}
             }
             for key, row, seat in zip(keys, rows, seats, strict=True):
                 sentence = f"{about}; packed on {names[row]}{inner[seat.inner]}"

@@ -7,7 +7,6 @@ whoever lists the same objects comes to the same decisions, and finishes what wa
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -20,17 +19,13 @@ from policies.nvlink import domain
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
 from policies.topology.annotation import GATE, PLACEMENT
-from policies.topology.choice.layout import Layouts
-from policies.topology.gang.demand import Cluster, member
-from policies.topology.gang.gang import Amounts, GangKey, Member
-from policies.topology.gang.membership import identity, membership
-from policies.topology.nodes import requests
-from policies.topology.nodes.inventory import Inventory
-from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.table import Integers
-from policies.topology.nodes.usage import PodKey
+from policies.topology.gang import Cluster, GangKey, Member, member
+from policies.topology.layout import Layouts
+from policies.topology.membership import identity, membership
+from policies.topology.nodes.inventory import Integers, Inventory, PodKey
+from policies.topology.nodes.manifest import Amounts, NodeManifest, PodManifest, requests, seconds
 from policies.topology.placer.opening import Goal, goal, is_fixed, packed, placement_of
-from policies.topology.placer.root import STAGED
+from policies.topology.podcount import STAGED
 from policies.topology.topology import Catalog
 from policies.vocabulary import CLIQUE, HOSTNAME
 
@@ -205,7 +200,7 @@ class State:
         if pod.status.phase in ("Succeeded", "Failed"):
             self.remove_pod(*pod.key)
             return
-        asked, node, known = requests.requests(pod), pod.spec.node_name, None
+        asked, node, known = requests(pod), pod.spec.node_name, None
         if content is not None and not is_being_deleted(content):
             known = self._read(pod.key, content, asked)
         if known is None:
@@ -385,11 +380,3 @@ def _kept(content: JsonObject) -> JsonObject:
         "spec": {field: spec[field] for field in ("schedulingGates", "affinity") if field in spec},
         "status": {"conditions": conditions},
     }
-
-
-def seconds(timestamp: Any) -> float:
-    """The time that the API server writes, in seconds since the epoch; 0 if there is none."""
-    try:
-        return datetime.fromisoformat(timestamp).replace(tzinfo=UTC).timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return 0.0

@@ -8,15 +8,16 @@ import pytest
 
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.nodes.machine import Machine, held, machines
-from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.obstacle import reasons
+from policies.topology.nodes.manifest import NodeManifest, PodManifest, reasons
 from policies.topology.nodes.tree import (
     Branch,
     Count,
+    Machine,
     best_topology,
     count,
+    held,
     line,
+    machines,
     path,
     present,
     suited,

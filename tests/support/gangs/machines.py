@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from policies.engine.facts import Node, Taint
-from policies.topology.choice.choice import Ground
-from policies.topology.choice.layout import Layouts
-from policies.topology.gang.gang import Amounts
-from policies.topology.nodes.eligibility import Standing
-from policies.topology.nodes.inventory import Inventory
-from policies.topology.nodes.obstacle import lasting, obstacles
+from policies.topology.choice import Ground
+from policies.topology.layout import Layouts
+from policies.topology.nodes.inventory import Inventory, Standing
+from policies.topology.nodes.manifest import Amounts, lasting, obstacles
 
 
 class Bound(NamedTuple):

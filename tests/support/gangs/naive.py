@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from support.gangs.machines import Machine
 
-from policies.topology.gang.address import Address
-from policies.topology.gang.gang import Member
+from policies.topology.gang import Address, Member
 
 Free = dict[str, dict[str, int]]
 

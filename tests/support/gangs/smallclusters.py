@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from support.gangs.machines import Bound, Machine
 
-from policies.topology.gang.gang import PODS, Gang, GangKey, Member, Tier
+from policies.topology.gang import Gang, GangKey, Member, Tier
+from policies.topology.nodes.manifest import PODS
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
 KEY = GangKey("team", "batch", "Job", "train")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies.engine.facts import Node
-from policies.topology.nodes.machine import Machine
+from policies.topology.nodes.tree import Machine
 from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.doctor.cluster import check_scheduling, check_topology

@@ -19,7 +19,7 @@ from policies.objects.workload import BUILT_IN as TABLE
 from policies.objects.workload import PATCHES, Workload, table, workload
 from policies.selectors import rule as selectors_rule
 from policies.topology import schemes
-from policies.topology.gang.gang import Gang
+from policies.topology.gang import Gang
 from webhook.http.review import Decoder
 
 _TRAIN: Json = {"group": "example.org", "kind": "Train", "templates": ["job.pods.*.template"], "jobs": ["job"]}
@@ -158,7 +158,7 @@ class _Gangs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._seen: list[Gang] = []
-        monkeypatch.setattr("policies.topology.choice.choice.shortfall", self._note)
+        monkeypatch.setattr("policies.topology.choice.shortfall", self._note)
 
     def of(self, asked: AdmissionRequest) -> list[Gang]:
         """The gangs of a request."""

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from policies.engine.match import EVERYTHING, SelectorRequirement
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import domain, path, suited
+from policies.topology.nodes.tree import Machine, domain, path, suited
 from policies.topology.term import alternatives
 from policies.topology.topology import Level, Topology
 from webhook.cli import options

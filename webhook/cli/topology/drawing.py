@@ -14,9 +14,8 @@ import click
 from msgspec import Struct
 
 from policies.engine.violation import printable
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.obstacle import reasons
-from policies.topology.nodes.tree import Branch, Count, count, line
+from policies.topology.nodes.manifest import reasons
+from policies.topology.nodes.tree import Branch, Count, Machine, count, line
 from policies.topology.topology import Topology
 from webhook.cli.output import counted
 

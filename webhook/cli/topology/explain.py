@@ -17,8 +17,7 @@ from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import render
 from policies.podspec import allows
 from policies.topology.annotation import ANNOTATIONS, GATE
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.tree import Count, path
+from policies.topology.nodes.tree import Count, Machine, path
 from policies.topology.nodes.tree import Path as Domain
 from policies.topology.nodes.tree import count as count_of
 from policies.topology.placement import Placement

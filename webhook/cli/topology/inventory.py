@@ -23,12 +23,11 @@ from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.spelling import closest, closest_first
 from policies.selectors import pool
 from policies.topology.annotation import TOPOLOGY
-from policies.topology.gang.gang import GangKey
-from policies.topology.gang.membership import identity
-from policies.topology.nodes.machine import Machine, machines
-from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.requests import allocatable
-from policies.topology.placer.root import KINDS as ROOT_KINDS
+from policies.topology.gang import GangKey
+from policies.topology.membership import identity
+from policies.topology.nodes.manifest import NodeManifest, PodManifest, allocatable
+from policies.topology.nodes.tree import Machine, machines
+from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError, reading
@@ -220,7 +219,8 @@ class Inventory:
 
     def placer(self, settings: Settings) -> Placer:
         """A placer that knows all of it. Raises InputError."""
-        from policies.topology.placer.placer import Options, Placer  # noqa: PLC0415 - loads numpy, most runs do without
+        from policies.topology.placer.placer import Placer  # noqa: PLC0415 - loads numpy, most runs do without
+        from policies.topology.placer.state import Options  # noqa: PLC0415 - loads numpy, most runs do without
 
         chosen = rules.topology_options(settings)
         facts = StaticFacts(datetime.now(UTC).date(), cluster_nodes=self.nodes, cluster_topologies=self.own)

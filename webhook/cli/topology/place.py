@@ -13,9 +13,9 @@ from msgspec import Struct
 from policies.engine.request import JsonObject, mapping
 from policies.objects.fieldpath import lookup
 from policies.topology.annotation import GATE
-from policies.topology.gang.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
-from policies.topology.gang.podcount import podcount
+from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
 from policies.topology.nodes.manifest import PodManifest
+from policies.topology.podcount import podcount
 from policies.topology.rule import Explained, gangs
 from policies.topology.template import Template
 from policies.vocabulary import HOSTNAME
@@ -27,7 +27,8 @@ from webhook.cli.topology.explain import Context, meaning, read, subject
 from webhook.files.manifest import Manifest
 
 if TYPE_CHECKING:
-    from policies.topology.placer.placer import Opening, Placer
+    from policies.topology.placer.opening import Opening
+    from policies.topology.placer.placer import Placer
 
 _LATER: Final = 3600.0
 _MOST_PODS: Final = 10_000

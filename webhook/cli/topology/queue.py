@@ -134,7 +134,7 @@ def release_command(kubeconfig: str, namespace: str, service_account: str, *, in
 async def _release(kubeconfig: str, account: str, *, in_cluster: bool, namespace: str, ask: bool) -> int:
     """How many gates were opened. Raises ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
-    from webhook.cluster.placer.release import gated, release  # noqa: PLC0415 - as above
+    from webhook.cluster.placer.gates import gated, release  # noqa: PLC0415 - as above
 
     api = await connect(kubeconfig or None, in_cluster, account)
     try:

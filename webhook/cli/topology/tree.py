@@ -11,10 +11,8 @@ import click
 from msgspec import structs
 
 from policies.engine.violation import printable
-from policies.topology.nodes.fabric import MEANINGS, Flaw, Kind, flaws
-from policies.topology.nodes.machine import Machine
-from policies.topology.nodes.obstacle import reasons
-from policies.topology.nodes.tree import Branch, best_topology, domain, suited
+from policies.topology.nodes.manifest import reasons
+from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, Machine, best_topology, domain, flaws, suited
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology, natural
 from webhook.cli import exits, options

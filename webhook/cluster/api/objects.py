@@ -11,8 +11,7 @@ from msgspec import Struct, field
 
 from policies.engine.facts import Namespace, Node, Taint
 from policies.nvlink import labelled
-from policies.topology.gang.gang import Amounts
-from policies.topology.nodes.requests import allocatable
+from policies.topology.nodes.manifest import Amounts, allocatable
 
 T = TypeVar("T", bound="Object")
 # Thousands of Nodes have the same, which is kept once.

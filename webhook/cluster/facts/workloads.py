@@ -15,7 +15,7 @@ from policies.engine.request import Owner, controller, mapping
 from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
-from policies.topology.gang.membership import membership
+from policies.topology.membership import membership
 from webhook.cluster.api.call import UNREADABLE, Call, Page, fetch, pages
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError

@@ -12,14 +12,13 @@ from urllib.parse import quote
 
 from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.labelwriters import LabelWriter
-from policies.topology.nodes.machine import Machine, machines
+from policies.topology.nodes.tree import Machine, machines
 from webhook.cluster.api.call import Call
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import inventory, labelwriters, reads
 from webhook.cluster.inspection.reads import certificates
-from webhook.cluster.placer.lookout import PlacerLookout
-from webhook.cluster.placer.release import gated
+from webhook.cluster.placer.gates import PlacerLookout, gated
 from webhook.cluster.replicas.webhooks import GROUP, PLURALS, path
 from webhook.cluster.watches.policies import DERIVE, REFUSED, SELECTOR
 from webhook.configuration.settings import Settings

@@ -14,7 +14,7 @@ from policies.objects.workload import plural
 from policies.topology import objects
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.objects import GROUPS, KINDS, TopologyError
-from policies.topology.placer.root import KINDS as ROOT_KINDS
+from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import UNREADABLE, pages
 from webhook.cluster.api.discovery import places

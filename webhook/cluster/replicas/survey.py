@@ -12,8 +12,7 @@ import msgspec
 
 from policies.engine.facts import Facts
 from policies.topology.nodes.capacity import data
-from policies.topology.nodes.fabric import Kind, flaws
-from policies.topology.nodes.machine import Machine, machine
+from policies.topology.nodes.tree import Kind, Machine, flaws, machine
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.engine.facts import Node
-from policies.topology.nodes.fabric import MEANINGS, Flaw, flaws
+from policies.topology.nodes.tree import MEANINGS, Flaw, flaws
 
 _BACKEND, _IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
 Values = dict[str, str]

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.topology.gang.gang import Member, Requirement, Toleration
-from policies.topology.nodes.inventory import Inventory
-from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.requests import requests
-from policies.topology.nodes.usage import PodKey
+from policies.topology.gang import Member, Requirement, Toleration
+from policies.topology.nodes.inventory import Inventory, PodKey
+from policies.topology.nodes.manifest import NodeManifest, PodManifest, requests
 
 GPU = "nvidia.com/gpu"
 Json = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.engine.facts import Node, Taint
-from policies.topology.nodes.obstacle import lasting, obstacles, reasons
+from policies.topology.nodes.manifest import lasting, obstacles, reasons
 
 _LOCK = Taint("sunk.coreweave.com/lock", "NoExecute", "true")
 _TRIAGE = {"node.coreweave.cloud/state": "triage", "node.coreweave.cloud/reserved": "triage"}

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from policies.topology.nodes.manifest import PodManifest
-from policies.topology.nodes.requests import allocatable, requests
+from policies.topology.nodes.manifest import PodManifest, allocatable, requests
 
 Json = dict[str, Any]
 _MI, _GI = 2**20, 2**30

@@ -9,7 +9,7 @@ from support.builders import WORKLOADS
 from support.gangs.world import required
 
 from policies.topology.placer.opening import placement_of
-from policies.topology.placer.root import KINDS, STAGED, Need, needs
+from policies.topology.podcount import ROOT_KINDS, STAGED, Need, needs
 
 Json = dict[str, Any]
 _ANNOTATIONS = required("rack")
@@ -68,8 +68,8 @@ _CASES: dict[tuple[str, str], tuple[Json, list[tuple[Any, ...]] | None]] = {
 
 def test_every_kind_is_tried() -> None:
     """There is a case for each kind of root, and each kind that comes in stages is a root."""
-    assert set(_CASES) == set(KINDS)
-    assert STAGED <= KINDS
+    assert set(_CASES) == set(ROOT_KINDS)
+    assert STAGED <= ROOT_KINDS
 
 
 @pytest.mark.parametrize("kind", _CASES, ids=lambda kind: kind[1])

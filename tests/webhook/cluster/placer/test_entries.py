@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from webhook.cluster.api.objects import Metadata, Object, name_of
-from webhook.cluster.placer.entries import Entries
+from webhook.cluster.placer.follower import Entries
 from webhook.cluster.watches.reflector import PageSink
 
 

@@ -12,7 +12,7 @@ from support.api.times import Times
 from support.gangs.world import World, required
 from support.patience import until
 
-from policies.topology.gang.gang import GangKey
+from policies.topology.gang import GangKey
 from webhook.cluster.api.client import Connection
 from webhook.cluster.placer.follower import Follower
 

@@ -10,7 +10,7 @@ from support.api.fakeapi import FakeApi, named, status
 from support.api.times import Times
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.placer.lookout import PlacerLookout
+from webhook.cluster.placer.gates import PlacerLookout
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
 REMEDY = (

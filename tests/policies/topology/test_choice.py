@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from support.gangs.machines import Bound, Machine, ground
 
 from policies.engine.facts import Node
-from policies.topology.choice.choice import Candidate, Search, Shortfall, Terms, choose, shortfall
-from policies.topology.gang.address import called
-from policies.topology.gang.gang import Gang, GangKey, Member, Tier
+from policies.topology.choice import Candidate, Search, Shortfall, Terms, choose, shortfall
+from policies.topology.gang import Gang, GangKey, Member, Tier, called
 from policies.topology.nodes.inventory import inventory_of
 from policies.vocabulary import REGION, ZONE
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
-from policies.topology.gang.demand import Cluster, NoDemand, member, tiers
-from policies.topology.gang.gang import Member, Requirement, Tier, Toleration
+from policies.topology.gang import Cluster, Member, NoDemand, Requirement, Tier, Toleration, member, tiers
 from policies.topology.topology import BUILT_IN, Topology
 
 _CLUSTER = Cluster(FACTS)

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.topology.gang.address import Address, Step
-from policies.topology.gang.gang import Tier
-from policies.topology.nodes.eligibility import ANYWHERE
-from policies.topology.nodes.inventory import Inventory
-from policies.topology.nodes.table import Codes, Integers, Mask
+from policies.topology.gang import Address, Step, Tier
+from policies.topology.nodes.inventory import ANYWHERE, Codes, Integers, Inventory, Mask
 from policies.topology.topology import natural
 from policies.vocabulary import HOSTNAME, REGION, ZONE
 

@@ -28,14 +28,12 @@ from msgspec import Struct
 from policies.cached import cached_property
 from policies.kubernetes.name import matches_glob
 from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators
-from policies.topology.choice import pack
-from policies.topology.choice.layout import WHOLE, Layout, Layouts
-from policies.topology.choice.pack import Budget, Room
-from policies.topology.gang.address import Address
-from policies.topology.gang.gang import PODS, Amounts, Gang, Member
-from policies.topology.nodes.inventory import Inventory
-from policies.topology.nodes.table import Codes, Integers, Mask
-from policies.topology.nodes.usage import PodKey
+from policies.topology import pack
+from policies.topology.gang import Address, Gang, Member
+from policies.topology.layout import WHOLE, Layout, Layouts
+from policies.topology.nodes.inventory import Codes, Integers, Inventory, Mask, PodKey
+from policies.topology.nodes.manifest import PODS, Amounts
+from policies.topology.pack import Budget, Room
 
 STEPS: Final = 4000
 """So many steps of an exact packing take some milliseconds."""

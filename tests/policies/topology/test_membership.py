@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from policies.topology.gang.gang import GangKey
-from policies.topology.gang.membership import Membership, identity, membership, owner, role
+from policies.topology.gang import GangKey
+from policies.topology.membership import Membership, identity, membership, owner, role
 
 _LWS, _JOBSET = "leaderworkerset.sigs.k8s.io/", "jobset.sigs.k8s.io/"
 _KUBEFLOW, _RAY, _VOLCANO = "training.kubeflow.org/", "ray.io/", "volcano.sh/"

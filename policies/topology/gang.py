@@ -1,27 +1,183 @@
-"""What Pods and the templates of Pods ask for: the members of gangs.
+"""A gang: Pods of a workload that belong in one domain, with all that decides where they fit.
 
-Sources: "Assigning Pods to Nodes", "Taints and Tolerations" and "Pod Priority and Preemption" in the Kubernetes
-documentation. A template is read as kube-scheduler will read its Pods.
+Everything here is immutable, hashable and made of plain values, so that a gang can be the key of a look-up. A template
+is read as kube-scheduler will read its Pods. Sources: "Assigning Pods to Nodes", "Taints and Tolerations" and "Pod
+Priority and Preemption" in the Kubernetes documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from policies.engine.facts import Facts
+from policies.engine.facts import Facts, Taint
+from policies.engine.match import holds
 from policies.engine.request import JsonObject, mapping
 from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators, claims
-from policies.topology.gang.gang import Amounts, Member, Requirement, Tier, Toleration
-from policies.topology.nodes.manifest import PodManifest
-from policies.topology.nodes.requests import requests
-from policies.topology.nodes.selection import meets
+from policies.topology.nodes.manifest import Amounts, PodManifest, requests
 from policies.topology.topology import Level, Topology
 from policies.vocabulary import HOSTNAME
+
+
+class GangKey(Struct, frozen=True, order=True):
+    """The root of a gang. part: the group of a LeaderWorkerSet, the replica of a PodCliqueSet, else empty."""
+
+    namespace: str
+    group: str
+    kind: str
+    name: str
+    part: str = ""
+
+
+class Tier(Struct, frozen=True):
+    """A level of a topology as the choice sees it. name: what people call it. Others: see `topology.Level`."""
+
+    name: str
+    keys: tuple[str, ...]
+    distinct: bool = False
+    independent: bool = False
+
+
+class Requirement(Struct, frozen=True):
+    """A requirement on a label, or on the Node's name if `key` is empty. Source: NodeSelectorRequirement."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Toleration(Struct, frozen=True):
+    """A toleration as Kubernetes has it; an empty key with Exists tolerates every taint."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Member(Struct, frozen=True):
+    """Pods of one template. path: the template's, as Kubernetes writes field paths; empty for a Pod.
+
+    count: Pods of this template in the gang. requests: what each asks for, one of PODS included. accelerators: how many
+    of them each holds, of all accelerator resources together. node_selector: labels that all hold. terms: alternatives
+    of which a Node must meet one; empty for every Node (a named domain, a topology's requirement and spec.nodeName are
+    in them). priority: of its Pods; None if the class is not known. preempts: whether they may preempt others. claims:
+    device claims that the inventory cannot count. alone: whether at most one of these Pods may be on a Node.
+    """
+
+    path: str
+    count: int
+    requests: Amounts
+    accelerators: int = 0
+    node_selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int | None = None
+    preempts: bool = True
+    claims: tuple[str, ...] = ()
+    alone: bool = False
+
+
+class Gang(Struct, frozen=True):
+    """Members that belong in one domain of a level.
+
+    topology: its name. tiers: its levels, farthest first. required, preferred: positions in `tiers`, or None.
+    """
+
+    key: GangKey
+    topology: str
+    tiers: tuple[Tier, ...]
+    members: tuple[Member, ...]
+    required: int | None = None
+    preferred: int | None = None
+
+    @property
+    def pods(self) -> int:
+        """The Pods of all members."""
+        return sum(member.count for member in self.members)
+
+    @property
+    def accelerators(self) -> int:
+        """The accelerators of all Pods."""
+        return sum(member.count * member.accelerators for member in self.members)
+
+
+class Step(Struct, frozen=True):
+    """A domain of one level. tier: its position in the gang's tiers. keys: the level's; its Nodes have one of them."""
+
+    tier: int
+    keys: tuple[str, ...]
+    value: str
+
+
+Address = tuple[Step, ...]
+"""A domain, with the ancestors that make it unique, farthest first."""
+
+
+def is_within(steps: Iterable[Step], labels: Mapping[str, str]) -> bool:
+    """Whether a Node with these labels is in a domain."""
+    return all(any(labels.get(key) == step.value for key in step.keys) for step in steps)
+
+
+def called(address: Iterable[Step]) -> str:
+    """A domain by the short names of its keys, as people write it: `superpod=2,rack=12`."""
+    return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.value}" for step in address)
+
+
+def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet a requirement."""
+    return holds(requirement.operator, labels.get(requirement.key), requirement.values)
+
+
+def tolerates_all(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
+    """Whether tolerations tolerate all of these taints."""
+    return all(any(taint.is_tolerated(t.key, t.operator, t.value, t.effect) for t in tolerations) for taint in taints)
+
+
+MOST_PODS = 1_000_000
+"""No cluster has as many: Kubernetes supports 150,000."""
+
+MOST_MEMBERS = 32
+MOST_DETAILS = 256
+"""The resources and the requirements on Nodes of all members together."""
+
+MOST_AMOUNT = 2**60
+"""Of one resource, all Pods together: an exabyte, if it is memory."""
+
+_CHOSEN = "and domains are chosen for at most"
+
+
+def excess(members: Iterable[Member]) -> str:
+    """What is too much of the members, with the bound: `4294967296 Pods, and …`; empty if nothing is."""
+    given = tuple(members)
+    if len(given) > MOST_MEMBERS:
+        return f"{len(given)} templates, {_CHOSEN} {MOST_MEMBERS}"
+    details = sum(map(_details, given))
+    if details > MOST_DETAILS:
+        return f"{details} resources and requirements on Nodes, {_CHOSEN} {MOST_DETAILS}"
+    pods = sum(member.count for member in given)
+    if pods > MOST_PODS:
+        return f"{pods} Pods, {_CHOSEN} {MOST_PODS}"
+    large = min((name for name, amount in _sums(given).items() if amount > MOST_AMOUNT), default="")
+    return f"requests for more than {MOST_AMOUNT} of {large}, {_CHOSEN} that" if large else ""
+
+
+def _details(member: Member) -> int:
+    return len(member.requests) + len(member.node_selector) + sum(map(len, member.terms))
+
+
+def _sums(members: Iterable[Member]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for member in members:
+        for name, amount in member.requests:
+            sums[name] += member.count * amount
+    return sums
+
 
 # SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
 _SECOND_NAMES = "sunk.coreweave.com/"

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject, controller_reference, mapping
 from policies.objects.fieldpath import Location, lookup
-from policies.topology.gang.gang import GangKey
+from policies.topology.gang import GangKey
 
 LEADER, WORKER = "leader", "worker"
 LEADER_WORKER_SET = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")

@@ -8,8 +8,8 @@ import pytest
 from support.builders import WORKLOADS
 
 from policies.objects.fieldpath import Location, locate, parse, render
-from policies.topology.gang.podcount import due, podcount
-from policies.topology.gang.size import MOST_PODS
+from policies.topology.gang import MOST_PODS
+from policies.topology.podcount import due, podcount
 
 _T: dict[str, Any] = {"spec": {}}
 _STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}

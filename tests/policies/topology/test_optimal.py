@@ -10,8 +10,8 @@ from ortools.sat.python import cp_model
 from support.gangs.machines import Machine, ground
 from support.gangs.smallclusters import GPU, PRIORITY, Case, case
 
-from policies.topology.choice.choice import Search, Terms
-from policies.topology.gang.gang import Member, Tier
+from policies.topology.choice import Search, Terms
+from policies.topology.gang import Member, Tier
 from policies.topology.topology import natural
 
 CLUSTERS = int(os.environ.get("CLUSTERS", "200"))

@@ -13,11 +13,10 @@ from support.gangs import naive
 from support.gangs.machines import Machine, ground
 from support.gangs.smallclusters import HOSTNAME, KEY, PRIORITY, RACK, SUPERPOD, case, members
 
-from policies.topology.choice.choice import Ground, Placing, Search, Terms, choose, taken
-from policies.topology.choice.crowd import Crowd, is_safe
-from policies.topology.gang.address import Address
-from policies.topology.gang.gang import Gang
+from policies.topology.choice import Ground, Placing, Search, Terms, choose, taken
+from policies.topology.gang import Address, Gang
 from policies.topology.nodes.inventory import Inventory
+from policies.topology.pack import Crowd, is_safe
 
 SEEDS = st.integers(0, 1_000_000)
 

@@ -1,1 +1,0 @@
-"""The choice of a domain for a gang: pure, deterministic, explained."""

@@ -1,0 +1,129 @@
+"""What others see of the placer: whether one leads, and the Pods behind its gate, which can be opened without it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from urllib.parse import quote
+
+import msgspec
+
+from policies.topology.annotation import GATE
+from policies.topology.nodes.manifest import seconds
+from webhook.cluster.api.call import Call, fetch, pages
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import ApiError, ClusterError
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient
+
+
+LOOK_SECONDS: Final = 30.0
+STALE_SECONDS: Final = 45.0
+"""A placer renews its Lease every two seconds; one that is gone is replaced within 17."""
+
+_REMEDY: Final = (
+    "gangs with a placement wait; look at the Pods of the placer, or open all gates by `cks-admission topology release`"
+)
+_DECODER = msgspec.json.Decoder(dict[str, Any])
+
+
+class PlacerLookout:
+    """Reads the placer's Lease again and again."""
+
+    def __init__(self, api: ApiClient, namespace: str, lease: str, clock: Clock | None = None) -> None:
+        self._api = api
+        self._name = f"{namespace}/{lease}"
+        self._path = (
+            f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases/{quote(lease, safe='')}"
+        )
+        self._clock = clock or Clock()
+        self._problem = ""
+
+    def problems(self) -> list[str]:
+        """Why gangs wait for a placer, with the remedy; empty if one leads."""
+        return [self._problem] if self._problem else []
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            self._problem = await self.look()
+            await self._clock.sleep(LOOK_SECONDS)
+
+    async def look(self) -> str:
+        """Why there is no placer; empty if there is one, or if that cannot be found out."""
+        try:
+            return await self.read()
+        except ClusterError:
+            return ""
+
+    async def read(self) -> str:
+        """Why there is no placer; empty if there is one. Raises ClusterError if that cannot be found out."""
+        try:
+            content = await fetch(self._api, Call("GET", self._path, seconds=LOOK_SECONDS))
+        except ClusterError as error:
+            if error.status == 404:
+                return f"there is no Lease {self._name}: {_REMEDY}"
+            raise
+        spec = _DECODER.decode(content).get("spec") or {}
+        if not spec.get("holderIdentity"):
+            return f"nobody holds the Lease {self._name}: {_REMEDY}"
+        age = self._clock.now().timestamp() - seconds(str(spec.get("renewTime")))
+        if age > STALE_SECONDS:
+            return f"{spec['holderIdentity']} has not renewed the Lease {self._name} for {age:.0f} s: {_REMEDY}"
+        return ""
+
+
+_GATE = GATE.encode()
+_CONTENT = msgspec.json.Decoder(dict[str, Any])
+
+
+class GatedPod(NamedTuple):
+    """A Pod behind our gate. position: of the gate among its gates. created: as the API server writes it."""
+
+    namespace: str
+    name: str
+    uid: str
+    position: int
+    created: str = ""
+
+
+async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
+    """The Pods behind our gate, of one Namespace or of all. Raises ClusterError."""
+    where = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods" if namespace else "/api/v1/pods"
+    found = []
+    async for page in pages(api, where, (("fieldSelector", "spec.nodeName="),), 500):
+        for raw in page.items or ():
+            if _GATE not in bytes(raw):
+                continue
+            pod = _CONTENT.decode(raw)
+            names = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
+            metadata = pod["metadata"]
+            if GATE in names:
+                found.append(
+                    GatedPod(
+                        metadata["namespace"],
+                        metadata["name"],
+                        metadata["uid"],
+                        names.index(GATE),
+                        metadata.get("creationTimestamp") or "",
+                    )
+                )
+    return found
+
+
+async def release(api: ApiClient, pod: GatedPod) -> bool:
+    """Whether the gate of a Pod was opened; False if the Pod is gone or has changed. Raises ClusterError."""
+    at = f"/spec/schedulingGates/{pod.position}"
+    patch = [
+        {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+        {"op": "test", "path": f"{at}/name", "value": GATE},
+        {"op": "remove", "path": at},
+    ]
+    path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+    try:
+        await fetch(api, Call("PATCH", path, content_type="application/json-patch+json", body=patch))
+    except ApiError as error:
+        if error.status in (404, 409, 422):
+            return False
+        raise
+    return True

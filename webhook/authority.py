@@ -31,10 +31,10 @@ from certs.plan import (
 )
 from webhook.certificates import Trusted, by_all
 from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.replicas.webhooks import WatchState
 from webhook.configuration.settings import Registration
 from webhook.metrics import Metrics
 from webhook.registration.configurations import is_own
-from webhook.registration.plan import WatchState
 
 if TYPE_CHECKING:
     from webhook.cluster.replicas.webhooks import Webhooks

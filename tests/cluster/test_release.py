@@ -13,7 +13,7 @@ from chart.matrix import MATRIX, NEEDS
 from cluster import crds, load, toolchain, workloads
 from cluster.polling import NotYet, wait_for
 from cluster.release import CHART, NAME, events
-from webhook.registration.plan import REACHED_SECONDS
+from webhook.registration.registrar import REACHED_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path

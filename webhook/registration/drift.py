@@ -51,9 +51,6 @@ class WriteTarget(Protocol):
     def replacement(self, observed: JsonObject) -> JsonObject | None:
         """What to replace it with if applying a correction had no effect; None if nothing else can be done."""
 
-    def lost(self, observed: JsonObject | None) -> bool:
-        """Whether entries of the service, or all of it, are gone."""
-
 
 class Managed(Struct, frozen=True):
     """A configuration that the service writes; None if there should be none. kept: what clouds may add to it."""
@@ -75,13 +72,6 @@ class Managed(Struct, frozen=True):
         if self.configuration is None:
             return None
         return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
-
-    def lost(self, observed: JsonObject | None) -> bool:
-        """Whether an entry is gone, so that the API server asks nobody."""
-        if self.configuration is None:
-            return False
-        there = {entry["name"] for entry in _entries(observed or {})}
-        return any(entry["name"] not in there for entry in _entries(self.configuration))
 
 
 class BundleOnly(Struct, frozen=True):
@@ -107,10 +97,6 @@ class BundleOnly(Struct, frozen=True):
     def replacement(self, _: JsonObject) -> JsonObject | None:
         """None, because the service manages nothing else in it."""
         return None
-
-    def lost(self, _: JsonObject | None) -> bool:
-        """False, because the service makes no entries."""
-        return False
 
 
 def kept(desired: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:

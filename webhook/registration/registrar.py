@@ -3,57 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import structlog
-from msgspec.structs import replace
 
 from certs.errors import PemError
 from certs.material import Bundle
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.topology.topology import Catalog
-from webhook.cluster.api.clock import Backoff, Clock
+from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.replicas import webhooks as cluster
-from webhook.cluster.watches.reflector import cancelled
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules
-from webhook.configuration.settings import Settings
+from webhook.configuration.settings import Registration, Settings
 from webhook.metrics import Metrics
-from webhook.registration.announcement import Announcement
-from webhook.registration.configurations import registered
-from webhook.registration.plan import (
-    WAITING,
-    WITHHELD,
-    Apply,
-    CaFile,
-    Calls,
-    Conclusion,
-    FindOwner,
-    Memory,
-    Observation,
-    OwnerLookUp,
-    Progress,
-    ReadConfiguration,
-    Remove,
-    Step,
-    Write,
-    ca_bundle,
-    plan,
+from webhook.registration.announcement import Announcement, announced
+from webhook.registration.configurations import KINDS, UNREGISTER, Owner, owned, registered
+from webhook.registration.drift import (
+    BundleOnly,
+    Correction,
+    Managed,
+    WriteTarget,
+    changed_by,
+    foreign,
+    is_unregistered,
 )
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.replicas.webhooks import Webhooks
 
-# The shortest pause while somebody undoes the writes.
-_UNDONE_SECONDS = 1.0
+# A Service includes a process only after a probe found it ready, every 5 s in the chart. Then the endpoints and the
+# proxies of all Nodes have to be updated.
+REACHED_SECONDS = 10.0
+# The pause between writes while somebody undoes them.
+UNDONE_SECONDS = 2.0
 # The seconds between checks of readiness, while a configuration waits until calls reach a replica.
 _READY_SECONDS = 1.0
+# More repairs than this within the time mean a fight: people do not write that often.
+_MANY_REPAIRS = 5
+_FIGHT_SECONDS = 60.0
 
 
 class RegistrarInputs(NamedTuple):
@@ -75,15 +70,43 @@ class RegistrarInputs(NamedTuple):
     replicas: tuple[Announcement, ...] | None = None
 
 
-class _RuleCache(NamedTuple):
-    """Rules, and everything from which they were made."""
+class Repairs:
+    """The times of the last repairs, by a monotonic clock, and whether somebody undoes them."""
 
-    source: tuple[Settings, Sequence[str], PolicyRules, Catalog]
-    ruleset: RuleSet
+    def __init__(self) -> None:
+        self._times: deque[float] = deque(maxlen=_MANY_REPAIRS + 1)
+        self._fight = False
+
+    def add(self, now: float) -> None:
+        """Count one more repair."""
+        undone = self.undone(now)
+        self._times.append(now)
+        self._fight = undone or (len(self._times) > _MANY_REPAIRS and now - self._times[0] <= _FIGHT_SECONDS)
+
+    def undone(self, now: float) -> bool:
+        """Whether there were too many repairs, and the last one was not long ago."""
+        return self._fight and now - self._times[-1] <= _FIGHT_SECONDS
+
+
+class _Problem(NamedTuple):
+    """A problem by the event under which it is logged: when it appears, and when its reason changes."""
+
+    event: str
+    level: Literal["info", "warning", "error"] = "error"
+
+
+_FAILED = _Problem("not registered")
+_SUSPENDED = _Problem("registration is suspended", "warning")
+_UNDONE = _Problem("registration is undone")
+_UNREADABLE = _Problem("CA bundle not read")
+_NO_OWNER = _Problem("owner of the registration not found", "warning")
+_ABSENT = _Problem("no configuration for the CA bundle", "warning")
+_WAITING = _Problem("registration waits", "info")
+_WITHHELD = _Problem("entries wait for replicas", "info")
 
 
 class Registrar:
-    """Executes the plans of `webhook.registration.plan` when its inputs or the configurations change.
+    """Writes the configurations when its inputs or the configurations change.
 
     Each process that registers has one; only the leader's writes.
     """
@@ -102,9 +125,16 @@ class Registrar:
         self._metrics = metrics
         self._clock = clock or Clock()
         self._writing = asyncio.Lock()
-        self._rule_cache: _RuleCache | None = None
-        self._calls = Calls()
-        self._memory = Memory()
+        self._source: tuple[Settings, Sequence[str], PolicyRules, Catalog] | None = None  # of the rules
+        self._ruleset: RuleSet | None = None
+        self._ready_since: float | None = None
+        self._calls_arrive = False
+        self._problems: dict[_Problem, str] = {}
+        self._repairs = Repairs()
+        self._written: dict[str, WriteTarget] = {}  # the last written target of each configuration, by kind
+        self._owner: Owner | None = None
+        self._ca_file: bytes | None = None  # the last usable content of registration.caFile
+        self._strangers: set[tuple[str, str]] = set()  # kind and name of foreign entries that were logged
         self._log = structlog.get_logger()
 
     def look(self) -> None:
@@ -113,50 +143,21 @@ class Registrar:
 
     def problems(self) -> list[str]:
         """The problems because of which the API server may not know the service properly, a line each."""
-        return [problem.reason for problem in self._memory.problems.values()]
+        return list(self._problems.values())
 
     async def run(self, seconds: float) -> NoReturn:
-        """Write when there is a reason, and at the given interval, until cancelled.
-
-        While somebody undoes the writes, the pauses grow, so that the two do not fight continuously.
-        """
-        backoff = Backoff(self._clock)
+        """Write when there is a reason, and at the given interval, until cancelled."""
         while True:
             self._webhooks.changed.clear()
             try:
                 await self.write()
             except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a change would stay unseen
                 self._log.exception("registration failed")
-            if self._memory.repairs.undone(self._clock.monotonic()):
-                await self._pause(backoff)
-            else:
-                backoff.reset()
+            if self._repairs.undone(self._clock.monotonic()):
+                await self._clock.sleep(UNDONE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._reason_to_write()
-
-    async def _pause(self, backoff: Backoff) -> None:
-        """Wait for the next pause, but only shortly once entries are gone: without them, nobody is guarded."""
-        pauses = [asyncio.create_task(backoff.wait()), asyncio.create_task(self._loss())]
-        try:
-            await asyncio.wait(pauses, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancelled(pauses)
-
-    async def _loss(self) -> None:
-        """Wait until entries are gone, and a little longer, so that whoever deletes them does not set the pace."""
-        changed = self._webhooks.changed
-        try:
-            while not self._lost():
-                changed.clear()
-                await changed.wait()
-            await self._clock.sleep(_UNDONE_SECONDS)
-        finally:
-            changed.set()  # for `run`, which has not seen these changes
-
-    def _lost(self) -> bool:
-        current = self._webhooks.state.current
-        return any(target.lost(current.get(kind)) for kind, target in self._memory.written.items())
 
     async def write(self) -> bool:
         """Write what differs. Return whether the API server now knows everything, or nothing should be written.
@@ -164,43 +165,250 @@ class Registrar:
         A failure is logged once for each reason, and tried again at the next call.
         """
         async with self._writing:
-            observation = await self._observed()
-            while steps := plan(observation).steps:
-                for step in steps:
-                    try:
-                        observation = await self._carried_out(step, observation)
-                    except ClusterError as error:
-                        observation = replace(observation, failure=error)
-                        break
-            conclusion = plan(observation).conclusion
-            self._conclude(conclusion)
-        return conclusion.done
+            try:
+                return await self._turn()
+            except ClusterError as error:
+                if error.status == 409:
+                    # The watch will show the other write, and then there is another turn.
+                    self._log.info("somebody else writes the registration, too", reason=str(error))
+                else:
+                    self._note(_FAILED, str(error))
+                    self._metrics.registrations.labels("failed").inc()
+                return False
 
-    async def _observed(self) -> Observation:
-        """The current observation, on which a plan depends."""
+    async def _turn(self) -> bool:
+        """One look at everything, and the writes that follow. Raises ClusterError."""
         inputs = await self._inputs_with_rules()
-        registration = inputs.settings.registration
-        file = _read(registration.ca_file) if registration.ca_file else None
-        bundle = ca_bundle(registration, inputs.ca_bundle, file, self._memory.ca_file)
-        configurations = None
-        if self._rule_cache is not None and inputs.policies is not None and bundle is not None:
-            made = registered(inputs.settings, bundle, self._rule_cache.ruleset)
-            configurations = {str(configuration["kind"]): configuration for configuration in made}
-        return Observation(
-            registration=registration,
-            watch=self._webhooks.state,
-            memory=self._memory,
-            now=self._clock.monotonic(),
-            leading=inputs.leading,
-            calls_arrive=self._calls_arrive(ready=inputs.ready),
-            configurations=configurations,
-            bundle=bundle or b"",
-            ca_file=file,
-            replicas=inputs.replicas,
+        registration, watch = inputs.settings.registration, self._webhooks.state
+        bundle = self._bundle(registration, inputs.ca_bundle)
+        self._look_at_readiness(ready=inputs.ready)
+        if not self._repairs.undone(self._clock.monotonic()):
+            self._clear(_UNDONE)
+        if watch.unregistered:
+            return self._suspended()
+        if self._ruleset is None or inputs.policies is None or bundle is None:
+            return self._unknown()
+        made = registered(inputs.settings, bundle, self._ruleset)
+        configurations = {str(configuration["kind"]): configuration for configuration in made}
+        if inputs.replicas is not None and registration.apply:
+            if not watch.synced:  # what is registered already must not be taken for new
+                return self._unknown()
+            configurations = self._announced(configurations, inputs.replicas)
+        else:
+            self._withhold([])
+        targets = self._targets(registration, configurations, bundle)
+        if inputs.leading:
+            return await self._reconciled(registration, configurations, bundle, targets)
+        self._written = {}
+        self._clear(_FAILED, _SUSPENDED, _UNDONE, _NO_OWNER, _ABSENT, _WAITING)
+        return not any(target.correction(watch.current.get(kind)).differences for kind, target in targets.items())
+
+    def _unknown(self) -> bool:
+        self._withhold([])
+        return False
+
+    def _suspended(self) -> bool:
+        """End a turn without writes, because the configurations were unregistered permanently."""
+        self._withhold([])
+        self._clear(_FAILED)
+        until = "nothing is written until the next start, or until they are there without it"
+        self._note(_SUSPENDED, f"{UNREGISTER} was set on a webhook configuration; {until}")
+        self._written = {}
+        return True
+
+    async def _reconciled(
+        self,
+        registration: Registration,
+        configurations: Mapping[str, JsonObject],
+        bundle: bytes,
+        targets: Mapping[str, WriteTarget],
+    ) -> bool:
+        """The leader's turn. Raises ClusterError."""
+        if registration.apply and registration.owner and (self._owner is None or self._pending(targets)):
+            if not await self._find_owner(registration.owner):
+                # Its deletion deletes the configurations. If they were recreated, nothing would delete them any more.
+                self._clear(_FAILED)
+                return True
+            targets = self._targets(registration, configurations, bundle)
+        pending = self._pending(targets)
+        # They may differ although nothing shows it yet, because what is followed lags behind.
+        there = {kind: await cluster.read(self._api, kind, registration.name) for kind in pending}
+        if any(configuration is not None and is_unregistered(configuration) for configuration in there.values()):
+            return self._suspended()
+        watch = self._webhooks.state
+        if any(there[kind] is None and kind in watch.current for kind in pending):
+            return False  # it was just deleted; the watch will show whether that is permanent
+        self._clear(_SUSPENDED)
+        waiting = [kind for kind, target in pending.items() if self._waits(kind, target, there[kind])]
+        titles = " and ".join(f"{kind} {registration.name}" for kind in waiting)
+        reason = f"{titles}: to be made once a replica has been ready for {REACHED_SECONDS:.0f} s"
+        self._note(_WAITING, reason if waiting else "")
+        bundles = [kind for kind, target in pending.items() if isinstance(target, BundleOnly) and there[kind] is None]
+        titles = " and ".join(f"{kind} {registration.name}" for kind in bundles)
+        self._note(_ABSENT, f"there is no {titles} to write the caBundle into; apply it" if bundles else "")
+        news: list[str] = []
+        try:
+            for kind, target in pending.items():
+                if kind not in waiting and await self._brought(kind, registration.name, target, there[kind]):
+                    news.append(f"{kind}/{registration.name}")
+        finally:
+            if news:
+                self._log.info("registered", configurations=news)
+        if not waiting:
+            self._clear(_FAILED)
+        return not waiting
+
+    async def _brought(self, kind: str, name: str, target: WriteTarget, there: JsonObject | None) -> bool:
+        """Write a configuration if need be. Return whether what was written is new. Raises ClusterError."""
+        correction, is_new = target.correction(there), self._written.get(kind) != target
+        is_written = bool(correction.differences) or (is_new and correction.configuration is not None)
+        if is_written:
+            try:
+                stored = await self._stored(kind, name, target, correction, there)
+            except ClusterError:
+                if is_new:
+                    self._written.pop(kind, None)  # a failed write may nevertheless have been stored
+                raise
+            self._metrics.registrations.labels("written" if is_new else "repaired").inc()
+            if not is_new:
+                self._repaired(f"{kind}/{name}", target, there, stored)
+            self._name_strangers(kind, name, stored)
+        if there is not None or not isinstance(target, BundleOnly):
+            self._written[kind] = target
+        return is_written and is_new
+
+    async def _stored(
+        self, kind: str, name: str, target: WriteTarget, correction: Correction, there: JsonObject | None
+    ) -> JsonObject | None:
+        """Carry out a correction, and return the configuration that is stored then. Raises ClusterError."""
+        if correction.configuration is None:
+            # If every rule of a phase is off, an old configuration would cause useless calls.
+            await cluster.remove(self._api, {kind: name})
+            return None
+        try:
+            stored = await cluster.apply(self._api, correction.configuration)
+        except ApiError as error:
+            # Fields that others own can make it invalid, as a url beside the service.
+            replacement = None if there is None else target.replacement(there)
+            if error.status != 422 or replacement is None:
+                raise
+            stored = await cluster.replace(self._api, replacement)
+        # Applying does not remove what others added to lists and maps, such as a condition that is never true.
+        if target.correction(stored).differences and (replacement := target.replacement(stored)) is not None:
+            stored = await cluster.replace(self._api, replacement)
+        return stored
+
+    def _repaired(self, title: str, target: WriteTarget, there: JsonObject | None, stored: JsonObject | None) -> None:
+        """Log a repair: the differences, who caused them, and what still differs."""
+        now = self._clock.monotonic()
+        self._repairs.add(now)
+        left = [] if stored is None else list(target.correction(stored).differences)
+        differences = list(target.correction(there).differences)
+        writer = changed_by(there or {"metadata": {}})
+        self._log.warning(
+            "registration repaired",
+            configuration=title,
+            differences=differences,
+            by=writer.manager,
+            at=writer.time,
+            **({"left": left} if left else {}),
         )
+        if self._repairs.undone(now):
+            reason = (
+                f"{writer.manager or 'somebody'} undoes the webhook configurations again and again; end that, or where "
+                "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
+            )
+            self._note(_UNDONE, reason, configuration=title, differences=differences)
+
+    def _name_strangers(self, kind: str, name: str, stored: JsonObject | None) -> None:
+        """Log the entries of others, which stay, but are deleted with the configuration; each once."""
+        names = [entry["name"] for entry in foreign(stored or {}) if (kind, entry["name"]) not in self._strangers]
+        self._strangers.update((kind, entry) for entry in names)
+        if names:
+            self._log.warning("entries of others are left alone", configuration=f"{kind}/{name}", entries=names)
+
+    async def _find_owner(self, name: str) -> bool:
+        """Look up the ClusterRole that owns the configurations. Return whether it was not deleted."""
+        try:
+            uid = await cluster.owner_uid(self._api, name)
+        except ClusterError as error:
+            self._note(_NO_OWNER, f"registration.owner: {error}")
+            return True
+        if uid is not None:
+            self._owner = Owner(name, uid)
+            self._clear(_NO_OWNER)
+            return True
+        without = f"there is no ClusterRole {name}; without it nothing removes the webhook configurations in the end"
+        gone = f"ClusterRole {name} is gone, and the webhook configurations go with it; they are not put back"
+        self._note(_NO_OWNER, f"registration.owner: {without if self._owner is None else gone}")
+        return self._owner is None
+
+    def _targets(
+        self, registration: Registration, configurations: Mapping[str, JsonObject], bundle: bytes
+    ) -> dict[str, WriteTarget]:
+        """The target of each configuration, by kind."""
+        if not registration.apply:
+            return {kind: BundleOnly(b"" if registration.inject_ca_from else bundle) for kind in configurations}
+        if self._owner is not None:
+            configurations = {kind: owned(each, self._owner) for kind, each in configurations.items()}
+        return {kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()}
+
+    def _pending(self, targets: Mapping[str, WriteTarget]) -> dict[str, WriteTarget]:
+        """The targets of configurations that need a write, or may need one."""
+        watch = self._webhooks.state
+        return {
+            kind: target
+            for kind, target in targets.items()
+            if not watch.synced
+            or self._written.get(kind) != target
+            or target.correction(watch.current.get(kind)).differences
+        }
+
+    def _waits(self, kind: str, target: WriteTarget, there: JsonObject | None) -> bool:
+        """Whether to delay the creation of a configuration until calls reach a replica: entries may fail closed."""
+        is_absent = there is None and kind not in self._webhooks.state.ever
+        return is_absent and target.correction(None).configuration is not None and not self._calls_arrive
+
+    def _announced(
+        self, configurations: Mapping[str, JsonObject], replicas: Sequence[Announcement]
+    ) -> dict[str, JsonObject]:
+        """The configurations without those entries that fail closed and that some replica does not know yet."""
+        remaining, withheld = announced(configurations, self._webhooks.state.current, replicas)
+        self._withhold(
+            f"{entry.entry} fails closed at {entry.path}, and is not registered before all replicas answer there: "
+            f"{', '.join(entry.replicas)}"
+            for entry in withheld
+        )
+        return remaining
+
+    def _withhold(self, reasons: Iterable[str]) -> None:
+        reason = "; ".join(reasons)
+        self._note(_WITHHELD, reason)
+        self._metrics.entries_withheld.set(bool(reason))
+
+    def _bundle(self, registration: Registration, own: bytes | None) -> bytes | None:
+        """The CAs for the caBundle as PEM; empty for the system's roots or cert-manager's, None if not known yet.
+
+        own: the service's CAs. registration.caFile is read at each turn, because others renew it.
+        """
+        if not registration.ca_file:
+            self._clear(_UNREADABLE)
+            return b"" if registration.inject_ca_from else own
+        try:
+            content = Path(registration.ca_file).read_bytes()
+            Bundle.from_pem(content)
+        except (OSError, PemError) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+            still = "" if self._ca_file is None else "; what was in it before stays in force"
+            self._note(_UNREADABLE, f"registration.caFile: {registration.ca_file}: {problem}{still}")
+            # An issuer that does not publish its CA writes no such file, and cert-manager may inject a CA.
+            return b"" if self._ca_file is None and registration.inject_ca_from else self._ca_file
+        self._clear(_UNREADABLE)
+        self._ca_file = content
+        return content
 
     async def _inputs_with_rules(self) -> RegistrarInputs:
-        """The current inputs, with the rules made from them in `_rule_cache`.
+        """The current inputs, with the rules made from them in `_ruleset`.
 
         Making the rules of a thousand policies takes tenths of a second, so it runs in a thread and reviews do not
         wait. The inputs are read again afterwards, because leadership and CA must be from the same moment: a new leader
@@ -208,77 +416,36 @@ class Registrar:
         """
         while (inputs := self._inputs()).policies is not None:
             source = inputs.settings, inputs.namespaces, inputs.policies, inputs.catalog
-            if self._rule_cache is not None and self._rule_cache.source == source:
+            if self._source == source:
                 break
-            self._rule_cache = _RuleCache(source, await asyncio.to_thread(rules.build, *source))
+            self._ruleset, self._source = await asyncio.to_thread(rules.build, *source), source
         return inputs
 
-    async def _carried_out(self, step: Step, observation: Observation) -> Observation:
-        """The observation after a step. Raises ClusterError."""
-        if isinstance(step, FindOwner):
-            try:
-                owner = OwnerLookUp(await cluster.owner_uid(self._api, step.name))
-            except ClusterError as error:
-                owner = OwnerLookUp(problem=str(error))
-            return replace(observation, owner=owner)
-        name, progress = observation.registration.name, observation.progress
-        if isinstance(step, ReadConfiguration):
-            after = Progress(await cluster.read(self._api, step.kind, name))
-        else:
-            before = progress[step.kind]
-            after = Progress(before.read, await self._stored(step, name), before.writes + 1)
-        return replace(observation, progress={**progress, step.kind: after})
-
-    async def _stored(self, step: Write, name: str) -> JsonObject | None:
-        """Execute a write. Return the configuration that is stored then. Raises ClusterError."""
-        if isinstance(step, Remove):
-            await cluster.remove(self._api, {step.kind: name})
-            return None
-        if not isinstance(step, Apply):
-            return await cluster.replace(self._api, step.configuration)
-        try:
-            return await cluster.apply(self._api, step.configuration)
-        except ApiError as error:
-            if error.status != 422 or step.otherwise is None:
-                raise
-            return await cluster.replace(self._api, step.otherwise)
-
-    def _conclude(self, conclusion: Conclusion) -> None:
-        """Remember, log and count. A problem is logged when it appears or its reason changes."""
-        for event in conclusion.events:
-            getattr(self._log, event.level)(event.event, **event.details)
-        for name, problem in conclusion.memory.problems.items():
-            before = self._memory.problems.get(name)
-            if before is None or before.reason != problem.reason:
-                getattr(self._log, problem.level)(name, reason=problem.reason, **problem.details)
-        for outcome in conclusion.outcomes:
-            self._metrics.registrations.labels(outcome).inc()
-        self._metrics.entries_withheld.set(WITHHELD in conclusion.memory.problems)
-        self._memory = conclusion.memory
-
-    def _calls_arrive(self, *, ready: bool) -> bool:
-        """Whether calls reach a replica. The time counts from the first check at which one was ready."""
-        self._calls = self._calls.observed(ready=ready, now=self._clock.monotonic())
-        return self._calls.arrive
+    def _look_at_readiness(self, *, ready: bool) -> None:
+        """Note whether calls reach a replica: once one has been ready for a while, and then for good."""
+        now = self._clock.monotonic()
+        self._ready_since = (self._ready_since if self._ready_since is not None else now) if ready else None
+        self._calls_arrive |= self._ready_since is not None and now - self._ready_since >= REACHED_SECONDS
 
     async def _reason_to_write(self) -> None:
         """Wait for a change or, if a configuration waits for it, until calls reach a replica."""
         changed = self._webhooks.changed
-        if WAITING not in self._memory.problems or self._calls.arrive:
+        if _WAITING not in self._problems or self._calls_arrive:
             await changed.wait()
-        while not changed.is_set() and not self._calls_arrive(ready=self._inputs().ready):
+        while not changed.is_set() and not self._calls_arrive:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_READY_SECONDS):
                     await changed.wait()
+            self._look_at_readiness(ready=self._inputs().ready)
 
+    def _note(self, problem: _Problem, reason: str, **details: Any) -> None:
+        """Remember a problem, and log it when it is new; without a reason it is over."""
+        if not reason:
+            self._clear(problem)
+        elif self._problems.get(problem) != reason:
+            getattr(self._log, problem.level)(problem.event, reason=reason, **details)
+            self._problems[problem] = reason
 
-def _read(path: str) -> CaFile:
-    """The CAs in a file. The file is read at each turn, because others renew it."""
-    try:
-        content = Path(path).read_bytes()
-        Bundle.from_pem(content)
-    except OSError as error:
-        return CaFile(problem=error.strerror or str(error))
-    except PemError as error:
-        return CaFile(problem=str(error))
-    return CaFile(content)
+    def _clear(self, *problems: _Problem) -> None:
+        for problem in problems:
+            self._problems.pop(problem, None)

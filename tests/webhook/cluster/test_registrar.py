@@ -29,8 +29,8 @@ from webhook.cluster.replicas.webhooks import Webhooks, unregister
 from webhook.configuration.rules import NO_POLICIES, PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.registration.plan import REACHED_SECONDS
-from webhook.registration.registrar import Registrar, RegistrarInputs
+from webhook.registration.announcement import Announcement
+from webhook.registration.registrar import REACHED_SECONDS, UNDONE_SECONDS, Registrar, RegistrarInputs
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
 _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))
@@ -58,11 +58,14 @@ class Known:
     ca_bundle: bytes | None = _FIRST
     leads: bool = True
     ready: bool = True
+    replicas: tuple[Announcement, ...] | None = None
     metrics: Metrics = field(default_factory=Metrics)
 
     def inputs(self) -> RegistrarInputs:
         """What is known now."""
-        return RegistrarInputs(self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready)
+        return RegistrarInputs(
+            self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready, self.replicas
+        )
 
     def counted(self) -> dict[str, float]:
         """How many configurations were written, by outcome."""
@@ -213,6 +216,62 @@ async def test_what_failed_is_written_again_and_said_once(
     assert (writer.problems(), known.counted()) == ([], {"failed": 2, "written": 2})
 
 
+@pytest.mark.parametrize("code", [409, 422, 500])
+@pytest.mark.parametrize("method", ["GET", "PATCH", "PUT"])
+@pytest.mark.parametrize("kind", PATHS)
+async def test_a_request_that_fails_is_made_up_for(
+    server: WebhookApi, api: Connection, times: Times, known: Known, kind: str, method: str, code: int
+) -> None:
+    """Whichever request of a repair fails, and however, the next turn ends it, and then there is nothing to do."""
+    async with followed(api, times) as webhooks:
+        writer = await registrar(api, known, webhooks, times)
+        await writer.write()
+        good = {kind: server.configuration(kind) for kind in PATHS}
+        for name, path in PATHS.items():
+            changed = copy.deepcopy(good[name])
+            _never(changed)
+            server.put(path, changed)
+        await seen(server, webhooks)
+        server.fail(f"{PATHS[kind]}/{NAME}", code, status(code, "no"), method=method)
+        # What the API server refuses as invalid is replaced at once.
+        expected = (code, method) == (422, "PATCH")
+        assert await writer.write() is expected
+        assert bool(writer.problems()) is (code != 409 and not expected)
+        await seen(server, webhooks)
+        assert await writer.write()
+        await seen(server, webhooks)
+        writes = len(server.writes())
+        assert await writer.write()
+
+    assert {kind: _sorted(server.configuration(kind)) for kind in PATHS} == {k: _sorted(c) for k, c in good.items()}
+    assert (writer.problems(), len(server.writes())) == ([], writes)
+
+
+async def test_what_replicas_do_not_know_is_withheld(
+    server: WebhookApi, api: Connection, times: Times, known: Known
+) -> None:
+    """An entry that fails closed comes once all replicas answer its path; until then a problem names them."""
+    async with followed(api, times) as webhooks:
+        writer = await registrar(api, known, webhooks, times)
+        known.policies = _POLICIES
+        known.replicas = (
+            Announcement("old", ready=True, paths=frozenset({"/validate/labels", "/mutate/tolerations"})),
+        )
+        await writer.write()
+        early, problems = entries(server), writer.problems()
+        await seen(server, webhooks)
+        known.replicas = None
+        await writer.write()
+
+    assert "policies.cks-admission.dev" not in early
+    assert any(
+        problem.startswith("policies.cks-admission.dev fails closed at /validate/policies")
+        and problem.endswith(": old")
+        for problem in problems[0].split("; ")
+    )
+    assert ("policies.cks-admission.dev" in entries(server), writer.problems()) == (True, [])
+
+
 async def test_only_the_leader_writes(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """Other replicas look on, and say whether all is as it should be; once they lead they write."""
     known.leads = False
@@ -248,7 +307,43 @@ def _elsewhere(configuration: Json) -> None:
     del client["url"]
 
 
+def _field(**values: Any) -> Callable[[Json], None]:
+    return lambda configuration: _entry(configuration).update(values)
+
+
+def _other_ca(configuration: Json) -> None:
+    _entry(configuration)["clientConfig"]["caBundle"] = "AAAA"
+
+
+def _without_entry(configuration: Json) -> None:
+    del configuration["webhooks"][0]
+
+
+def _more(configuration: Json) -> None:
+    configuration["webhooks"].append({**_entry(configuration), "name": "more.cks-admission.dev"})
+
+
+def _unlabelled(configuration: Json) -> None:
+    configuration["metadata"]["labels"] = {}
+
+
 _TAMPERING = [
+    pytest.param(_ignore, ["labels.cks-admission.dev: failurePolicy is Ignore, not Fail"], id="failure-policy"),
+    pytest.param(
+        _field(objectSelector={"matchLabels": {"judge": "me"}}),
+        ["labels.cks-admission.dev: objectSelector"],
+        id="object-selector",
+    ),
+    pytest.param(
+        _field(namespaceSelector={"matchLabels": {"judge": "me"}}),
+        ["labels.cks-admission.dev: namespaceSelector"],
+        id="namespace-selector",
+    ),
+    pytest.param(_field(rules=[]), ["labels.cks-admission.dev: rules"], id="rules"),
+    pytest.param(_other_ca, ["labels.cks-admission.dev: clientConfig caBundle"], id="other-ca"),
+    pytest.param(_without_entry, ["labels.cks-admission.dev: missing"], id="entry-taken-away"),
+    pytest.param(_more, ["more.cks-admission.dev: not wanted"], id="entry-added"),
+    pytest.param(_unlabelled, ["label app.kubernetes.io/name"], id="label-taken-away"),
     pytest.param(_never, ["labels.cks-admission.dev: matchConditions never"], id="condition-that-is-never-true"),
     pytest.param(_elsewhere, ["labels.cks-admission.dev: clientConfig service, url"], id="another-service"),
 ]
@@ -403,7 +498,7 @@ async def test_one_that_ends_while_it_is_written_is_not_made_again(
 async def test_somebody_who_undoes_it_is_named_and_waited_for(
     server: WebhookApi, api: Connection, times: Times, known: Known
 ) -> None:
-    """With one repair after the other the pauses grow, and one error says who does that; it ends with the fight."""
+    """One repair after the other is done with pauses, and one error says who undoes them; it ends with the fight."""
     async with followed(api, times) as webhooks:
         writer = await registrar(api, known, webhooks, times)
         with capture_logs() as lines:
@@ -427,45 +522,7 @@ async def test_somebody_who_undoes_it_is_named_and_waited_for(
         "every namespaceSelector, name them in registration.kept"
     )
     assert (during, error["event"], error["reason"]) == ([reason], "registration is undone", reason)
-    assert times.pauses[:3] == [0.8, 1.6, 3.2]
-
-
-@pytest.mark.parametrize("empty", [pytest.param(False, id="deleted"), pytest.param(True, id="emptied")])
-async def test_what_is_gone_is_put_back_soon_even_from_who_undoes_it(
-    server: WebhookApi, api: Connection, times: Times, known: Known, *, empty: bool
-) -> None:
-    """However long the pauses have become, they end a second after entries are gone."""
-    long, pauses = asyncio.Event(), []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        if seconds > 1:
-            await long.wait()
-
-    async with followed(api, times) as webhooks:
-        writer = await registrar(api, known, webhooks, times, sleep=sleep)
-        running = asyncio.create_task(writer.run(3600))
-        repaired = 0.0
-
-        def goes_on() -> bool:
-            return known.counted().get("repaired", 0.0) > repaired
-
-        await until(lambda: server.get(VALIDATING, NAME))
-        while pauses != [0.8, 1.6]:
-            changed = server.configuration(_VALIDATING)
-            _ignore(changed)
-            server.put(VALIDATING, changed)
-            await until(lambda: goes_on() or pauses == [0.8, 1.6])
-            repaired = known.counted().get("repaired", 0.0)
-        if empty:
-            server.put(VALIDATING, {**server.configuration(_VALIDATING), "webhooks": []})
-        else:
-            server.delete(VALIDATING, NAME)
-        await until(goes_on)
-        running.cancel()
-
-    assert pauses[:3] == [0.8, 1.6, 1.0]
-    assert server.configuration(_VALIDATING)["webhooks"]
+    assert times.pauses[:3] == [UNDONE_SECONDS] * 3
 
 
 def _rendered(kind: str, bundle: str | None = None) -> Json:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from webhook.cluster.replicas.webhooks import Recognition
-from webhook.registration.plan import WatchState
+from webhook.cluster.replicas.webhooks import Recognition, WatchState
 
 KIND = "ValidatingWebhookConfiguration"
 UNKNOWN = "the API server asks for /validate/new, which this version does not know; manage removes such entries"

@@ -13,8 +13,8 @@ from certs.authority import new_authority
 from certs.material import Bundle
 from webhook.authority import SETTLED_SECONDS, Trust, TrustWatch, is_registered, trusted
 from webhook.certificates import by_all
+from webhook.cluster.replicas.webhooks import WatchState
 from webhook.configuration.settings import Registration
-from webhook.registration.plan import WatchState
 
 _AUTHORITY, _LATER = (new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2))
 _OLD, _NEW = (Bundle((each,)).pem for each in (_AUTHORITY, _LATER))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from webhook.cluster.api.call import Call, fetch
@@ -19,7 +20,6 @@ from webhook.cluster.watches.reflector import Change, Followers, Reflector
 from webhook.registration.announcement import closed_paths
 from webhook.registration.configurations import API_VERSION, UNREGISTER
 from webhook.registration.drift import MANAGER, is_unregistered
-from webhook.registration.plan import WatchState
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -160,6 +160,20 @@ def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterEr
         f"; a ClusterRole must allow its account to {verbs} {PLURALS[kind]} in {GROUP}" if error.status == 403 else ""
     )
     return ApiError(f"{what}: {error}{remedy}", error.status, error.retry_after)
+
+
+class WatchState(Struct, frozen=True):
+    """The state of the two configurations in the watches, which may be outdated.
+
+    synced: whether both first lists have arrived. current: the existing configurations, whole, by kind. ever: the kinds
+    that have existed since this process follows them. unregistered: whether their permanent deletion was announced.
+    This stays true while they do not exist, and ends when they exist without the announcement.
+    """
+
+    synced: bool = False
+    current: Mapping[str, JsonObject] = {}
+    ever: frozenset[str] = frozenset()
+    unregistered: bool = False
 
 
 class Webhooks(Followers):

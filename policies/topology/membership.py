@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, controller_reference, mapping
+from policies.engine.request import JsonObject, Owner, controller_reference, mapping
 from policies.objects.fieldpath import Location, lookup
 from policies.topology.gang import GangKey
 
@@ -54,13 +54,13 @@ def membership(pod: JsonObject, namespace: str = "") -> Membership | None:
         return _replica(metadata, labels, namespace)
     if owner is None:
         return Membership(GangKey(namespace, "", "Pod", _text(metadata, "name")))
-    if (owner.group, owner.kind) in _APART:
+    if owner.group_kind in _APART:
         return None
     of_labels = _of_labels(metadata, labels, namespace, owner)
     if of_labels is not None:
         return of_labels
-    key = GangKey(namespace, owner.group, owner.kind, owner.name)
-    if (owner.group, owner.kind) == ("apps", "StatefulSet"):
+    key = GangKey(namespace, *owner.group_kind, owner.name)
+    if owner.group_kind == ("apps", "StatefulSet"):
         ordinal = _text(metadata, "name").removeprefix(f"{owner.name}-")
         return Membership(key, rank=_rank({"ordinal": ordinal}, "ordinal"))
     return Membership(key, rank=_rank(labels, _INDEX) or _rank(mapping(metadata, "annotations"), _INDEX))
@@ -72,7 +72,7 @@ def owner(obj: JsonObject) -> GangKey | None:
     controller = _controller(obj)
     if controller is None:
         return None
-    return GangKey(_text(metadata, "namespace"), controller.group, controller.kind, controller.name)
+    return GangKey(_text(metadata, "namespace"), *controller.group_kind, controller.name)
 
 
 def identity(obj: JsonObject) -> GangKey:
@@ -99,14 +99,6 @@ def role(kind: tuple[str, str], obj: JsonObject, location: Location) -> str:
     return _text(mapping({"": lookup(obj, location[:-depth])}, ""), field) or default if depth else ""
 
 
-class _Owner(Struct, frozen=True):
-    """A controller, by group, kind and name."""
-
-    group: str
-    kind: str
-    name: str
-
-
 _TYPED = frozenset(("kubeflow.org", f"{name}Job") for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX"))
 # By kind, how far above a template the name of its role stands, its field, and the role without a name.
 _NAMED: Mapping[tuple[str, str], tuple[int, str, str]] = {
@@ -130,7 +122,7 @@ def _replica(metadata: JsonObject, labels: JsonObject, namespace: str) -> Member
     return Membership(key, LEADER if leads else WORKER, revision, _rank(labels, f"{_LWS}worker-index"))
 
 
-def _of_labels(metadata: JsonObject, labels: JsonObject, namespace: str, owner: _Owner) -> Membership | None:
+def _of_labels(metadata: JsonObject, labels: JsonObject, namespace: str, owner: Owner) -> Membership | None:
     """The gang by the labels of controllers that put other objects between a workload and its Pods."""
     if name := _text(labels, f"{_JOBSET}jobset-name"):
         rank = _rank(labels, f"{_JOBSET}job-index", _INDEX)
@@ -138,7 +130,7 @@ def _of_labels(metadata: JsonObject, labels: JsonObject, namespace: str, owner: 
         return Membership(key, _text(labels, f"{_JOBSET}replicatedjob-name"), rank=rank)
     if name := _text(labels, f"{_KUBEFLOW}job-name"):
         # The Pods of an MPIJob's launcher are those of a Job.
-        kind = owner.kind if owner.group == "kubeflow.org" else "MPIJob"
+        kind = owner.kind if owner.group_kind[0] == "kubeflow.org" else "MPIJob"
         type_ = _text(labels, f"{_KUBEFLOW}replica-type") or _text(labels, f"{_KUBEFLOW}job-role")
         rank = _rank(labels, f"{_KUBEFLOW}replica-index")
         return Membership(GangKey(namespace, "kubeflow.org", kind, name), type_.lower(), rank=rank)
@@ -175,13 +167,11 @@ def _rank(holder: JsonObject, *keys: str) -> tuple[int, ...]:
     return tuple(int(text) for text in texts if text.isdecimal() and len(text) < _DIGITS)
 
 
-def _controller(obj: JsonObject) -> _Owner | None:
-    """The owner that is the controller."""
+def _controller(obj: JsonObject) -> Owner | None:
+    """The owner that is the controller; what is malformed in the reference to it is empty."""
     reference = controller_reference(obj)
-    if reference is None:
-        return None
-    group = _text(reference, "apiVersion").rpartition("/")[0]
-    return _Owner(group, _text(reference, "kind"), _text(reference, "name"))
+    fields = ("apiVersion", "kind", "name", "uid")
+    return None if reference is None else Owner(*(_text(reference, field) for field in fields))
 
 
 def _text(holder: Mapping[str, Any], key: str) -> str:

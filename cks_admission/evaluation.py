@@ -22,13 +22,12 @@ from policies.admissionpolicy.model import Binding, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_force
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies
+from policies.cel import explain
 from policies.cel.activation import activation
 from policies.cel.cases.run import PATCHING, RESULTS
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
 from policies.cel.dialect import Dialect
-from policies.cel.explanation import explain
-from policies.cel.explanation.explain import Reason
-from policies.cel.explanation.places import shown
+from policies.cel.explain import Reason, shown
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Names, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source

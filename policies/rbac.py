@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from policies.admissionpolicy.documents.document import Document, Path
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
+from policies.cel.library.authorizer import Check, CheckAnswer, User
 from policies.engine.match import LabelSelector, SelectorRequirement, listed
 from policies.golang.strconv import quote
 from policies.kubernetes.release import NEWEST, Release

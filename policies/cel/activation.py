@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.cel.library.kubernetes.authorizer import Authorizer, Decisions, ResourceCheck, User
+from policies.cel.library.authorizer import Authorizer, Decisions, ResourceCheck, User
 
 Json = Mapping[str, Any]
 

@@ -9,10 +9,32 @@ release's own program for both.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from policies.cel.function import Library
-from policies.cel.library.changes import Feature
-from policies.kubernetes.release import NEWEST, Release
+from policies.kubernetes.release import NEWEST, Release, named
+
+_V1_37 = named("1.37")
+
+
+class Feature(Enum):
+    """What the language has since a release, in a sentence each."""
+
+    QUOTED_FIELDS = _V1_37, "Fields may be written in backticks: labels.`app.kubernetes.io/name`."
+    SHADOWING = _V1_37, "A macro's variable hides longer names that begin with it, and `.x` always means the outer x."
+    STRICT_ALTERNATIVES = _V1_37, "`or` and `orValue` fail on what is no optional, rather than give it back."
+    WHOLE_OPTIONALS = _V1_37, "A variable that holds an optional keeps its content as it is, also an optional."
+    WRAPPED_FIELDS = _V1_37, "Messages name the class of a wrapped value where JSON itself was named."
+
+    @property
+    def since(self) -> Release:
+        """The first release that has it."""
+        return self.value[0]
+
+    @property
+    def what(self) -> str:
+        """What it is."""
+        return self.value[1]
 
 
 @dataclass(frozen=True, slots=True)

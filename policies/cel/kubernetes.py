@@ -12,39 +12,41 @@ from functools import cache
 
 from policies.cel.dialect import NEW, Dialect
 from policies.cel.environment import STANDARD_TYPES, Environment, merged
-from policies.cel.library.changes import formerly
-from policies.cel.library.kubernetes import authorizer, cidr, ip, jsonpatch, lists, quantity, regex, semver, url
-from policies.cel.library.kubernetes import format as format_
-from policies.cel.library.standard import (
+from policies.cel.library import (
     arithmetic,
-    comprehensions,
+    authorizer,
     conversion,
+    ip,
+    lists,
     optional,
+    quantity,
+    regex,
     relations,
-    sets,
+    semver,
     strings,
-    text,
     time,
+    url,
 )
-from policies.cel.library.standard import lists as standard_lists
+from policies.cel.library import format as format_
+from policies.cel.library.changes import formerly
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
 
-STANDARD = (relations.LIBRARY, arithmetic.LIBRARY, conversion.LIBRARY, text.LIBRARY, time.LIBRARY)
+STANDARD = (relations.LIBRARY, arithmetic.LIBRARY, conversion.LIBRARY, strings.TEXT, time.LIBRARY)
 KUBERNETES = (
-    url.LIBRARY,
+    url.URLS,
     regex.LIBRARY,
-    lists.LIBRARY,
+    lists.LISTS,
     authorizer.LIBRARY,
     optional.LIBRARY,
     quantity.LIBRARY,
-    strings.LIBRARY,
-    sets.LIBRARY,
-    ip.LIBRARY,
-    cidr.LIBRARY,
+    strings.STRINGS,
+    lists.SETS,
+    ip.IPS,
+    ip.CIDRS,
     format_.LIBRARY,
-    comprehensions.LIBRARY,
+    lists.COMPREHENSIONS,
     semver.LIBRARY,
-    standard_lists.LIBRARY,
+    lists.CEL_LISTS,
     lists.VERSION_1,
 )
 
@@ -122,7 +124,7 @@ def admission(
     >>> sorted(admission(params=False).variables)[:3]
     ['authorizer', 'authorizer.requestResource', 'namespaceObject']
     """
-    known = (*STANDARD, *KUBERNETES, *((jsonpatch.LIBRARY,) if patch_types else ()))
+    known = (*STANDARD, *KUBERNETES, *((url.JSONPATCH,) if patch_types else ()))
     libraries = [library for library in known if dialect.knows(library)]
     variables = {
         "object": DYN,

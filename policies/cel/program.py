@@ -19,17 +19,15 @@ from msgspec import Struct
 from policies.cel import types
 from policies.cel.checking.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.dialect import NEW, Dialect
+from policies.cel.dialect import NEW, Dialect, Feature
 from policies.cel.environment import Environment
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import PlanError, plan
-from policies.cel.evaluation.recursion import NestingError, deeply
-from policies.cel.evaluation.run import Outcome, Run
-from policies.cel.evaluation.step import Step, failed
-from policies.cel.generation.compiled import Function, Generated, generate
+from policies.cel.evaluation.run import Outcome, Run, Step, failed
+from policies.cel.generation.codegen import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
-from policies.cel.library.changes import Feature
+from policies.cel.recursion import NestingError, deeply
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source

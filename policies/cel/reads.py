@@ -19,9 +19,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies.cel.evaluation.dispatch import arguments
-from policies.cel.evaluation.recursion import deeply
+from policies.cel.evaluation.plan import arguments
 from policies.cel.program import Composition, Program, checked
+from policies.cel.recursion import deeply
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,

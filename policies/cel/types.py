@@ -116,3 +116,12 @@ def parameter(name: str) -> Type:
 LIST = list_of(DYN)
 MAP = map_of(DYN, DYN)
 OPTIONAL = optional_of(DYN)
+
+
+def equivalent(left: Type, right: Type) -> bool:
+    """Whether two types are equal except for the names of type variables."""
+    if left.kind is not right.kind or len(left.parameters) != len(right.parameters):
+        return False
+    if left.kind is not Kind.PARAMETER and left.name != right.name:
+        return False
+    return all(map(equivalent, left.parameters, right.parameters))

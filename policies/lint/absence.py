@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from policies.admissionpolicy.builtin.defaults import of_type
 from policies.admissionpolicy.model import Expression, Policy
-from policies.cel.checking.validation import children
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select, children
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
 from policies.lint.finding import LintFinding, LintSubject

@@ -13,14 +13,13 @@ from policies.admissionpolicy.builtin.table import QUANTITY
 from policies.admissionpolicy.model import Expression, Policy
 from policies.admissionpolicy.schema import definition
 from policies.cel import types
-from policies.cel.checking.validation import walk
 from policies.cel.dialect import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.program import compile_expression
-from policies.cel.syntax.ast import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from policies.cel.syntax.ast import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, walk
+from policies.cel.syntax.formatting import literal
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
-from policies.cel.syntax.unparse import literal
 from policies.cel.types import Kind
 from policies.cel.values import Uint
 from policies.kubernetes.release import Release

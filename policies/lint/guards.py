@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from policies.cel.checking.checker import qualified_name
-from policies.cel.checking.validation import children, walk
-from policies.cel.evaluation.dispatch import arguments
-from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select
+from policies.cel.evaluation.plan import arguments
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children, walk
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
 from policies.engine.request import GroupVersionKind
@@ -69,7 +68,7 @@ class KindTests:
                 decided = self.decided(condition)
                 return (condition, then, otherwise) if decided is None else (condition, then if decided else otherwise)
             case _:
-                return children(node)
+                return tuple(children(node))
 
     def walk(self, tree: Node) -> Iterator[Node]:
         """All nodes of a tree that are not dead for the kind."""

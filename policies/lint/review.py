@@ -9,10 +9,9 @@ from policies.admissionpolicy.builtin.table import ApiResource, served_resources
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.reader import Loaded, objects
 from policies.admissionpolicy.model import LINT_IGNORE, Binding, MatchResources, NamedRule, Policy
-from policies.cel.checking.hints import nearest
-from policies.cel.checking.validation import walk
-from policies.cel.evaluation.recursion import deeply
-from policies.cel.syntax.ast import Call, Node, Select
+from policies.cel.checking.checker import nearest
+from policies.cel.recursion import deeply
+from policies.cel.syntax.ast import Call, Node, Select, walk
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
 from policies.engine.match import LabelSelector, SelectorRequirement

@@ -22,13 +22,11 @@ from policies.admissionpolicy.model import Expression, NamedRule, ParamKind, Pol
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
-from policies.cel.checking.validation import walk
-from policies.cel.dialect import Dialect
+from policies.cel.dialect import Dialect, Feature
 from policies.cel.environment import Environment
-from policies.cel.evaluation.recursion import deeply
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
-from policies.cel.library.changes import Feature
-from policies.cel.syntax.ast import Node, Select
+from policies.cel.recursion import deeply
+from policies.cel.syntax.ast import Node, Select, walk
 from policies.cel.syntax.parser import RESERVED, parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type

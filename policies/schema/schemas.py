@@ -26,7 +26,7 @@ from msgspec import json
 from policies.admissionpolicy.builtin.defaults import kind_of
 from policies.admissionpolicy.builtin.table import MICRO_TIME, OBJECT_META, QUANTITY, TIME, OpenApi, TypeTable, types_of
 from policies.cel.errors import CelError
-from policies.cel.library.kubernetes.regex import compile_pattern
+from policies.cel.library.regex import compile_pattern
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.kubernetes.release import NEWEST, Release
 from policies.kubernetes.spelling import closest

@@ -10,7 +10,7 @@ from cluster.programs import judged_as
 from policies.cel.activation import activation
 from policies.cel.dialect import Dialect
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table
+from policies.cel.library.authorizer import Check, CheckAnswer, Table
 from policies.cel.program import Evaluation, compile_expression
 from policies.engine.interruption import Missing
 from webhook.cluster.api.client import connect

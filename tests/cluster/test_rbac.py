@@ -10,13 +10,13 @@ from support.policies.rbacrights import CHECKS, OTHER, RIGHTS, TEAM, answer_in
 from cluster.apicalls import Caller
 from cluster.polling import NotYet
 from cluster.programs import judged_as
-from policies.cel.library.kubernetes.authorizer import CheckAnswer, answer_of, subject_access_review
+from policies.cel.library.authorizer import CheckAnswer, answer_of, subject_access_review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
-    from policies.cel.library.kubernetes.authorizer import Check
+    from policies.cel.library.authorizer import Check
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # What the controller writes, and of Roles and of either kind of binding one of the last that show.

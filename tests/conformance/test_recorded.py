@@ -19,6 +19,7 @@ FEWEST = {
     "cel_spec_core": 849,
     "cel_spec_types": 541,
     "costs": 143,
+    "edges": 1342,
     "extlists": 158,
     "found": 129,
     "kubernetes": 139,

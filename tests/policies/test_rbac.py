@@ -8,7 +8,7 @@ import pytest
 from support.policies.policydocuments import documents
 from support.policies.rbacrights import CHECKS, RIGHTS, answer_in
 
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User, service_account
+from policies.cel.library.authorizer import Check, CheckAnswer, User, service_account
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 from policies.rbac import RbacError, Rights, read
 

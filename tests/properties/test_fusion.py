@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.builders import TODAY, request
 from support.policies.randomrules import rule_set
 
-from policies.cel.library.kubernetes.authorizer import CheckAnswer
+from policies.cel.library.authorizer import CheckAnswer
 from policies.engine import engine
 from policies.engine.engine import Answer
 from policies.engine.facts import NamespaceKey, StaticFacts

@@ -19,11 +19,9 @@ from policies.cel.syntax.ast import (
     Select,
     StructLiteral,
 )
-from policies.cel.syntax.formatting import formatted
+from policies.cel.syntax.formatting import ONE_LINE, formatted, same, unparse
 from policies.cel.syntax.parser import parse
-from policies.cel.syntax.sameness import same
 from policies.cel.syntax.source import Source
-from policies.cel.syntax.unparse import ONE_LINE, unparse
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 _PLACE: Any = {"position": -1, "start": 0, "end": 0}

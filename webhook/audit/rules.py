@@ -19,13 +19,23 @@ from policies.admissionpolicy.evaluation.compilation import Compile, compile_pol
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ParametersKey, parameter_keys
 from policies.admissionpolicy.model import DERIVE, Binding, Policy
 from policies.admissionpolicy.rules import mutatingrule, validatingrule
-from policies.cel.checking.validation import children, walk
 from policies.cel.kubernetes import admission
 from policies.cel.program import NO_VARIABLES, compile_expression
-from policies.cel.syntax.ast import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
+from policies.cel.syntax.ast import (
+    Call,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    children,
+    walk,
+)
+from policies.cel.syntax.formatting import unparse
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Source
-from policies.cel.syntax.unparse import unparse
 from policies.engine.request import (
     AdmissionRequest,
     GroupVersionKind,

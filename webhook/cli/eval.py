@@ -18,9 +18,9 @@ from policies.cel.cases.document import CaseError, cases, difference, encode
 from policies.cel.cases.run import PATCHING, RESULTS, run
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.dialect import Dialect
-from policies.cel.explanation.explain import explain
+from policies.cel.explain import explain
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
+from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.cel.program import Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.types import DYN

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import asdict, replace
 
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
+from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import Facts

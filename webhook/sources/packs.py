@@ -21,8 +21,8 @@ from policies.admissionpolicy.evaluation.parameters import KindScope, StaticPara
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.rules import validatingrule
 from policies.admissionpolicy.rules.boundpolicy import Workloads
+from policies.cel.syntax.formatting import unparse
 from policies.cel.syntax.parser import parse
-from policies.cel.syntax.unparse import unparse
 from policies.engine.request import JsonObject
 from policies.engine.rule import HookCondition, Rule
 from webhook.configuration.fields import PackMode

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from policies.admissionpolicy.builtin.reader import quantity_of
-from policies.cel.library.kubernetes.amount import EXACT, Large, compare
-from policies.cel.library.kubernetes.quantity import Quantity
+from policies.cel.library.quantity import EXACT, Large, Quantity, compare
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.release import Release
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from policies.admissionpolicy.builtin.table import MICRO_TIME, QUANTITY, TIME
 from policies.admissionpolicy.schema import Atom, ListType, MapType, Scalar, SchemaNode
 from policies.cel.errors import CelError
-from policies.cel.library.kubernetes import quantity
-from policies.cel.library.kubernetes.amount import Large, round_up
+from policies.cel.library import quantity
+from policies.cel.library.quantity import Large, round_up
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general
 from policies.golang.time import SECOND, format_timestamp, parse_timestamp

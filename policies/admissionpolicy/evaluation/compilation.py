@@ -16,7 +16,6 @@ from hashlib import sha256
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cached import cached_property
 from policies.cel import types
-from policies.cel.checking.validation import walk
 from policies.cel.dialect import Dialect
 from policies.cel.environment import Environment
 from policies.cel.generation import fusion
@@ -24,7 +23,7 @@ from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, Program, ResultError, compile_expression
 from policies.cel.reads import EVERYTHING, ROOTS, Reads, checked_tree, composed_reads
-from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
+from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select, walk
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue
 from policies.cel.types import Type

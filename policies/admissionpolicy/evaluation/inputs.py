@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from policies.cached import cached_property
 from policies.cel.activation import QUICK, activation, shown_namespace
-from policies.cel.library.kubernetes.authorizer import Decisions, Table
+from policies.cel.library.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.engine.facts import Facts

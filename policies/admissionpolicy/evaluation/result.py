@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from policies.admissionpolicy.model import Expression, PolicyKind, Reason, ValidationAction
-from policies.cel.explanation import explain
+from policies.cel import explain
 from policies.cel.values import Value
 from policies.engine.violation import CODES, FORBIDDEN, Status
 from policies.golang.quote import trimmed

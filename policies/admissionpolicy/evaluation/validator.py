@@ -25,9 +25,9 @@ from policies.admissionpolicy.evaluation.result import (
     result_of,
 )
 from policies.admissionpolicy.model import DENY, Binding, ValidationAction
+from policies.cel import explain
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.errors import BudgetError
-from policies.cel.explanation import explain
 from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value, type_of

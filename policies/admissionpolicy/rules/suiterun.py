@@ -25,7 +25,7 @@ from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, Sub
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
 from policies.admissionpolicy.rules.validatingrule import PolicyRule
 from policies.admissionpolicy.schema import known
-from policies.cel.library.kubernetes.authorizer import Decisions
+from policies.cel.library.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
 from policies.engine.violation import Violation, describe

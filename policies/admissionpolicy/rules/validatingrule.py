@@ -22,8 +22,7 @@ from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, R
 from policies.admissionpolicy.evaluation.validator import evaluate_policy, holds, parameters_of
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key, Subject, SubjectCache, Workloads, in_force
-from policies.cel.explanation.explain import Reason
-from policies.cel.explanation.places import shown
+from policies.cel.explain import Reason, shown
 from policies.cel.generation.fusion import Fused, fuse
 from policies.cel.values import Value
 from policies.engine.facts import Facts

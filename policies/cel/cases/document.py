@@ -27,8 +27,8 @@ from typing import Any
 from msgspec import Struct, ValidationError, convert
 
 from policies.cel.errors import CelError
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
-from policies.cel.library.kubernetes.format import Format
+from policies.cel.library.authorizer import Check, CheckAnswer
+from policies.cel.library.format import Format
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of

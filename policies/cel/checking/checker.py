@@ -1,21 +1,15 @@
-"""The type of every part of an expression, and the overloads that a call may use (cel-go's checker/checker.go).
-
-The checker writes its results onto the tree: types, overloads, names of types, namespaces. It collects all issues. The
-messages are the reference's, the hints are ours.
-"""
+"""The type of every part of an expression, and the overloads that a call may use (cel-go's checker package)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from policies.cel import types
 from policies.cel.checking import validation
-from policies.cel.checking.hints import nearest, signatures
-from policies.cel.checking.unification import Unifier, more_general
+from policies.cel.dialect import Feature
 from policies.cel.environment import Declared, Environment
 from policies.cel.function import Function, Overload
-from policies.cel.library.changes import Feature
 from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax.ast import (
     Call,
@@ -33,6 +27,159 @@ from policies.cel.syntax.ast import (
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Kind, Type
 from policies.cel.values import type_of
+from policies.kubernetes.spelling import closest
+
+_SHOWN = 6
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'object'?`, or empty if no name is close. Operators are not suggested."""
+    near = closest(name, (other for other in known if other[:1].isalpha()))
+    return f"did you mean '{near}'?" if near else ""
+
+
+def signatures(function: Function) -> str:
+    """The signatures of a function: `declared: string.startsWith(string) -> bool`."""
+    shown = [_signature(function.name, overload) for overload in function.overloads[:_SHOWN]]
+    if len(function.overloads) > _SHOWN:
+        shown.append(f"and {len(function.overloads) - _SHOWN} more")
+    return f"declared: {'; '.join(shown)}"
+
+
+def _signature(name: str, overload: Overload) -> str:
+    parameters = [str(parameter) for parameter in overload.parameters]
+    operator = name.strip("_@")
+    if len(parameters) == 2 and not operator.isidentifier():
+        return f"{parameters[0]} {operator} {parameters[1]}"
+    target = f"{parameters.pop(0)}." if overload.member else ""
+    return f"{target}{name}({', '.join(parameters)}) -> {overload.result}"
+
+
+_NULLABLE = {Kind.OPAQUE, Kind.STRUCT, Kind.DURATION, Kind.TIMESTAMP}
+_COMPOSED = {Kind.OPAQUE, Kind.LIST, Kind.MAP}
+_WILD = {Kind.DYN, Kind.ERROR}
+
+
+class Unifier:
+    """The type variables of one expression and their known types."""
+
+    def __init__(self) -> None:
+        self._known: dict[Type, Type] = {}
+        self._count = 0
+
+    def fresh(self) -> Type:
+        """A new type variable."""
+        self._count += 1
+        return types.parameter(f"_var{self._count - 1}")
+
+    def assignable(self, given: tuple[Type, ...], expected: tuple[Type, ...]) -> bool:
+        """Whether the given types are assignable to the expected. If so, keeps what that implies for type variables."""
+        before = dict(self._known)
+        if len(given) == len(expected) and all(map(self._fits, given, expected)):
+            return True
+        self._known = before
+        return False
+
+    def _fits(self, given: Type, expected: Type) -> bool:  # noqa: PLR0911 - one return per kind of type
+        kind, other = given.kind, expected.kind
+        if other is Kind.PARAMETER:
+            valid, known = self._substitutes(given, expected)
+            if valid or known:
+                return valid
+        if kind is Kind.PARAMETER:
+            return self._substitutes(expected, given)[0]
+        if kind in _WILD or other in _WILD:
+            return True
+        if kind is Kind.NULL:
+            return other is Kind.NULL or other in _NULLABLE
+        if other is Kind.NULL:
+            return kind in _NULLABLE
+        if kind is Kind.TYPE:
+            return other is Kind.TYPE
+        if kind in _COMPOSED:
+            return (
+                kind is other
+                and given.name == expected.name
+                and len(given.parameters) == len(expected.parameters)
+                and all(map(self._fits, given.parameters, expected.parameters))
+            )
+        return kind is other and given.name == expected.name
+
+    def _substitutes(self, type_: Type, variable: Type) -> tuple[bool, bool]:
+        """Whether the type may replace the variable, and whether the variable already had a type."""
+        if type_ == variable:
+            return True, True
+        known = self._known.get(variable)
+        if known is None:
+            if not self._free_of(variable, type_):
+                return False, False
+            self._known[variable] = type_
+            return True, False
+        if type_ == known:
+            return True, True
+        if not self._fits(type_, known):
+            return False, True
+        general = more_general(type_, known)
+        if self._free_of(variable, general):
+            self._known[variable] = general
+        return True, True
+
+    def _free_of(self, variable: Type, type_: Type) -> bool:
+        """Whether the variable does not occur in the type. Without this check a type could contain itself."""
+        if variable == type_:
+            return False
+        if type_.kind is Kind.PARAMETER:
+            known = self._known.get(type_)
+            return known is None or self._free_of(variable, known)
+        return all(self._free_of(variable, parameter) for parameter in type_.parameters)
+
+    def resolve(self, type_: Type, *, unknown_is_dyn: bool = False) -> Type:
+        """The type with its variables replaced by their known types."""
+        if type_.kind is Kind.PARAMETER:
+            known = self._known.get(type_)
+            if known is not None:
+                return self.resolve(known, unknown_is_dyn=unknown_is_dyn)
+            return types.DYN if unknown_is_dyn else type_
+        if not type_.parameters:
+            return type_
+        parameters = tuple(self.resolve(parameter, unknown_is_dyn=unknown_is_dyn) for parameter in type_.parameters)
+        return type_ if parameters == type_.parameters else Type(type_.kind, type_.name, parameters)
+
+    def instance(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
+        """A signature with its type variables renamed to new ones."""
+        names: dict[Type, Type] = {}
+        return tuple(self._renamed(type_, names) for type_ in signature)
+
+    def _renamed(self, type_: Type, names: dict[Type, Type]) -> Type:
+        if type_.kind is Kind.PARAMETER:
+            if type_ not in names:
+                names[type_] = self.fresh()
+            return names[type_]
+        if not type_.parameters:
+            return type_
+        return Type(type_.kind, type_.name, tuple(self._renamed(parameter, names) for parameter in type_.parameters))
+
+
+def more_general(left: Type, right: Type) -> Type:
+    """The more general of two compatible types."""
+    return left if _less_specific(left, right) else right
+
+
+def _less_specific(left: Type, right: Type) -> bool:
+    if left.kind in (Kind.DYN, Kind.PARAMETER):
+        return True
+    if right.kind in (Kind.DYN, Kind.PARAMETER) or left.kind is not right.kind:
+        return False
+    if left.kind is Kind.TYPE:
+        return True
+    if left.kind in _COMPOSED:
+        return (
+            left.name == right.name
+            and len(left.parameters) == len(right.parameters)
+            and all(map(_less_specific, left.parameters, right.parameters))
+        )
+    return left == right
+
 
 _LOGIC = ("_&&_", "_||_")
 _ITERABLE_AS_DYN = {Kind.DYN, Kind.ERROR, Kind.PARAMETER}

@@ -1,72 +1,91 @@
-"""Kubernetes' checks of a well-typed expression besides its types.
-
-Literal durations, timestamps and patterns must be valid, and the elements of a literal list or map must have the same
-type (cel-go's cel/validator.go).
-"""
+"""Kubernetes' checks of a well-typed expression besides its types, such as those of literal formats and patterns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policies.cel.checking import formatcheck
-from policies.cel.checking.unification import equivalent
 from policies.cel.errors import CelError
-from policies.cel.library.kubernetes.regex import compile_pattern
+from policies.cel.library.regex import compile_pattern
+from policies.cel.library.strings import letters, unsuitable
 from policies.cel.syntax.ast import (
     Call,
-    Comprehension,
-    Entry,
-    FieldValue,
     ListLiteral,
     Literal,
     MapLiteral,
     Node,
-    Select,
-    StructLiteral,
+    walk,
 )
 from policies.cel.syntax.source import Issue
-from policies.cel.types import Type
+from policies.cel.types import Kind, Type, equivalent
+
+_WHOLE = {Kind.INT, Kind.UINT}
+_SUITABLE = {
+    "d": _WHOLE,
+    "o": _WHOLE,
+    "b": _WHOLE | {Kind.BOOL},
+    "f": {Kind.DOUBLE, Kind.STRING},
+    "e": {Kind.DOUBLE, Kind.STRING},
+    "x": _WHOLE | {Kind.STRING, Kind.BYTES},
+    "X": _WHOLE | {Kind.STRING, Kind.BYTES},
+}
+_SHOWN = _WHOLE | {
+    Kind.LIST, Kind.MAP, Kind.DOUBLE, Kind.BOOL, Kind.STRING, Kind.TIMESTAMP, Kind.BYTES, Kind.DURATION, Kind.TYPE,
+    Kind.NULL,
+}  # fmt: skip
+
+
+def is_format(node: Node) -> bool:
+    """Whether a node is a call of `format`."""
+    return isinstance(node, Call) and node.function == "format"
+
+
+def format_issues(node: Node) -> Iterator[Issue]:
+    """The issues of a call of `format`; none for other nodes."""
+    if not isinstance(node, Call) or node.function != "format" or len(node.args) != 1:
+        return
+    text, arguments = node.target, node.args[0]
+    if not isinstance(text, Literal) or not isinstance(text.value, str) or not isinstance(arguments, ListLiteral):
+        return
+    count = 0
+    try:
+        for letter in letters(text.value, len(arguments.elements)):
+            unfit = _unfit(letter, arguments.elements[count])
+            if unfit is not None:
+                yield Issue(unfit.position, unsuitable(letter, unfit.type.name if unfit.type is not None else ""))
+                return
+            count += 1
+    except CelError as error:
+        yield Issue(node.position, error.message)
+        return
+    if len(arguments.elements) > count:
+        given = len(arguments.elements)
+        message = f"too many arguments supplied to string.format (expected {count}, got {given})"
+        yield Issue(node.position, message)
+
+
+def _unfit(letter: str, node: Node) -> Node | None:
+    """The part of an argument that a clause cannot format, or None."""
+    kind = Kind.DYN if node.type is None else node.type.kind
+    if letter != "s":
+        return None if kind is Kind.DYN or kind in _SUITABLE[letter] else node
+    if kind is not Kind.DYN and kind not in _SHOWN:
+        return node
+    parts: list[Node] = []
+    if isinstance(node, ListLiteral):
+        parts = node.elements
+    elif isinstance(node, MapLiteral):
+        parts = [part for entry in node.entries for part in (entry.key, entry.value)]
+    return next((unfit for part in parts if (unfit := _unfit("s", part)) is not None), None)
+
 
 _READ = ("duration", "timestamp", "matches")
-
-
-def children(node: Node) -> tuple[Node, ...]:  # noqa: PLR0911 - one return per kind of node
-    """The nodes directly below a node, in the reference's order."""
-    match node:
-        case Select():
-            return (node.operand,)
-        case Call():
-            return (*(() if node.target is None else (node.target,)), *node.args)
-        case ListLiteral():
-            return tuple(node.elements)
-        case MapLiteral():
-            return tuple(node.entries)
-        case StructLiteral():
-            return tuple(node.fields)
-        case Entry():
-            return (node.key, node.value)
-        case FieldValue():
-            return (node.value,)
-        case Comprehension():
-            return (node.range, node.init, node.condition, node.step, node.result)
-        case _:
-            return ()
-
-
-def walk(node: Node) -> Iterator[Node]:
-    """A node and all nodes below it."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        yield current
-        pending.extend(reversed(children(current)))
 
 
 def issues(tree: Node) -> list[Issue]:
     """The issues of a well-typed tree, in the reference's order."""
     nodes = list(walk(tree))
-    exempt = {id(below) for node in nodes if formatcheck.is_format(node) for below in walk(node)}
-    problems = [issue for node in nodes for issue in formatcheck.issues(node)]
+    exempt = {id(below) for node in nodes if is_format(node) for below in walk(node)}
+    problems = [issue for node in nodes for issue in format_issues(node)]
     problems += [issue for name in _READ for node in nodes for issue in _literal(node, name)]
     for node in nodes:
         if isinstance(node, ListLiteral) and id(node) not in exempt:

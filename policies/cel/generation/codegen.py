@@ -9,19 +9,32 @@ under which it computes something must match the reference.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from policies.cel.checking.validation import walk
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.evaluation.dispatch import arguments
-from policies.cel.evaluation.plan import CONVERSIONS, plan
-from policies.cel.evaluation.step import Constant, failed
+from policies.cel.evaluation.plan import CONVERSIONS, arguments, plan
+from policies.cel.evaluation.run import Constant, failed
 from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
-from policies.cel.generation.certainty import trusted
-from policies.cel.generation.emitter import Facts, NodeEmitter, Path, UnsupportedError
-from policies.cel.generation.loops import certain_loops, generate_loop
-from policies.cel.generation.shape import INDEX, chooses, is_constant, is_optional, is_patch, is_variables, written_path
+from policies.cel.generation.emitter import (
+    INDEX,
+    Facts,
+    NodeEmitter,
+    Path,
+    TooDeepError,
+    UnsupportedError,
+    chooses,
+    is_constant,
+    is_optional,
+    is_patch,
+    is_variables,
+    trusted,
+    written_path,
+)
+from policies.cel.generation.inline import certain_loops, generate_loop
+from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
@@ -32,9 +45,11 @@ from policies.cel.syntax.ast import (
     Node,
     Select,
     StructLiteral,
+    walk,
 )
 from policies.cel.types import BOOL, STRING, Kind
 from policies.cel.values import Value
+from policies.engine.interruption import Expired
 
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
@@ -439,3 +454,49 @@ _SPECIAL: dict[str, Callable[[Generator, Call], str]] = {
     "hasValue": _has_value,
     "value": _value,
 }
+
+
+Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]
+"""Takes the names, the cost limit and the time check; returns value and cost. Raises any exception if it gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The source of a function, and the objects that its names `k0`, `k1`, ... stand for."""
+
+    source: str
+    constants: Mapping[str, Value]
+    reads_variables: bool = False
+
+    def load(self) -> Function | None:
+        """The function; None if the source is too complex for Python."""
+        function: Function | None = loaded(self.source, self.constants)
+        return function
+
+
+def loaded(source: str, constants: Mapping[str, Value]) -> Any:
+    """The function `evaluate` of generated source; None if the source is too complex for Python."""
+    namespace = {**NAMESPACE, **constants}
+    try:
+        exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
+    except (SyntaxError, RecursionError, MemoryError):
+        return None
+    # The function holds the namespace. Removing it avoids a cycle that would wait for the garbage collector.
+    return namespace.pop("evaluate")
+
+
+def generate(tree: Node) -> Generated | None:
+    """The function of a checked tree; None for a construct that only the exact evaluator supports."""
+    generator = Generator(tree)
+    try:
+        result = generator.value(tree)
+    except (UnsupportedError, TooDeepError, RecursionError):
+        return None
+    generator.settle()
+    head = ["def evaluate(names, limit, expired):", " cost = 0", f" mark = min(limit, {BETWEEN_LOOKS})"]
+    head += [f" {generated} = names[{name!r}]" for name, generated in generator.roots.items()]
+    return Generated(
+        "\n".join([*head, *generator.lines, f" return {result}, cost"]),
+        generator.constants,
+        "variables" in generator.roots,
+    )

@@ -1,8 +1,4 @@
-"""Writes Python source: lines, blocks, temporary names, constants, and the cost of straight-line code.
-
-The text of an expression gets into the source only through `constant`, which writes the `repr` of plain values. Names
-of variables are generated. docs/reference/cel.md explains why that is safe.
-"""
+"""Python source for generated code: lines, blocks, names, constants; and what may be known of a tree beforehand."""
 
 from __future__ import annotations
 
@@ -10,8 +6,113 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from keyword import iskeyword
 
-from policies.cel.syntax.ast import Node
+from policies.cel.evaluation.plan import CONVERSIONS, arguments
+from policies.cel.kubernetes import VARIABLES
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from policies.cel.types import Kind, Type
 from policies.cel.values import Value
+
+INDEX = ("_[_]", "_[?_]", "_?._")
+"""The functions that read from their first argument."""
+
+
+def is_optional(node: Node) -> bool:
+    """Whether the value of a node is certainly an optional."""
+    if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
+        return True  # regardless of the type that the checker found
+    return node.type is not None and node.type.kind is Kind.OPAQUE and node.type.name == "optional_type"
+
+
+def is_variables(node: Node) -> bool:
+    """Whether a node is `variables`, whose fields are computed when they are read."""
+    return node.type == VARIABLES
+
+
+def is_patch(node: Node) -> bool:
+    """Whether a node is a part of `Object{}` or a JSONPatch."""
+    return (
+        node.type is not None
+        and node.type.kind is Kind.STRUCT
+        and node.type.name.split(".")[0] in ("Object", "JSONPatch")
+    )
+
+
+def is_constant(node: Node) -> bool:
+    """Whether `plan.py` turns a node into a constant."""
+    match node:
+        case Literal():
+            return True
+        case Ident() | Select():
+            return node.constant is not None
+        case ListLiteral():
+            return all(map(is_constant, node.elements))
+        case MapLiteral():
+            return all(is_constant(entry.key) and is_constant(entry.value) for entry in node.entries)
+        case Call():
+            given = arguments(node)
+            return node.function in CONVERSIONS and len(given) == 1 and is_constant(given[0])
+        case _:
+            return False
+
+
+def written_path(node: Node) -> Path | None:
+    """A chain as written. The same text may mean different variables, so it only helps to find values worth keeping."""
+    match node:
+        case Ident():
+            return (node.name,)
+        case Select() if not node.test_only:
+            above = written_path(node.operand)
+            return None if above is None else (*above, node.field)
+        case _:
+            return None
+
+
+def chooses(node: Node) -> bool:
+    """Whether a chain begins with `a ? b : c`. Reading such a chain costs nothing."""
+    while True:
+        match node:
+            case Select() if node.name is None and node.constant is None:
+                node = node.operand
+            case Call() if node.function in INDEX:
+                node = arguments(node)[0]
+            case Call():
+                return node.function == "_?_:_"
+            case _:
+                return False
+
+
+_PASSED_ON = frozenset({"_[_]", "_[?_]", "_?._", "or", "orValue", "value", "dyn"})
+_BUILDING = frozenset({"map", "filter", "transformList", "transformMap", "transformMapEntry"})
+
+
+def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
+    """Whether the value of a node certainly has the class of its type. This does not cover the elements of a list."""
+    match node:
+        case Literal() | ListLiteral() | MapLiteral():
+            return True
+        case Select(test_only=True):
+            return True
+        case Select():
+            return _of_request(node)
+        case Call(function="_?_:_"):
+            return trusted(node.args[1]) and trusted(node.args[2])
+        case Call():
+            return node.function not in _PASSED_ON and all(_definite(overload.result) for overload in node.overloads)
+        case Comprehension():
+            return node.macro in _BUILDING or node.macro.startswith(("all", "exists"))
+        case _:
+            return False
+
+
+def _of_request(node: Node) -> bool:
+    while isinstance(node, Select):
+        node = node.operand
+    return isinstance(node, Ident) and node.name == "request"
+
+
+def _definite(result: Type) -> bool:
+    return result.kind not in (Kind.DYN, Kind.PARAMETER)
+
 
 Path = tuple[str, ...]
 """A chain of selections: the generated name of its root, then the fields."""

@@ -21,14 +21,11 @@ from functools import partial
 from typing import Protocol
 
 from policies.cel.activation import QUICK
-from policies.cel.checking.validation import children, walk
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.generation.codegen import Generator
-from policies.cel.generation.compiled import loaded
-from policies.cel.generation.emitter import Path, TooDeepError, UnsupportedError
-from policies.cel.generation.shape import written_path
+from policies.cel.generation.codegen import Generator, loaded
+from policies.cel.generation.emitter import Path, TooDeepError, UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, walk
 from policies.cel.values import ABSENT, Value
 from policies.engine.interruption import Expired, TimeLimitError
 

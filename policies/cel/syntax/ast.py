@@ -6,6 +6,7 @@ and `end` delimit its text. All are offsets in code points. Nodes that a macro m
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as declare
 from typing import TYPE_CHECKING
@@ -129,3 +130,36 @@ class Comprehension(Node):
     result: Node
     macro: str
     body: tuple[Node, ...] = ()
+
+
+CHILDREN: dict[type[Node], tuple[str, ...]] = {
+    Literal: (),
+    Ident: (),
+    Select: ("operand",),
+    Call: ("target", "args"),
+    ListLiteral: ("elements",),
+    MapLiteral: ("entries",),
+    Entry: ("key", "value"),
+    StructLiteral: ("fields",),
+    FieldValue: ("value",),
+    Comprehension: ("range", "init", "condition", "step", "result"),
+}
+"""The fields of each node that hold a node, None, or a list of nodes."""
+
+
+def children(node: Node) -> list[Node]:
+    """The nodes directly below a node, in the order of their fields."""
+    below: list[Node] = []
+    for name in CHILDREN[type(node)]:
+        value = getattr(node, name)
+        below += value if isinstance(value, list) else [] if value is None else [value]
+    return below
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and all nodes below it, from left to right."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(children(current)))

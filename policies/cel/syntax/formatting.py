@@ -1,18 +1,75 @@
-"""The text of an expression in the one format: at most 120 columns, broken at operators, arguments and items."""
+"""Trees as text: `formatted` writes an expression in the one format, and `unparse` any tree.
+
+`parse(Source(unparse(tree)), expand=False)` is the same tree, with the fewest parentheses for that. Operators of a
+balanced chain (`a && b && c`, see parser.py) are written as the chain that gives this balance.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any, Final
 
-from policies.cel.evaluation.recursion import deeply
+from policies.cel.recursion import deeply
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Entry,
+    FieldValue,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    children,
+)
 from policies.cel.syntax.lexer import BYTES, DOUBLE, END, INT, STRING, UINT, Tokens, tokenize
 from policies.cel.syntax.parser import parse
-from policies.cel.syntax.sameness import same
 from policies.cel.syntax.source import Source
-from policies.cel.syntax.unparse import ONE_LINE, Spelling, unparse
+from policies.cel.values import Uint
+
+ONE_LINE = 10**9
+"""A width that breaks nothing."""
+TERNARY, OR, AND, RELATION, SUM, PRODUCT, UNARY, _PRIMARY = range(8)
+_OPERATORS: Mapping[str, tuple[int, str]] = {
+    **{f"_{sign}_": (RELATION, sign) for sign in ("<", "<=", ">=", ">", "==", "!=")},
+    "@in": (RELATION, "in"),
+    **{f"_{sign}_": (SUM, sign) for sign in "+-"},
+    **{f"_{sign}_": (PRODUCT, sign) for sign in "*/%"},
+}
+_LOGIC: Mapping[str, tuple[int, str]] = {"_&&_": (AND, "&&"), "_||_": (OR, "||")}
+_SUMS = ("_+_", "_-_")
+_SIGNS = {"!_": "!", "-_": "-"}
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_ASCII = range(0x20, 0x7F)
+_PLAIN = re.compile(r"(?!(?:in|true|false|null)\Z)[A-Za-z_]\w*", re.ASCII)
+
+Spelling = Mapping[int, str]
+"""How literals are written, by their positions, where it matters to the author: `0x1f`, `r'\\d'`."""
+
+
+_PLAIN_FIELDS: Mapping[type[Node], tuple[str, ...]] = {
+    Ident: ("name",),
+    Select: ("field", "test_only"),
+    Call: ("function",),
+    ListLiteral: ("optional",),
+    Entry: ("optional",),
+    StructLiteral: ("type_name",),
+    FieldValue: ("name", "optional"),
+    Comprehension: ("variable", "variable2", "accumulator", "macro"),
+}
+"""The fields of each node that hold plain values, but for the value of a literal."""
+
 
 WIDTH: Final = 120
-_LITERALS = {INT, UINT, DOUBLE, STRING, BYTES}
+_WRITTEN_LITERALS = {INT, UINT, DOUBLE, STRING, BYTES}
+
+
+class ExpandedError(TypeError):
+    """The tree has expanded macros, whose text is gone."""
 
 
 class KeptError(Exception):
@@ -24,7 +81,7 @@ def formatted(source: Source, width: int = WIDTH) -> str:
 
     An expression with comments, or with a string of several lines, is left alone: nothing says where they belong.
     """
-    deeply(lambda: parse(source))  # the rules of macros, which are not expanded below
+    parse(source)  # the rules of macros, which are not expanded below
     tokens = tokenize(source.text)
     if _has_comment(source.text, tokens):
         raise KeptError("it has comments")
@@ -32,7 +89,7 @@ def formatted(source: Source, width: int = WIDTH) -> str:
     if any("\n" in text for text in spelling.values()):
         raise KeptError("it has a string of several lines")
     tree = parse(source, expand=False)
-    text = deeply(lambda: unparse(tree, width, spelling))
+    text = unparse(tree, width, spelling)
     if not same(parse(Source(text), expand=False), tree):
         raise KeptError("it cannot be written otherwise")
     return text
@@ -57,8 +114,338 @@ def _spelling(tokens: Tokens) -> Spelling:
     """The literals by their positions, and numbers by those of a sign before them."""
     spelling: dict[int, str] = {}
     for index, (kind, text, start) in enumerate(zip(tokens.kinds, tokens.texts, tokens.starts, strict=True)):
-        if kind in _LITERALS:
+        if kind in _WRITTEN_LITERALS:
             spelling[start] = text
             if index and tokens.kinds[index - 1] == "-":
                 spelling[tokens.starts[index - 1]] = f"-{text}"
     return spelling
+
+
+def unparse(tree: Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
+    """The text of a tree with lines of at most `width` columns, as far as possible. Raises ExpandedError."""
+    return deeply(lambda: laid_out(_Unparser(spelling or {}).group(tree), width))
+
+
+def literal(value: Any) -> str:
+    """The text of a constant. Strings are in single quotes, unless only double quotes avoid an escape."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Uint():
+            return f"{int(value)}u"
+        case str():
+            return _quoted(value)
+        case bytes():
+            return "b'" + "".join(_octet(octet) for octet in value) + "'"
+        case _:
+            return repr(value)
+
+
+def _quoted(text: str) -> str:
+    quote = '"' if "'" in text and '"' not in text else "'"
+    return quote + "".join(_escaped(character, quote) for character in text) + quote
+
+
+def _escaped(character: str, quote: str) -> str:
+    if character == quote:
+        return f"\\{quote}"
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
+
+
+def _octet(octet: int) -> str:
+    return _escaped(chr(octet), "'") if octet in _ASCII else f"\\x{octet:02x}"
+
+
+def _level(node: Node, text: str) -> int:
+    """How tightly a node binds."""
+    if isinstance(node, Literal):
+        return UNARY if text.startswith("-") else _PRIMARY
+    if not isinstance(node, Call) or node.target is not None:
+        return _PRIMARY
+    if node.function == "_?_:_":
+        return TERNARY
+    if node.function in _SIGNS:
+        return UNARY
+    operator = _LOGIC.get(node.function) or _OPERATORS.get(node.function)
+    return operator[0] if operator else _PRIMARY
+
+
+class _Unparser:
+    """Makes groups of nodes, from the inside out."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self._spelling = spelling
+
+    def group(self, node: Node) -> Group:  # noqa: PLR0911 - a return for each kind of node
+        """The text of a node."""
+        match node:
+            case Literal():
+                return Group(self._spelling.get(node.position) or literal(node.value))
+            case Ident():
+                return Group(node.name)
+            case Select():
+                return self._select(node)
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                marks = ("?" if index in node.optional else "" for index in range(len(node.elements)))
+                constants = all(isinstance(element, Literal) for element in node.elements)
+                return _enclosed("[", zip(marks, map(self.group, node.elements), strict=True), "]", fills=constants)
+            case MapLiteral():
+                entries = ((_marked(e.optional), self.group(e.key), ": ", self.group(e.value)) for e in node.entries)
+                return _enclosed("{", entries, "}")
+            case StructLiteral():
+                fields = ((f"{_marked(f.optional)}{_field(f.name)}: ", self.group(f.value)) for f in node.fields)
+                return _enclosed(f"{node.type_name}{{", fields, "}")
+            case Comprehension():
+                raise ExpandedError(node.macro)
+            case _:
+                raise TypeError(node)
+
+    def _select(self, node: Select) -> Group:
+        if node.test_only:
+            raise ExpandedError("has")
+        return Group(self._at_least(_PRIMARY, node.operand), f".{_field(node.field)}")
+
+    def _call(self, node: Call) -> Group:
+        if node.target is not None:
+            return Group(self._at_least(_PRIMARY, node.target), f".{node.function}", self._arguments(node))
+        special = _SPECIAL.get(node.function)
+        return special(self, node) if special else Group(node.function, self._arguments(node))
+
+    def _arguments(self, node: Call) -> Group:
+        """The arguments; names that a macro declares stay with the parenthesis."""
+        names = 0
+        while node.target is not None and names < len(node.args) - 1 and isinstance(node.args[names], Ident):
+            names += 1
+        declared = "".join(f"{self.group(argument).flat}, " for argument in node.args[:names])
+        rest: list[tuple[Part, ...]] = [(self.group(argument),) for argument in node.args[names:]]
+        if len(rest) == 1 and isinstance(node.args[-1], (Literal, ListLiteral, MapLiteral, StructLiteral)):
+            return Group(f"({declared}", *rest[0], ")")  # its own brackets or quotes are enough
+        if not names:
+            return _enclosed("(", rest, ")")
+        return Group(f"({declared[:-1]}", Line(" "), *_separated(rest), Line(deeper=False), ")")
+
+    def _at_least(self, level: int, node: Node) -> Group:
+        """The text of an operand, in parentheses if it binds less tightly."""
+        group = self.group(node)
+        if _level(node, group.flat) >= level:
+            return group
+        return Group("(", Line(), group, Line(deeper=False), ")")
+
+    def _index(self, node: Call) -> Group:
+        mark = "?" if node.function == "_[?_]" else ""
+        return Group(self._at_least(_PRIMARY, node.args[0]), f"[{mark}", self.group(node.args[1]), "]")
+
+    def _optional_field(self, node: Call) -> Group:
+        field = node.args[1]
+        assert isinstance(field, Literal)  # noqa: S101 # the parser makes no other
+        return Group(self._at_least(_PRIMARY, node.args[0]), f".?{_field(field.value)}")
+
+    def _sign(self, node: Call) -> Group:
+        sign = _SIGNS[node.function]
+        operand = self._at_least(_PRIMARY, node.args[0])
+        if sign == "-" and operand.flat[:1].isdigit():  # else it would be the sign of the number
+            operand = Group("(", operand, ")")
+        return Group(sign, operand)
+
+    def _ternary(self, node: Call) -> Group:
+        condition, then, otherwise = node.args
+        parts = self._at_least(OR, condition), Line(" "), "? ", self._at_least(OR, then)
+        return Group(*parts, Line(" "), ": ", self.group(otherwise), hangs=True)
+
+    def _binary(self, node: Call) -> Group:
+        level, sign = _OPERATORS[node.function]
+        left, right = node.args
+        if level != SUM:
+            return Group(self._at_least(level, left), Line(" "), f"{sign} ", self._at_least(level + 1, right))
+        parts: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
+        while isinstance(left, Call) and left.function in _SUMS:
+            sign, (left, right) = _OPERATORS[left.function][1], left.args
+            parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
+        return Group(self._at_least(SUM, left), *parts, hangs=True)
+
+    def _logic(self, node: Call) -> Group:
+        level, sign = _LOGIC[node.function]
+        first, *others = (self._at_least(level + 1, term) for term in _terms(node))
+        more: list[Part] = [first]
+        for other in others:
+            more += [Line(" ", deeper=False), f"{sign} ", other]
+        return Group(*more, hangs=True)
+
+
+_SPECIAL: Mapping[str, Callable[[_Unparser, Call], Group]] = {
+    **dict.fromkeys(_OPERATORS, _Unparser._binary),  # noqa: SLF001 # the class's own table
+    **dict.fromkeys(_LOGIC, _Unparser._logic),  # noqa: SLF001 # as above
+    **dict.fromkeys(_SIGNS, _Unparser._sign),  # noqa: SLF001 # as above
+    **dict.fromkeys(("_[_]", "_[?_]"), _Unparser._index),  # noqa: SLF001 # as above
+    "_?_:_": _Unparser._ternary,  # noqa: SLF001 # as above
+    "_?._": _Unparser._optional_field,  # noqa: SLF001 # as above
+}
+
+
+def _field(name: str) -> str:
+    """A field, in backticks if its name is not a plain one."""
+    return name if _PLAIN.fullmatch(name) else f"`{name}`"
+
+
+def _marked(optional: bool) -> str:  # noqa: FBT001 # the one thing it is about
+    return "?" if optional else ""
+
+
+def _separated(items: Iterable[tuple[Part, ...]]) -> list[Part]:
+    parts: list[Part] = []
+    for item in items:
+        parts += [",", Line(" "), *item] if parts else item
+    return parts
+
+
+def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str, *, fills: bool = False) -> Group:
+    parts = _separated(items)
+    if not parts:
+        return Group(opening, closing)
+    return Group(opening, Line(), *parts, Line(deeper=False), closing, fills=fills)
+
+
+def _terms(node: Call) -> list[Node]:
+    """The terms of the chain of `&&` or of `||` that becomes this tree; only two if no longer chain does."""
+    return _leaves(node, node.function) if _is_balanced(node, node.function) else list(node.args)
+
+
+def _is_link(node: Node, function: str) -> bool:
+    return isinstance(node, Call) and node.function == function and node.target is None
+
+
+def _leaves(node: Node, function: str) -> list[Node]:
+    if not (isinstance(node, Call) and _is_link(node, function)):
+        return [node]
+    return [leaf for part in node.args for leaf in _leaves(part, function)]
+
+
+def _is_balanced(node: Node, function: str) -> bool:
+    """Whether the tree has the form that the parser gives to a chain of as many terms (`chain` in parser.py)."""
+    if not (isinstance(node, Call) and _is_link(node, function)):
+        return True
+    left, right = (len(_leaves(part, function)) - 1 for part in node.args)
+    return left == (left + right + 1) // 2 and all(_is_balanced(part, function) for part in node.args)
+
+
+# Layout: text that goes on one line if it fits, and is broken at known places if not
+
+STEP = 2
+"""The columns by which a part is indented."""
+
+
+class Line:
+    """A place where text may be broken. `flat`: what stands there otherwise. `deeper`: indentation of what follows."""
+
+    __slots__ = ("deeper", "flat")
+
+    def __init__(self, flat: str = "", *, deeper: bool = True) -> None:
+        self.flat = flat
+        self.deeper = STEP if deeper else 0
+
+
+class Group:
+    """Parts that are broken at all their lines or at none.
+
+    hangs: it is indented if it is inside of another group. fills: it is broken at its first and last line, and else
+    only where the next part does not fit.
+    """
+
+    __slots__ = ("fills", "flat", "hangs", "parts")
+
+    def __init__(self, *parts: Part, hangs: bool = False, fills: bool = False) -> None:
+        self.parts = parts
+        self.fills = fills
+        self.hangs = STEP if hangs else 0
+        self.flat: str = "".join(part if isinstance(part, str) else part.flat for part in parts)
+
+
+Part = str | Line | Group
+
+
+def laid_out(group: Group, width: int) -> str:
+    """The text with lines of at most `width` columns, as far as there are places to break it."""
+    page = _Page(width)
+    page.write(group, 0, 0)
+    return "".join(page.texts)
+
+
+class _Page:
+    """The text written so far, and the column where it ends."""
+
+    def __init__(self, width: int) -> None:
+        self.texts: list[str] = []
+        self._width, self._column = width, 0
+
+    def write(self, group: Group, indent: int, rest: int) -> None:
+        """Write a group. `rest`: the width of what has to follow on its last line."""
+        if self._column + len(group.flat) + rest <= self._width:
+            self._add(group.flat)
+            return
+        here = indent
+        for index, part in enumerate(group.parts):
+            if isinstance(part, str):
+                self._add(part)
+            elif isinstance(part, Line):
+                here = indent + part.deeper
+                self._break(part, here, _head(group.parts[index + 1 :])[0] if group.fills and part.flat else None)
+            else:
+                after = _head(group.parts[index + 1 :])
+                self.write(part, here + part.hangs, after[0] if after[1] else after[0] + rest)
+
+    def _break(self, line: Line, indent: int, following: int | None) -> None:
+        """Break a line. `following`: the width of what comes next, if it may stay on the line."""
+        if following is not None and self._column + len(line.flat) + following <= self._width:
+            self._add(line.flat)
+            return
+        self.texts.append("\n" + " " * indent)
+        self._column = indent
+
+    def _add(self, text: str) -> None:
+        self.texts.append(text)
+        self._column += len(text)
+
+
+def _head(parts: Sequence[Part]) -> tuple[int, bool]:
+    """The width of parts up to the first place where they may be broken, and whether there is one."""
+    width = 0
+    for leaf in chain.from_iterable(map(_pieces, parts)):
+        if isinstance(leaf, Line):
+            return width, True
+        width += len(leaf)
+    return width, False
+
+
+def _pieces(part: Part) -> Iterator[str | Line]:
+    if isinstance(part, Group):
+        yield from chain.from_iterable(map(_pieces, part.parts))
+    else:
+        yield part
+
+
+def same(left: Node, right: Node) -> bool:
+    """Whether two trees are the same. Numbers of different types are different, and so are 0.0 and -0.0."""
+    work: list[tuple[Node | None, Node | None]] = [(left, right)]
+    while work:
+        one, other = work.pop()
+        if one is None or other is None or type(one) is not type(other):
+            if one is not other:
+                return False
+            continue
+        names = _PLAIN_FIELDS.get(type(one), ())
+        if any(getattr(one, name) != getattr(other, name) for name in names) or _value(one) != _value(other):
+            return False
+        work += zip_longest(children(one), children(other))
+    return True
+
+
+def _value(node: Node) -> tuple[type, str] | None:
+    return (type(node.value), repr(node.value)) if isinstance(node, Literal) else None

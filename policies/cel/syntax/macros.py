@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from policies.cel.syntax.ast import (
+    CHILDREN,
     Call,
     Comprehension,
     Entry,
@@ -20,7 +21,6 @@ from policies.cel.syntax.ast import (
     MapLiteral,
     Node,
     Select,
-    StructLiteral,
 )
 from policies.cel.syntax.source import Issue
 from policies.cel.values import Value
@@ -283,19 +283,6 @@ METHODS: dict[tuple[str, int], Expander] = {
     ("sortBy", 2): _sort_by,
 }
 
-_CHILDREN: dict[type[Node], tuple[str, ...]] = {
-    Literal: (),
-    Ident: (),
-    Select: ("operand",),
-    Call: ("target", "args"),
-    ListLiteral: ("elements",),
-    MapLiteral: ("entries",),
-    Entry: ("key", "value"),
-    StructLiteral: ("fields",),
-    FieldValue: ("value",),
-    Comprehension: ("range", "init", "condition", "step", "result"),
-}
-
 
 def _duplicate(root: Node, position: int) -> Node:
     """A copy of a tree, made without recursion because a tree may be deeper than Python's stack.
@@ -306,7 +293,7 @@ def _duplicate(root: Node, position: int) -> Node:
     work = [copies[root]]
     while work:
         node = work.pop()
-        for name in _CHILDREN[type(node)]:
+        for name in CHILDREN[type(node)]:
             below = getattr(node, name)
             children = below if isinstance(below, list) else [] if below is None else [below]
             made = [copies.setdefault(child, copy(child)) for child in children]

@@ -1,62 +1,64 @@
 """Turns tokens into a tree, with the precedence, the places and the limits of the reference.
 
-The parser uses stacks instead of recursion, so that the reference's limits bound the depth and not Python's (see
-parsestate.py and frames.py).
+The parser calls itself. The reference's limits bound the depth: MAX_DEPTH for each of three rules of its grammar.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
 
-from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select
-from policies.cel.syntax.diagnosis import hinted, unexpected
-from policies.cel.syntax.frames import (
-    COLON,
-    Arguments,
-    Binary,
-    Chain,
-    Elements,
-    Entries,
-    Fields,
-    Index,
-    Parentheses,
-    Ternary,
-    Unary,
-    Whole,
+from policies.cel.recursion import deeply
+from policies.cel.syntax.ast import (
+    Call,
+    Entry,
+    FieldValue,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
 )
 from policies.cel.syntax.lexer import (
     BYTES,
     DOUBLE,
     END,
+    ERROR,
     IDENTIFIER,
     INT,
     QUOTED_IDENTIFIER,
     STRING,
     UINT,
+    LiteralValueError,
     Tokens,
+    double,
+    integer,
+    octets,
+    string,
     tokenize,
+    unsigned,
 )
-from policies.cel.syntax.literals import LiteralValueError, double, integer, octets, string, unsigned
-from policies.cel.syntax.macros import TooLargeError
-from policies.cel.syntax.parsestate import (
-    AND,
-    MAX_DEPTH,
-    OR,
-    PRODUCT,
-    RELATION,
-    SUM,
-    Frame,
-    LimitError,
-    ParseState,
-    UnexpectedTokenError,
-    missing,
-)
+from policies.cel.syntax.macros import Expansion, MacroError, TooLargeError, expand
 from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
 from policies.cel.values import Value
 
 MAX_LENGTH = 100_000
+MAX_DEPTH = 250
 _RESERVED = "as break const continue else for function if import let loop namespace package return var void while"
 RESERVED = frozenset(_RESERVED.split())
+_COLON = "the `:` of `?`"
+_RELATION, _SUM, _PRODUCT = range(3)
+
+
+class _UnexpectedTokenError(Exception):
+    """The grammar does not allow the current token. The text says why."""
+
+
+class _LimitError(Exception):
+    """The expression is nested deeper than the reference allows."""
 
 
 def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> Node:
@@ -69,228 +71,219 @@ def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> Node:
     if length > MAX_LENGTH:
         message = f"expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"
         raise CompileError(source, [Issue(NOWHERE, message)])
-    parser = Parser(tokenize(source.text), expands=expand, quoted=quoted)
+    return deeply(lambda: _parsed(source, expand=expand, quoted=quoted))
+
+
+def _parsed(source: Source, *, expand: bool, quoted: bool) -> Node:
+    parser = _Parser(tokenize(source.text), expands=expand, quoted=quoted)
     try:
-        node = parser.run()
+        node = parser.whole()
     except TooLargeError as error:
         raise CompileError(source, [error.issue]) from None
-    except UnexpectedTokenError as error:
-        parser.issues.append(unexpected(parser.tokens, parser.at, str(error)))
-    except LimitError:
+    except _UnexpectedTokenError as error:
+        parser.issues.append(_unexpected(parser.tokens, parser.at, str(error)))
+    except _LimitError:
         raise CompileError(source, [Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")]) from None
     if parser.issues:
-        raise CompileError(source, [hinted(issue, source.text) for issue in parser.issues])
+        raise CompileError(source, [_hinted(issue, source.text) for issue in parser.issues])
     return node
 
 
-class Parser(ParseState):
-    """Reads tokens. Each method reads the current token and returns whether an operand is complete after it."""
+def _missing(what: str) -> _UnexpectedTokenError:
+    return _UnexpectedTokenError(f"{what} is missing before it")
 
-    __slots__ = ("_messages",)
 
-    def __init__(self, tokens: Tokens, *, expands: bool = True, quoted: bool = True) -> None:
-        super().__init__(tokens, Whole(0, 0), expands=expands, quoted=quoted)
+class _Parser:
+    """Reads tokens from `at` on, by one method for each rule of the grammar.
+
+    `expressions`, `relations` and `sums` count the depth of the reference in its grammar rules of these names (`sums`
+    for calc).
+    """
+
+    def __init__(self, tokens: Tokens, *, expands: bool, quoted: bool) -> None:
+        self.tokens = tokens
+        self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
+        self.at = 0
+        self.expands, self.quoted = expands, quoted
+        self.issues: list[Issue] = []
+        self.expressions = self.relations = self.sums = 1
+        # So few tokens cannot reach a limit, so depths need not be counted.
+        self._depths: dict[Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
+        self._too_deep = False
         self._messages = "{" in self.kinds
 
-    def run(self) -> Node:
-        """The tree. Raises UnexpectedTokenError at the first token that does not fit, and LimitError."""
-        complete = False
-        kinds = self.kinds
-        while not self.done:
-            handler = (_AFTER_OPERAND if complete else _OPERAND).get(kinds[self.at])
-            if handler is None:
-                raise self._misplaced(complete=complete)
-            complete = handler(self)
-        return self.nodes[0]
+    def whole(self) -> Node:
+        """The tree of all tokens. Raises _UnexpectedTokenError at the first one that does not fit, and _LimitError."""
+        node = self.expression()
+        if self.kinds[self.at] != END:
+            raise self.misplaced(END)
+        return node
 
-    def _misplaced(self, *, complete: bool) -> UnexpectedTokenError:
-        """The error of a token that neither starts nor follows an operand."""
-        if not complete:
-            return missing("an expression")
-        follow = next(pending.follow for pending in reversed(self.stack) if pending.follow)
+    def skip(self, kind: str) -> bool:
+        """Skip a token of this kind. Returns whether there was one."""
+        if self.kinds[self.at] != kind:
+            return False
+        self.at += 1
+        return True
+
+    def misplaced(self, *follow: str) -> _UnexpectedTokenError:
+        """The error of a token after an expression. follow: what may stand there, the closer last."""
+        kind, closer = self.kinds[self.at], follow[-1]
+        if kind == ":":
+            return _UnexpectedTokenError("it belongs to no `?`")
+        if kind in _ENDS:
+            if closer != END:
+                return _missing(f"`{closer}`")
+            return _UnexpectedTokenError("it separates nothing" if kind == "," else "it closes nothing")
         *others, last = ["an operator", *(f"`{kind}`" for kind in follow if kind != END)]
-        return missing(f"{', '.join(others)} or {last}" if others else last)
+        return _missing(f"{', '.join(others)} or {last}" if others else last)
 
-    def _unclosed(self, frame: Frame) -> UnexpectedTokenError:
-        """The error of a comma or a closer that the innermost frame does not accept."""
-        closer = frame.follow[-1]
-        if closer != END:
-            return missing(f"`{closer}`")
-        return UnexpectedTokenError("it separates nothing" if self.kinds[self.at] == "," else "it closes nothing")
+    def failed(self, issue: Issue) -> Node:
+        """Note an issue. Returns a node that stands for the missing one."""
+        self.issues.append(issue)
+        return Literal(None, position=issue.position, start=issue.position, end=issue.position)
 
-    # An operand begins
+    def reserved(self, name: str, position: int) -> Node:
+        """Note an issue for a name that CEL reserves."""
+        return self.failed(Issue(position, f"reserved identifier: {name.removeprefix('.')}"))
 
-    def literal(self) -> bool:
-        """A constant of one token."""
-        at = self.at
+    def unquoted(self, name: str, position: int) -> str:
+        """A field without its backticks. Notes an issue where they are not allowed, which the grammar still has."""
+        if not self.quoted:
+            hint = "Kubernetes reads this since 1.37; write ['a-b'] for 1.36"
+            self.issues.append(Issue(position, "unsupported syntax: '`'", hint))
+        return name[1:-1]
+
+    def measured(self, node: Node, *parts: Node, deeper: int = 0) -> Node:
+        """The same node, made of these parts. deeper: 1 if the reference counts it as a level of depth."""
+        if self._depths is not None:
+            depth = deeper + max((self._depths.get(part, 0) for part in parts), default=0)
+            self._depths[node] = max(depth, self._depths.get(node, 0))
+            if depth > MAX_DEPTH and not self._too_deep:
+                self._too_deep = True
+                self.issues.append(Issue(NOWHERE, "max recursion depth exceeded"))
+        return node
+
+    # Operators, from the weakest to the strongest
+
+    def inner(self) -> Node:
+        """An expression between brackets."""
+        self.expressions += 1
+        self.relations += 1
+        self.sums += 1
+        if self.expressions > MAX_DEPTH or self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
+            raise _LimitError
+        node = self.expression()
+        self.expressions -= 1
+        self.relations -= 1
+        self.sums -= 1
+        return node
+
+    def expression(self) -> Node:
+        """`condition ? then : else`, or what binds tighter."""
+        condition = self.disjunction()
+        if self.kinds[self.at] != "?":
+            return condition
+        position = self.starts[self.at]
         self.at += 1
-        return self._literal(at, at, "")
-
-    def _literal(self, first: int, at: int, sign: str) -> bool:
-        text, start = self.texts[at], self.starts[first]
-        read = _LITERALS[self.kinds[at]]
-        try:
-            value = read(text, sign) if sign else read(text)
-        except LiteralValueError as error:
-            self.nodes.append(self.failed(Issue(start, str(error))))
-        else:
-            self.nodes.append(Literal(value, position=start, start=start, end=self.starts[at] + len(text)))
-        return True
-
-    def name(self) -> bool:
-        """A name, a function or a message."""
-        return self._name(self.at, "")
-
-    def dotted_name(self) -> bool:
-        """A name that starts with a point."""
+        then = self.disjunction()
+        kind = self.kinds[self.at]
+        if kind != ":":
+            raise _missing(_COLON) if kind in _ENDS or kind == "?" else self.misplaced(":")
         self.at += 1
-        if self.kinds[self.at] != IDENTIFIER:
-            raise missing("a name")
-        return self._name(self.at - 1, ".")
+        self.expressions += 1
+        if self.expressions > MAX_DEPTH:
+            raise _LimitError
+        other = self.expression()
+        self.expressions -= 1
+        node = Call("_?_:_", None, [condition, then, other], position=position, start=condition.start, end=other.end)
+        return self.measured(node, condition, then, other, deeper=1)
 
-    def _name(self, first: int, dot: str) -> bool:
-        at = self.at
-        start, text = self.starts[first], self.texts[at]
-        if self._messages and (brace := self._brace(at)):
-            type_name = dot + ".".join(self.texts[at:brace:2])
-            self.at = brace + 1
-            return self.open(Fields(self.starts[brace], start, type_name))
-        if self.kinds[at + 1] == "(":
-            self.at = at + 2
-            reserved = len(self.issues) if text in RESERVED else None
-            return self.open(Arguments(self.starts[at + 1], start, dot + text, None, reserved))
-        self.at = at + 1
-        if text in RESERVED:
-            self.nodes.append(self.refuse_reserved(text, start))
-            return True
-        position = self.starts[at]
-        self.nodes.append(Ident(dot + text, position=position, start=start, end=position + len(text)))
-        return True
+    def disjunction(self) -> Node:
+        """`a || b || c`."""
+        first = self.conjunction()
+        return self.chain(first, "||", "_||_", self.conjunction) if self.kinds[self.at] == "||" else first
 
-    def _brace(self, at: int) -> int:
-        """The index of the brace that follows the names from here on, which then name a message; else 0."""
-        kinds = self.kinds
-        at += 1
-        while kinds[at] == "." and kinds[at + 1] == IDENTIFIER:
-            at += 2
-        return at if kinds[at] == "{" else 0
+    def conjunction(self) -> Node:
+        """`a && b && c`."""
+        first = self.binary(_RELATION)
+        return self.chain(first, "&&", "_&&_", lambda: self.binary(_RELATION)) if self.kinds[self.at] == "&&" else first
 
-    def bracketed(self) -> bool:
-        """`(`, `[` or `{`."""
-        start = self.starts[self.at]
-        frame = _BRACKETS[self.kinds[self.at]](start, start)
-        self.at += 1
-        return self.open(frame)
+    def chain(self, first: Node, operator: str, function: str, term: Callable[[], Node]) -> Node:
+        """The tree of equal operators, halved at each level as in the reference."""
+        terms, positions = [first], list[int]()
+        while self.kinds[self.at] == operator:
+            positions.append(self.starts[self.at])
+            self.at += 1
+            terms.append(term())
 
-    def minus(self) -> bool:
-        """`-`, the sign of a number or an operator."""
-        at = self.at
-        if self._number_follows(at):
-            self.at += 2
-            return self._literal(at, at + 1, "-")
-        return self.unary()
+        def balanced(low: int, high: int) -> Node:
+            middle = (low + high + 1) // 2
+            left = terms[middle] if middle == low else balanced(low, middle - 1)
+            right = terms[middle + 1] if middle == high else balanced(middle + 1, high)
+            return Call(function, None, [left, right], position=positions[middle], start=left.start, end=right.end)
 
-    def _number_follows(self, at: int) -> bool:
-        return self.kinds[at + 1] in {INT, DOUBLE}
+        return self.measured(balanced(0, len(positions) - 1), *terms)
 
-    def unary(self) -> bool:
+    def binary(self, least: int) -> Node:
+        """Relations, sums and products that bind at least so tightly."""
+        left = self.unary()
+        while (operator := _BINARY.get(self.kinds[self.at])) is not None and operator[0] >= least:
+            level, function = operator
+            position = self.starts[self.at]
+            self.at += 1
+            is_relation = level == _RELATION
+            self.relations += is_relation
+            self.sums += not is_relation
+            if self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
+                raise _LimitError
+            right = self.binary(level + 1)
+            self.relations -= is_relation
+            self.sums -= not is_relation
+            node = Call(function, None, [left, right], position=position, start=left.start, end=right.end)
+            left = self.measured(node, left, right, deeper=1)
+        return left
+
+    def unary(self) -> Node:
         """`!` or `-`, which may be repeated; two cancel each other out. The other unary operator must not follow."""
         first, sign = self.at, self.kinds[self.at]
+        if sign not in {"!", "-"} or self._is_number(first):
+            return self.member()
         while self.skip(sign):
             pass
         kind = self.kinds[self.at]
         if kind == "!":
-            raise missing("a parenthesis")
-        if kind == "-" and not self._number_follows(self.at):
+            raise _missing("a parenthesis")
+        if kind == "-" and not self._is_number(self.at):
             self.at += 1
-            raise UnexpectedTokenError("only a number may follow `!-`; write !(-a)")
-        if (self.at - first) % 2:
-            self.stack.append(Unary(f"{sign}_", self.starts[first]))
-        return False
+            raise _UnexpectedTokenError("only a number may follow `!-`; write !(-a)")
+        is_odd = (self.at - first) % 2
+        operand, start = self.member(), self.starts[first]
+        if not is_odd:
+            return operand
+        return self.measured(Call(f"{sign}_", None, [operand], position=start, start=start, end=operand.end), operand)
 
-    # An operand is complete
+    def _is_number(self, at: int) -> bool:
+        """Whether the sign of a number stands here."""
+        return self.kinds[at] == "-" and self.kinds[at + 1] in {INT, DOUBLE}
 
-    def binary(self) -> bool:
-        """A relation, a sum or a product."""
-        level, function = _BINARY[self.kinds[self.at]]
-        self.reduce(level)
-        self.stack.append(Binary(level, function, self.starts[self.at]))
-        self.relations += level == RELATION
-        self.sums += level != RELATION
-        if self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
-            raise LimitError
-        self.at += 1
-        return False
+    def member(self) -> Node:
+        """An operand with the fields, indices and calls behind it."""
+        kind = self.kinds[self.at]
+        read = _OPERANDS.get(kind)
+        if read is None:
+            raise _missing("an expression")
+        node = read(self)
+        while True:
+            kind = self.kinds[self.at]
+            if kind == ".":
+                node = self.point(node)
+            elif kind == "[":
+                node = self.index(node)
+            else:
+                return node
 
-    def logical(self) -> bool:
-        """`&&` or `||`."""
-        level, function = _LOGICAL[self.kinds[self.at]]
-        self.reduce(level + 1)
-        chain = self.stack[-1]
-        if not isinstance(chain, Chain) or chain.level != level:
-            chain = Chain(level, function)
-            self.stack.append(chain)
-        chain.terms.append(self.nodes.pop())
-        chain.positions.append(self.starts[self.at])
-        self.at += 1
-        return False
-
-    def question(self) -> bool:
-        """`?` of a ternary."""
-        self.reduce(OR)
-        top = self.stack[-1]
-        if isinstance(top, Ternary) and top.waiting:
-            raise missing(COLON)
-        self.stack.append(Ternary(self.starts[self.at]))
-        self.at += 1
-        return False
-
-    def colon(self) -> bool:
-        """`:` of a ternary or of an entry."""
-        self.reduce(OR)
-        while isinstance(top := self.stack[-1], Ternary):
-            if top.waiting:
-                top.waiting = False
-                self.expressions += 1
-                if self.expressions > MAX_DEPTH:
-                    raise LimitError
-                self.at += 1
-                return False
-            self.stack.pop().reduce(self)
-        self.innermost().colon(self)
-        self.at += 1
-        return False
-
-    def comma(self) -> bool:
-        """`,` between expressions, or before a closer."""
-        frame = self.innermost()
-        if not frame.separated:
-            raise self._unclosed(frame)
-        frame.take(self)
-        self.leave()
-        self.at += 1
-        if frame.trailing and self.skip(frame.closer):
-            return self.finish(frame)
-        frame.prefix(self)
-        self.enter()
-        return False
-
-    def closer(self) -> bool:
-        """The end of a frame."""
-        frame = self.innermost()
-        if frame.closer != self.kinds[self.at]:
-            raise self._unclosed(frame)
-        frame.take(self)
-        self.leave()
-        self.at += 1
-        return self.finish(frame)
-
-    def end(self) -> bool:
-        """The end of the expression."""
-        self.done = True
-        return self.closer()
-
-    def point(self) -> bool:
+    def point(self, operand: Node) -> Node:
         """`.name`, `.?name` or `.name(`."""
         position = self.starts[self.at]
         self.at += 1
@@ -301,25 +294,175 @@ class Parser(ParseState):
         if kind == QUOTED_IDENTIFIER:
             text = self.unquoted(text, start)
         elif kind != IDENTIFIER:
-            raise missing("a name")
+            raise _missing("a name")
         self.at += 1
         if not optional and kind == IDENTIFIER and self.skip("("):
-            operand = self.nodes.pop()
-            return self.open(Arguments(self.starts[at + 1], operand.start, text, operand))
-        operand = self.nodes.pop()
+            return self.call(text, operand, operand.start)
         if optional:
             field = Literal(text, position=start, start=start, end=end)
-            selected: Node = Call("_?._", None, [operand, field], position=position, start=operand.start, end=end)
+            node: Node = Call("_?._", None, [operand, field], position=position, start=operand.start, end=end)
         else:
-            selected = Select(operand, text, position=position, start=operand.start, end=end)
-        self.add(selected, operand, deeper=1)
-        return True
+            node = Select(operand, text, position=position, start=operand.start, end=end)
+        return self.measured(node, operand, deeper=1)
 
-    def bracket(self) -> bool:
-        """`[` of an index."""
+    def index(self, operand: Node) -> Node:
+        """`[index]` and `[?index]`."""
         position = self.starts[self.at]
         self.at += 1
-        return self.open(Index(position, self.nodes[-1].start))
+        function = "_[?_]" if self.skip("?") else "_[_]"
+        index = self.inner()
+        end = self.closed("]")
+        node = Call(function, None, [operand, index], position=position, start=operand.start, end=end)
+        return self.measured(node, operand, index, deeper=1)
+
+    def closed(self, closer: str, *separators: str) -> int:
+        """Skip a closer. Returns where it ends."""
+        if not self.skip(closer):
+            raise self.misplaced(*separators, closer)
+        return self.starts[self.at - 1] + len(closer)
+
+    # Operands
+
+    def literal(self) -> Node:
+        """A constant, perhaps with a sign."""
+        first, sign = self.at, "-" if self.skip("-") else ""
+        at = self.at
+        self.at += 1
+        text, start, read = self.texts[at], self.starts[first], _LITERALS[self.kinds[at]]
+        try:
+            value = read(text, sign) if sign else read(text)
+        except LiteralValueError as error:
+            return self.failed(Issue(start, str(error)))
+        return Literal(value, position=start, start=start, end=self.starts[at] + len(text))
+
+    def name(self) -> Node:
+        """A name, a function or a message, perhaps with a point before it."""
+        start, dot = self.starts[self.at], "." if self.skip(".") else ""
+        at = self.at
+        if self.kinds[at] != IDENTIFIER:
+            raise _missing("a name")
+        text = self.texts[at]
+        if self._messages and (brace := self._brace(at)):
+            self.at = brace + 1
+            return self.message(dot + ".".join(self.texts[at:brace:2]), start)
+        self.at += 1
+        if self.skip("("):
+            if text not in RESERVED:
+                return self.call(dot + text, None, start)
+            issues = len(self.issues)
+            self.call(dot + text, None, start)
+            del self.issues[issues:]  # the reference ignores the arguments in this case
+            return self.reserved(text, start)
+        if text in RESERVED:
+            return self.reserved(text, start)
+        position = self.starts[at]
+        return Ident(dot + text, position=position, start=start, end=position + len(text))
+
+    def _brace(self, at: int) -> int:
+        """The index of the brace that follows the names from here on, which then name a message; else 0."""
+        kinds = self.kinds
+        at += 1
+        while kinds[at] == "." and kinds[at + 1] == IDENTIFIER:
+            at += 2
+        return at if kinds[at] == "{" else 0
+
+    def parentheses(self) -> Node:
+        """`(expression)`, which only widens the span of the expression."""
+        start = self.starts[self.at]
+        self.at += 1
+        node = self.inner()
+        node.start, node.end = start, self.closed(")")
+        return node
+
+    def call(self, function: str, target: Node | None, start: int) -> Node:
+        """The arguments of `function(` or `target.function(`, and the call or the expansion of the macro."""
+        position, args = self.starts[self.at - 1], list[Node]()
+        if not self.skip(")"):
+            args.append(self.inner())
+            while self.skip(","):
+                args.append(self.inner())
+            self.closed(")", ",")
+        end = self.starts[self.at - 1] + 1
+        node = None
+        if self.expands:
+            try:
+                node = expand(Expansion(function, target, args, position, start, end))
+            except MacroError as error:
+                node = self.failed(error.issue)
+        if node is None:
+            node = Call(function, target, args, position=position, start=start, end=end)
+        return self.measured(node, *args) if target is None else self.measured(node, target, *args, deeper=1)
+
+    def items(self, closer: str, item: Callable[[], None]) -> int:
+        """The items of a literal, of which the last may have a comma behind it. Returns where the closer ends."""
+        if self.skip(","):
+            if not self.skip(closer):
+                raise _missing(f"`{closer}`")
+        elif not self.skip(closer):
+            item()
+            while self.skip(",") and self.kinds[self.at] != closer:
+                item()
+            self.closed(closer, ",")
+        return self.starts[self.at - 1] + 1
+
+    def elements(self) -> Node:
+        """`[element, ?element]`."""
+        start = self.starts[self.at]
+        self.at += 1
+        elements, optional = list[Node](), set[int]()
+
+        def element() -> None:
+            if self.skip("?"):
+                optional.add(len(elements))
+            elements.append(self.inner())
+
+        end = self.items("]", element)
+        node = ListLiteral(elements, frozenset(optional), position=start, start=start, end=end)
+        return self.measured(node, *elements)
+
+    def entries(self) -> Node:
+        """`{key: value, ?key: value}`."""
+        start = self.starts[self.at]
+        self.at += 1
+        entries, parts = list[Entry](), list[Node]()
+
+        def entry() -> None:
+            optional = self.skip("?")
+            key, at = self.inner(), self.starts[self.at]
+            if self.kinds[self.at] in {",", "}"}:
+                raise _missing("`:` and a value")
+            if not self.skip(":"):
+                raise self.misplaced(":")
+            value = self.inner()
+            if self.kinds[self.at] == ":":
+                raise _missing("`,` or `}`")
+            entries.append(Entry(key, value, optional, position=at, start=key.start, end=value.end))
+            parts.extend((key, value))
+
+        end = self.items("}", entry)
+        return self.measured(MapLiteral(entries, position=start, start=start, end=end), *parts)
+
+    def message(self, type_name: str, start: int) -> Node:
+        """`Name{field: value, ?field: value}`, from behind the brace on."""
+        position, fields = self.starts[self.at - 1], list[FieldValue]()
+        first = self.starts[self.at]
+
+        def field() -> None:
+            begin, optional = self.starts[self.at], self.skip("?")
+            name = self.texts[self.at]
+            if not self.skip(IDENTIFIER):
+                if not self.skip(QUOTED_IDENTIFIER):
+                    raise _missing("the name of a field")
+                name = self.unquoted(name, first)  # the reference does not say which field
+            at = self.starts[self.at]
+            if not self.skip(":"):
+                raise _missing("`:`")
+            value = self.inner()
+            fields.append(FieldValue(name, value, optional, position=at, start=begin, end=value.end))
+
+        end = self.items("}", field)
+        node = StructLiteral(type_name, fields, position=position, start=start, end=end)
+        return self.measured(node, *(field.value for field in fields))
 
 
 _LITERALS: dict[str, Callable[..., Value]] = {
@@ -333,43 +476,116 @@ _LITERALS: dict[str, Callable[..., Value]] = {
     "null": lambda _: None,
 }
 _BINARY = {
-    "<": (RELATION, "_<_"),
-    "<=": (RELATION, "_<=_"),
-    ">=": (RELATION, "_>=_"),
-    ">": (RELATION, "_>_"),
-    "==": (RELATION, "_==_"),
-    "!=": (RELATION, "_!=_"),
-    "in": (RELATION, "@in"),
-    "+": (SUM, "_+_"),
-    "-": (SUM, "_-_"),
-    "*": (PRODUCT, "_*_"),
-    "/": (PRODUCT, "_/_"),
-    "%": (PRODUCT, "_%_"),
+    "<": (_RELATION, "_<_"),
+    "<=": (_RELATION, "_<=_"),
+    ">=": (_RELATION, "_>=_"),
+    ">": (_RELATION, "_>_"),
+    "==": (_RELATION, "_==_"),
+    "!=": (_RELATION, "_!=_"),
+    "in": (_RELATION, "@in"),
+    "+": (_SUM, "_+_"),
+    "-": (_SUM, "_-_"),
+    "*": (_PRODUCT, "_*_"),
+    "/": (_PRODUCT, "_/_"),
+    "%": (_PRODUCT, "_%_"),
 }
-_BRACKETS: dict[str, type[Frame]] = {"(": Parentheses, "[": Elements, "{": Entries}
-_LOGICAL = {"&&": (AND, "_&&_"), "||": (OR, "_||_")}
+_OPERANDS: dict[str, Callable[[_Parser], Node]] = {
+    **dict.fromkeys((*_LITERALS, "-"), _Parser.literal),
+    **dict.fromkeys((IDENTIFIER, "."), _Parser.name),
+    "(": _Parser.parentheses,
+    "[": _Parser.elements,
+    "{": _Parser.entries,
+}
+_ENDS = frozenset({",", ")", "]", "}", END})
+"""What ends an expression within brackets, or without."""
 
-_Handler = Callable[[Parser], bool]
-"""Reads the current token and returns whether an operand is complete after it."""
 
-_OPERAND: dict[str, _Handler] = {
-    **dict.fromkeys(_LITERALS, Parser.literal),
-    IDENTIFIER: Parser.name,
-    ".": Parser.dotted_name,
-    **dict.fromkeys(_BRACKETS, Parser.bracketed),
-    "-": Parser.minus,
-    "!": Parser.unary,
-}
-_AFTER_OPERAND: dict[str, _Handler] = {
-    **dict.fromkeys(_BINARY, Parser.binary),
-    **dict.fromkeys(_LOGICAL, Parser.logical),
-    ".": Parser.point,
-    "[": Parser.bracket,
-    "?": Parser.question,
-    ":": Parser.colon,
-    ",": Parser.comma,
-    ")": Parser.closer,
-    "]": Parser.closer,
-    "}": Parser.closer,
-    END: Parser.end,
-}
+# What people read about syntax errors
+
+_HINTS: tuple[tuple[str, str], ...] = (
+    (r"(?:==|!=)\s*=", "CEL compares with == and !=; there is no === or !=="),
+    (r"<\s*>", "write != for 'is not equal'"),
+    (r"=>|->", "a macro takes its variable and its body as two arguments: items.all(x, x > 0)"),
+    (r"=<", "write <= for 'at most'"),
+    (r":=|[-+*/%]=", "CEL has no assignment; an expression only computes a value"),
+    (r"=", "write == to compare; CEL has no assignment"),
+    (r"&", "write && for 'and'"),
+    (r"\|", "write || for 'or'"),
+    (r"and\b", "write && for 'and'"),
+    (r"or\b", "write || for 'or'"),
+    (r"not\s+in\b", "write !(a in b) for 'not in'"),
+    (r"not\b", "write ! for 'not'"),
+    (r"is\b", "write == to compare, as in a == null"),
+    (r"if\b|else\b|then\b", "write condition ? a : b for 'if'"),
+    (r"for\b|lambda\b", "loops are macros: items.all(x, ...), items.exists(x, ...), items.map(x, ...)"),
+    (r"return\b", "an expression is its own result; leave out 'return'"),
+    (r"let\b|var\b|const\b", "CEL has no local variables; a policy's variables are under `variables`"),
+    (r"[\u2018-\u201f\u00ab\u00bb]", "use plain quotes, ' or \""),
+    (r"`", "for a name with other characters write object['a-b']"),
+    (r";", "an expression has no statements; join conditions with &&"),
+    (r"\$", "write variables by their plain names, without $"),
+    (r"#", "a comment begins with //"),
+    (r"\^|\*\*", "CEL has no such operator"),
+    (r"~", "for a regular expression write text.matches('pattern')"),
+    (r"\?\.", "an optional field is written a.?b, not a?.b"),
+    (r"\?\?", "write a.?b.orValue(c) for a default"),
+    (r"\[\s*:", "CEL has no slices; lists have slice(start, end)"),
+)
+_TABLE = [(re.compile(pattern), hint) for pattern, hint in _HINTS]
+_CONTEXT = 2
+_LONGEST = 40  # characters of a token that are shown
+_PREFIX = "Syntax error"  # as in the reference
+
+
+def _unexpected(tokens: Tokens, at: int, reason: str) -> Issue:
+    """The issue of a token that the grammar does not allow."""
+    kind, text = tokens.kinds[at], tokens.texts[at]
+    if kind == ERROR:
+        reason = "CEL has no such token"
+    if kind == ERROR and text in "\"'":
+        message = "the string is not closed, or has an escape that CEL does not know; a backslash is written \\\\"
+    else:
+        message = f"unexpected {'end of the expression' if kind == END else _shown(text)}: {reason}"
+    return Issue(tokens.starts[at], f"{_PREFIX}: {message}")
+
+
+def _shown(text: str) -> str:
+    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"`{''.join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)}`"
+
+
+def _hinted(issue: Issue, text: str) -> Issue:
+    """The issue with a hint, if the text at its place is a known habit."""
+    if issue.hint or issue.position < 0:
+        return issue
+    return replace(issue, hint=_hint(issue, text))
+
+
+def _hint(issue: Issue, text: str) -> str:
+    at = issue.position
+    if issue.message.startswith("reserved identifier"):
+        return _habit(text, at) or "CEL keeps this word for itself; a field of that name is read as object['name']"
+    if not issue.message.startswith(_PREFIX):
+        return ""
+    choice = "write condition ? a : b; an optional field is a.?b" if _COLON in issue.message else ""
+    return _before(text, at) or _habit(text, at) or choice
+
+
+def _before(text: str, at: int) -> str:
+    """The hint for text that ends before a place, or starts before it and continues there."""
+    if not text.strip():
+        return "the expression is empty"
+    if re.search(r"\bnot\s+$", text[:at]):
+        return "write ! for 'not'"
+    before = text[max(0, at - _CONTEXT) : at].rstrip()
+    hints = (_habit(before[-begin:] + text[at:], 0, least=begin + 1) for begin in range(len(before), 0, -1))
+    return next(filter(None, hints), "")  # an operator of several characters may start before the place
+
+
+def _habit(text: str, at: int, least: int = 1) -> str:
+    """The hint for the text at a place. `least`: the minimum length of the match."""
+    for pattern, hint in _TABLE:
+        match = pattern.match(text, at)
+        if match and len(match[0]) >= least:
+            return hint
+    return ""

@@ -15,7 +15,7 @@ from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.rules import mutatingrule, validatingrule
 from policies.admissionpolicy.schema import built_in
-from policies.cel.library.kubernetes.authorizer import Table
+from policies.cel.library.authorizer import Table
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest

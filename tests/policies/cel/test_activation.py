@@ -6,7 +6,7 @@ import pytest
 
 from policies.cel.activation import activation, requester, shown_namespace, shown_request
 from policies.cel.kubernetes import admission
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, Table, User
+from policies.cel.library.authorizer import Check, CheckAnswer, Table, User
 from policies.cel.program import NO_VARIABLES, compile_expression
 
 EMPTY: dict[str, Any] = {

@@ -10,8 +10,8 @@ from policies.cel import program as module
 from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.generation.compiled import Generated
-from policies.cel.library.kubernetes.authorizer import Authorizer, Check, CheckAnswer, Table, User
+from policies.cel.generation.codegen import Generated
+from policies.cel.library.authorizer import Authorizer, Check, CheckAnswer, Table, User
 from policies.cel.program import (
     NO_VARIABLES,
     Composition,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.builders import TODAY
 
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
+from policies.cel.library.authorizer import Check, CheckAnswer, User
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.interruption import FactUnavailable
 from policies.engine.request import JsonObject

@@ -8,7 +8,7 @@ from typing import Any
 
 from policies.cel.checking.checker import check
 from policies.cel.evaluation.plan import plan
-from policies.cel.evaluation.step import Step
+from policies.cel.evaluation.run import Step
 from policies.cel.kubernetes import admission
 from policies.cel.program import NO_VARIABLES, Program, compile_expression
 from policies.cel.syntax.ast import Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User, service_account
+from policies.cel.library.authorizer import Check, CheckAnswer, User, service_account
 from policies.kubernetes.release import Release
 
 TEAM, OTHER = "rbac-team", "rbac-other"

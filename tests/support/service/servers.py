@@ -12,7 +12,7 @@ from support.service.reviews import TODAY
 from support.service.wire import Reply
 
 from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
+from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet

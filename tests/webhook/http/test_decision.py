@@ -11,7 +11,7 @@ from support.service.servers import Directory, Serve, Unreachable, default_rules
 
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.cel.library.kubernetes.authorizer import Check, User
+from policies.cel.library.authorizer import Check, User
 from policies.engine.facts import Facts, NamespaceKey, References
 from policies.engine.interruption import Key, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement

@@ -12,7 +12,7 @@ from support.patience import PATIENCE
 from support.service.reviews import RESERVED, TODAY
 
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
-from policies.cel.generation.compiled import Generated
+from policies.cel.generation.codegen import Generated
 from policies.cel.program import Program
 from policies.engine.engine import validate
 from policies.engine.facts import StaticFacts

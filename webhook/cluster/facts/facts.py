@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import msgspec
 
 from policies.admissionpolicy.evaluation.parameters import ParametersKey
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, answer_of, subject_access_review
+from policies.cel.library.authorizer import Check, CheckAnswer, answer_of, subject_access_review
 from policies.engine.facts import NAME_LABEL, Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL

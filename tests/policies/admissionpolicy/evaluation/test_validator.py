@@ -33,8 +33,8 @@ from policies.admissionpolicy.model import (
     ParamRef,
     Validation,
 )
-from policies.cel.explanation.places import shown
-from policies.cel.library.kubernetes.authorizer import CheckAnswer, Table
+from policies.cel.explain import shown
+from policies.cel.library.authorizer import CheckAnswer, Table
 from policies.engine.interruption import Missing, TimeLimitError
 from policies.engine.match import EVERYTHING
 from policies.kubernetes.release import NEWEST

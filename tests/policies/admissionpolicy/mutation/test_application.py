@@ -16,7 +16,7 @@ from policies.admissionpolicy.mutation.application import (
     apply_json_patch,
 )
 from policies.admissionpolicy.schema import Schema
-from policies.cel.library.kubernetes import quantity
+from policies.cel.library import quantity
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import STRING
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint, Value

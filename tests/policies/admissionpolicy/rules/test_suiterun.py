@@ -11,7 +11,7 @@ from support.policies.policydocuments import documents
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
 from policies.admissionpolicy.rules.suiterun import SuiteRun
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer
+from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.suite import Case, CaseNamespace, Expectation
 
 _PODS = (

@@ -4,10 +4,9 @@ import pytest
 from support.cel.celrun import ENVIRONMENT, exactly, planned, refused
 
 from policies.cel.errors import CelError
-from policies.cel.evaluation.attribute import ReadStep
 from policies.cel.evaluation.plan import PlanError, plan
-from policies.cel.evaluation.step import Constant, Step
-from policies.cel.evaluation.steps import CallStep, Fold, ListStep, Logic, MapStep, Membership
+from policies.cel.evaluation.run import Constant, Step
+from policies.cel.evaluation.steps import CallStep, Fold, ListStep, Logic, MapStep, Membership, ReadStep
 from policies.cel.kubernetes import admission
 from policies.cel.program import InstantiationError, compile_expression
 from policies.cel.syntax.ast import Entry, Literal
@@ -83,7 +82,7 @@ def test_what_is_left_to_the_evaluation(text: str, kind: type[Step]) -> None:
         ("uint(-1)", 4, "unsigned integer overflow"),
         ("object[null]", 6, "invalid qualifier type: types.Null"),
         ("object[b'a']", 6, "invalid qualifier type: types.Bytes"),
-        ("object.find('(')", 11, "error parsing regexp: a ( is not closed: `(`"),
+        ("object.find('(')", 11, "error parsing regexp: missing ): ("),
         ("kubernetes.UserInfo", 10, "reference to undefined type: kubernetes.UserInfo"),
         ("type(object) == kubernetes.UserInfo", 26, "reference to undefined type: kubernetes.UserInfo"),
     ],

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from support.patience import PATIENCE
 
-from policies.cel.evaluation.recursion import NestingError, deeply
+from policies.cel.recursion import NestingError, deeply
 
 
 def _dive(depth: int) -> int:

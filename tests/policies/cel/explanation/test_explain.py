@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.explanation.explain import explain
+from policies.cel.explain import explain
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, compile_expression
 

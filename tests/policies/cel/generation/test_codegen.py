@@ -7,7 +7,7 @@ from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import OBJECT, compiled, exactly, generated, names
 
 from policies.cel.errors import BudgetError
-from policies.cel.generation.compiled import Generated
+from policies.cel.generation.codegen import Generated
 from policies.cel.generation.support import PASS, HandOverError, certain_guard, guard
 from policies.cel.values import ABSENT, Optional
 from policies.engine.interruption import TimeLimitError

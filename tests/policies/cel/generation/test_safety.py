@@ -16,13 +16,12 @@ from support.cel.celrun import names
 from support.policies.admissionpolicies import validating
 
 from policies.admissionpolicy.evaluation.compilation import part_of
-from policies.cel.checking.validation import walk
-from policies.cel.generation.compiled import Generated
+from policies.cel.generation.codegen import Generated
 from policies.cel.generation.fusion import Part, written
 from policies.cel.generation.support import NAMESPACE
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Program, compile_expression
-from policies.cel.syntax.ast import FieldValue, Ident, Literal, Node, Select, StructLiteral
+from policies.cel.syntax.ast import FieldValue, Ident, Literal, Node, Select, StructLiteral, walk
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Source
 

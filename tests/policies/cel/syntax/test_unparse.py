@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 from conformance.casefile import files, read
 
-from policies.cel.evaluation.recursion import deeply
+from policies.cel.recursion import deeply
 from policies.cel.syntax.ast import Node
-from policies.cel.syntax.formatting import KeptError, formatted
+from policies.cel.syntax.formatting import ONE_LINE, ExpandedError, KeptError, formatted, same, unparse
 from policies.cel.syntax.parser import parse
-from policies.cel.syntax.sameness import same
 from policies.cel.syntax.source import CompileError, Source
-from policies.cel.syntax.unparse import ONE_LINE, ExpandedError, unparse
 
 
 def _tree(text: str) -> Node:

@@ -10,7 +10,7 @@ from support.api.fakeapi import NAMESPACES, FakeApi, named, status
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
-from policies.cel.library.kubernetes.authorizer import Check, CheckAnswer, User
+from policies.cel.library.authorizer import Check, CheckAnswer, User
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import (

@@ -1,0 +1,494 @@
+"""Explains why an expression is false or failed: the smallest parts that decided it, with their values and places.
+
+The explanation of `object.spec.containers.all(c, has(c.resources.limits))` is
+`spec.containers[1].resources: has(c.resources.limits) is false (container "sidecar")`. Values are short. Those of
+environment variables, everything below `data` and `stringData` of a Secret, and every value computed from such a place
+are masked.
+
+An explanation compiles the expression again and evaluates its parts, but only after a refusal. What was compiled is
+kept for a while, because the same refusal is often met again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Final
+
+from policies.cel.cases.document import encode
+from policies.cel.errors import BudgetError, CelError
+from policies.cel.evaluation.plan import arguments, plan
+from policies.cel.evaluation.run import Outcome, Run, Step, failed
+from policies.cel.program import Composition, Names, Program, checked
+from policies.cel.recursion import deeply
+from policies.cel.syntax.ast import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    children,
+    walk,
+)
+from policies.cel.syntax.source import Source
+from policies.cel.values import ABSENT, Optional, Value
+from policies.engine.interruption import Expired
+from policies.objects import fieldpath
+from policies.objects.masking import MASK, SECRET_FIELDS, Masking
+
+_LONGEST = 100
+
+
+def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
+    """A value on one line. `place`: where it was read. `is_secret`: whether the object is a Secret."""
+    if place is not None and is_masked(place, is_secret=is_secret):
+        return MASK
+    if value.__class__ is Optional:
+        return "none" if value.value is ABSENT else show(value.value, place, is_secret=is_secret)
+    encoded = encode(_masked(value, place or (), is_secret=is_secret))
+    if isinstance(encoded, dict) and len(encoded) == 1 and (special := next(iter(encoded))).startswith("$"):
+        encoded = encoded[special]
+    text = json.dumps(encoded, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def is_masked(place: Place, *, is_secret: bool) -> bool:
+    """Whether nothing at a place may be shown."""
+    if is_secret and len(place) > 1 and place[1] in SECRET_FIELDS:
+        return True
+    return any(step == "env" for step in place) and place[-1] == "value"
+
+
+def _masked(value: Value, place: Place, *, is_secret: bool) -> Value:
+    """The value of a place with its secret parts replaced."""
+    masking = Masking(keys=False)
+    if place[-1:] == ("env",):
+        return masking.masked({"env": value})["env"]
+    if place[-2:-1] == ("env",):
+        return masking.masked({"env": [value]})["env"][0]
+    return masking.masked(value, is_secret=is_secret and place in (("object",), ("oldObject",)))
+
+
+def reads_secrets(node: Node, variables: Mapping[str, Node], *, is_secret: bool) -> bool:
+    """Whether a node may be computed from a secret, by the names of the fields that it selects."""
+    fields = set(_fields(node, variables, set()))
+    return {"env", "value"} <= fields or (is_secret and bool(fields & SECRET_FIELDS))
+
+
+def _fields(node: Node, variables: Mapping[str, Node], followed: set[str]) -> Iterator[str]:
+    for part in walk(node):
+        if isinstance(part, Select):
+            yield part.field
+            if isinstance(part.operand, Ident) and part.operand.name == "variables" and part.field not in followed:
+                followed.add(part.field)
+                if part.field in variables:
+                    yield from _fields(variables[part.field], variables, followed)
+        elif isinstance(part, Call) and part.function in ("_[_]", "_[?_]", "_?._"):
+            yield from (key.value for key in part.args if isinstance(key, Literal) and isinstance(key.value, str))
+
+
+Place = tuple[str | int, ...]
+Evaluate = Callable[[Node, "Scope"], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The variables of the macros around a node: their values and, if they have one, their places."""
+
+    values: Mapping[str, Value]
+    places: Mapping[str, Place]
+
+    def binding(self, name: str, value: Value, place: Place | None) -> Scope:
+        """A scope with one more variable."""
+        places = {known: at for known, at in self.places.items() if known != name}
+        return Scope({**self.values, name: value}, places | ({name: place} if place is not None else {}))
+
+
+NOTHING = Scope({}, {})
+
+
+def shown(place: Place) -> str:
+    """A place as messages show it: relative to the object, which users write."""
+    return fieldpath.render(place[1:] if place[0] == "object" and len(place) > 1 else place)
+
+
+class Places:
+    """Finds places. `evaluate`: computes indices and conditions. `variables`: the trees of the policy's variables."""
+
+    def __init__(self, evaluate: Evaluate, variables: Mapping[str, Node]) -> None:
+        self._evaluate = evaluate
+        self._variables = variables
+
+    def of(self, node: Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
+        """The place that a node reads; None for a computed value."""
+        match node:
+            case Ident():
+                return self._of_name(node.name, scope)
+            case Select(operand=Ident(name="variables")) if "variables" not in scope.values:
+                made_of = self._variables.get(node.field)
+                return None if made_of is None else self.of(made_of, NOTHING)
+            case Select():
+                return self._below(node.operand, node.field, scope)
+            case Call(function="_[_]" | "_[?_]" | "_?._"):
+                operand, key = arguments(node)
+                index = key.value if isinstance(key, Literal) else self._evaluate(key, scope)
+                return self._below(operand, index, scope) if isinstance(index, str | int) else None
+            case Call(function="orValue" | "value") if node.target is not None:
+                return self.of(node.target, scope)
+            case Call(function="_?_:_"):
+                return self.of(self._chosen(node, scope), scope)
+            case _:
+                return None
+
+    def _of_name(self, name: str, scope: Scope) -> Place | None:
+        if name in scope.values:
+            return scope.places.get(name)
+        return (name,)
+
+    def _below(self, operand: Node, key: str | int, scope: Scope) -> Place | None:
+        above = self.of(operand, scope)
+        return None if above is None else (*above, key)
+
+    def _chosen(self, node: Call, scope: Scope) -> Node:
+        return node.args[1] if self._evaluate(node.args[0], scope) is True else node.args[2]
+
+    def of_element(self, node: Node, index: int, key: str | int, scope: Scope) -> Place | None:
+        """The place of an element of a list (its index) or of an entry of a map (its key)."""
+        match node:
+            case Call(function="_+_"):
+                return self._of_joined(node, index, scope)
+            case Call(function="_?_:_"):
+                return self.of_element(self._chosen(node, scope), index, key, scope)
+            case Comprehension(macro="filter"):
+                return self._of_filtered(node, index, scope)
+            case Select(operand=Ident(name="variables")) if "variables" not in scope.values:
+                made_of = self._variables.get(node.field)
+                return None if made_of is None else self.of_element(made_of, index, key, NOTHING)
+            case _:
+                whole = self.of(node, scope)
+                return None if whole is None else (*whole, key)
+
+    def _of_joined(self, node: Call, index: int, scope: Scope) -> Place | None:
+        left, right = node.args
+        first = self._evaluate(left, scope)
+        if not isinstance(first, list):
+            return None
+        if index < len(first):
+            return self.of_element(left, index, index, scope)
+        return self.of_element(right, index - len(first), index - len(first), scope)
+
+    def _of_filtered(self, node: Comprehension, index: int, scope: Scope) -> Place | None:
+        elements = self._evaluate(node.range, scope)
+        if not isinstance(elements, list):
+            return None
+        kept = -1
+        for at, element in enumerate(elements):
+            inner = scope.binding(node.variable, element, None)
+            kept += self._evaluate(node.body[0], inner) is True
+            if kept == index:
+                return self.of_element(node.range, at, at, scope)
+        return None
+
+
+REASONS = 5
+"""The most reasons that are given, also for the elements of one list."""
+_LONGEST_TEXT = 160
+_KEPT = 64
+_QUANTIFIERS = {"all": False, "exists": True}
+_COUNTING = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
+UNKNOWN: Final = object()
+"""An outcome that is still to be found out."""
+_NOUNS = {"containers": "container", "initContainers": "init container", "ephemeralContainers": "ephemeral container"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One deciding part. `place`: where it reads. `values`: its parts with their values, as texts."""
+
+    expression: str
+    outcome: str
+    place: Place | None = None
+    values: tuple[tuple[str, str], ...] = ()
+    element: str = ""
+
+    def __str__(self) -> str:
+        """`spec.replicas: object.spec.replicas <= 5 is false (object.spec.replicas is 7)`."""
+        return f"{shown(self.place)}: {self.detail}" if self.place is not None else self.detail
+
+    @property
+    def detail(self) -> str:
+        """The text without the place."""
+        details = [*([self.element] if self.element else []), *(f"{text} is {value}" for text, value in self.values)]
+        more = f" ({'; '.join(details)})" if details else ""
+        return f"{self.expression} {self.outcome}{more}"
+
+
+def explain(
+    source: Source,
+    composition: Composition,
+    names: Names,
+    *,
+    limit: int,
+    expired: Expired | None = None,
+    outcome: Outcome = UNKNOWN,
+) -> tuple[Reason, ...]:
+    """The reasons for the outcome of an expression that was evaluated with these names, in the order of its parts.
+
+    `names`: from `composition.bind`. `limit`: the most that the explanation may cost; at the limit it returns the
+    reasons found so far. `outcome`: that of the expression, if the caller has it.
+    """
+    reasons: list[Reason] = []
+    try:
+        explainer = _Explainer(source, composition, Run(names, limit, expired, composition.environment.dialect))
+        if isinstance(explainer.tree, Literal):  # `false is false` helps nobody
+            return ()
+        deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING, outcome), REASONS)))
+    except (BudgetError, RecursionError):
+        pass
+    return tuple(dict.fromkeys(reasons))
+
+
+def _tree(source: Source, composition: Composition) -> Node:
+    return checked(source, composition.environment)[0]
+
+
+class _Compiled:
+    """An expression with the variables of its policy: their texts and trees, and the steps of the parts met so far."""
+
+    def __init__(self, source: Source, composition: Composition) -> None:
+        self.tree = _tree(source, composition)
+        programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
+        self.texts = {name: program.source.text for name, program in programs.items()}
+        self.variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+        self.steps: dict[int, tuple[Node, Step]] = {}  # by id of the node, which is kept so that no other one gets it
+
+
+_compiled = lru_cache(maxsize=_KEPT)(_Compiled)
+
+
+class _Explainer:
+    """Walks down one expression along the parts that decided."""
+
+    def __init__(self, source: Source, composition: Composition, run: Run) -> None:
+        compiled = _compiled(source, composition)
+        self.tree, self._texts, self._variables = compiled.tree, compiled.texts, compiled.variables
+        self._text = source.text
+        self._run = run
+        self._steps = compiled.steps
+        self._element = ""
+        objects = (run.names.get(name) for name in ("object", "oldObject"))
+        self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
+
+    @property
+    def _places(self) -> Places:
+        """Made at each use: kept, it would close a circle that only the garbage collector frees."""
+        return Places(self.evaluate, self._variables)
+
+    def evaluate(self, node: Node, scope: Scope) -> Outcome:
+        """The outcome of a part of the expression. Raises BudgetError if that costs too much."""
+        known = self._steps.get(id(node))
+        if known is None:
+            known = self._steps[id(node)] = node, plan(node)
+        self._run.scopes = [dict(scope.values)]
+        return known[1].evaluate(self._run)
+
+    def reasons(self, node: Node, scope: Scope, outcome: Outcome = UNKNOWN) -> Iterator[Reason]:
+        """The reasons for the outcome of a node, which is found out if it is unknown."""
+        if outcome is UNKNOWN:
+            outcome = self.evaluate(node, scope)
+        match node:
+            case Call(function="_&&_" | "_||_"):
+                yield from self._of_logic(node, outcome, scope)
+            case Call(function="!_"):
+                yield from self.reasons(node.args[0], scope)
+            case Call(function="_?_:_"):
+                yield from self._of_choice(node, scope)
+            case Comprehension() if node.macro in _QUANTIFIERS:
+                yield from self._of_quantifier(node, outcome, scope)
+            case _ if failed(outcome):
+                yield from self._of_failure(node, outcome, scope)
+            case Select(operand=Ident(name="variables")) if isinstance(outcome, bool) and node.field in self._variables:
+                yield from self._of_variable(node)
+            case Call() if node.function in _COUNTING:
+                yield from self._of_count(node, outcome, scope)
+            case _:
+                yield self._reason(node, outcome, scope)
+
+    def _of_logic(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+        """The reasons of the side that decided, or of both if neither decided alone."""
+        decisive = node.function == "_||_"
+        sides: list[tuple[Node, Outcome]] = []
+        for side in node.args:
+            value = self.evaluate(side, scope)
+            if outcome is decisive and value is decisive:
+                yield from self.reasons(side, scope, value)
+                return
+            sides.append((side, value))
+        for side, value in sides:
+            if failed(value) is failed(outcome):
+                yield from self.reasons(side, scope, value)
+
+    def _of_choice(self, node: Call, scope: Scope) -> Iterator[Reason]:
+        condition = self.evaluate(node.args[0], scope)
+        decisive = 0 if failed(condition) else 1 if condition is True else 2
+        yield from self.reasons(node.args[decisive], scope)
+
+    def _of_variable(self, node: Select) -> Iterator[Reason]:
+        """The reasons for a variable that is true or false, from its own expression."""
+        outside, self._text = self._text, self._texts[node.field]
+        yield from self.reasons(self._variables[node.field], NOTHING)
+        self._text = outside
+
+    def _of_count(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+        """The reasons for `bad.size() == 0` if `bad` filters a list: why elements were kept."""
+        counted = next((items for argument in arguments(node) if (items := _counted(argument)) is not None), None)
+        source = None if counted is None else self._filtering(counted, scope)
+        if source is None:
+            yield self._reason(node, outcome, scope)
+            return
+        text, comprehension, inner = source
+        outside, self._text = self._text, text
+        reasons = list(islice(self._of_kept(comprehension, inner), REASONS))
+        self._text = outside
+        yield from reasons or [self._reason(node, outcome, scope)]
+
+    def _filtering(self, node: Node, scope: Scope) -> tuple[str, Comprehension, Scope] | None:
+        """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""
+        text = self._text
+        while True:
+            match node:
+                case Select(operand=Ident(name="variables")) if node.field in self._variables:
+                    text, node, scope = self._texts[node.field], self._variables[node.field], NOTHING
+                case Comprehension(macro="map") if len(node.body) == 1:
+                    node = node.range
+                case Comprehension(macro="map" | "filter"):
+                    return text, node, scope
+                case _:
+                    return None
+
+    def _of_kept(self, node: Comprehension, scope: Scope) -> Iterator[Reason]:
+        elements = self.evaluate(node.range, scope)
+        for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
+            if self.evaluate(node.body[0], inner) is True:
+                outside, self._element = self._element, element or self._element
+                yield from self.reasons(node.body[0], inner, outcome=True)
+                self._element = outside
+
+    def _of_quantifier(self, node: Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+        """The reasons of the deciding elements: the first that is false for `all` or true for `exists`, else all."""
+        elements = self.evaluate(node.range, scope)
+        if not isinstance(elements, list | dict):
+            yield from self._of_failure(node, outcome, scope)
+            return
+        if not elements:
+            yield self._reason(node, outcome, scope, element="there are no elements")
+            return
+        decisive = _QUANTIFIERS[node.macro]
+        for inner, element in self._turns(node, elements, scope):
+            value = self.evaluate(node.body[0], inner)
+            if (outcome is decisive and value is not decisive) or failed(outcome) is not failed(value):
+                continue
+            outside, self._element = self._element, element or self._element
+            yield from self.reasons(node.body[0], inner, value)
+            self._element = outside
+            if outcome is decisive:
+                return
+
+    def _turns(
+        self, node: Comprehension, elements: list[Value] | dict[Value, Value], scope: Scope
+    ) -> Iterator[tuple[Scope, str]]:
+        """The scope of each turn of a macro, and the name of its element."""
+        pairs = list(elements.items() if isinstance(elements, dict) else enumerate(elements))
+        for index, (key, value) in enumerate(pairs[:1000]):
+            place = self._places.of_element(node.range, index, key, scope)
+            inner = scope.binding(node.variable2, value, place) if node.variable2 is not None else scope
+            single = key if isinstance(elements, dict) or node.variable2 is not None else value
+            yield inner.binding(node.variable, single, place), _called(place, value)
+
+    def _of_failure(self, node: Node, outcome: CelError, scope: Scope) -> Iterator[Reason]:
+        """The reasons of the innermost part with the same failure."""
+        for child in (node.range,) if isinstance(node, Comprehension) else children(node):
+            value = self.evaluate(child, scope) if _is_expression(child) else None
+            if isinstance(value, CelError) and value.message == outcome.message:
+                yield from self.reasons(child, scope, value)
+                return
+        yield self._reason(node, outcome, scope)
+
+    def _reason(self, node: Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
+        return Reason(
+            expression=_cut(self._text[node.start : node.end]),
+            outcome=self._outcome(node, outcome, scope),
+            place=self._place(node, scope),
+            values=() if failed(outcome) else tuple(self._values(node, scope)),
+            element=element or self._element,
+        )
+
+    def _outcome(self, node: Node, outcome: Outcome, scope: Scope) -> str:
+        if failed(outcome):
+            return f"failed: {outcome.message}"
+        if isinstance(outcome, bool):
+            return "is true" if outcome else "is false"
+        return f"is {self._shown(node, outcome, scope)}"
+
+    def _place(self, node: Node, scope: Scope) -> Place | None:
+        """The place of a deciding part, or of the first part in it that has one."""
+        if isinstance(node, Select) and node.test_only:
+            return self._named(node.operand, scope)
+        own = self._named(node, scope)
+        if own is not None:
+            return own
+        if isinstance(node, Comprehension):
+            return self._place(node.range, scope)
+        places = (self._place(child, scope) for child in children(node) if _is_expression(child))
+        return next((place for place in places if place is not None), None)
+
+    def _named(self, node: Node, scope: Scope) -> Place | None:
+        place = self._places.of(node, scope)
+        return place if place is not None and (len(place) > 1 or place[0] in scope.values) else None
+
+    def _values(self, node: Node, scope: Scope) -> Iterator[tuple[str, str]]:
+        """The parts that a deciding part compares, as written, with their values. Literals are left out."""
+        if not isinstance(node, Call):
+            return
+        for argument in arguments(node):
+            text = _cut(self._text[argument.start : argument.end])
+            if not any(isinstance(part, Ident) and part.constant is None for part in walk(argument)):
+                continue  # only literals
+            value = self.evaluate(argument, scope)
+            if not failed(value):
+                yield text, self._shown(argument, value, scope)
+
+    def _shown(self, node: Node, value: Value, scope: Scope) -> str:
+        if reads_secrets(node, self._variables, is_secret=self._is_secret):
+            return MASK
+        return show(value, self._places.of(node, scope), is_secret=self._is_secret)
+
+
+def _counted(node: Node) -> Node | None:
+    """The list of which a node computes the size, or None."""
+    return arguments(node)[0] if isinstance(node, Call) and node.function == "size" else None
+
+
+def _is_expression(node: Node) -> bool:
+    """Whether a node can be evaluated by itself. Entries of a literal cannot."""
+    return isinstance(node, Literal | Ident | Select | Call | ListLiteral | MapLiteral | Comprehension)
+
+
+def _called(place: Place | None, value: Value) -> str:
+    """`container "sidecar"`, if an element has a name, else empty."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return ""
+    field = next((step for step in reversed(place or ()) if isinstance(step, str)), "element")
+    return f'{_NOUNS.get(field, field.removesuffix("s"))} "{value["name"]}"'
+
+
+def _cut(text: str) -> str:
+    """An expression on one line, shortened if it is too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

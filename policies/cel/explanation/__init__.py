@@ -1,1 +1,0 @@
-"""Explanations of why an expression was false or failed."""

@@ -1,0 +1,365 @@
+"""The `authorizer` library: checks of what a user may do. An expression builds a check; the caller answers it.
+
+`authorizer.group('apps').resource('deployments').namespace('team-a').check('create').allowed()`
+
+An evaluation does no I/O. A check without a known answer raises Missing; the caller finds the answer and
+evaluates again. Sources: k8s.io/apiserver's pkg/cel/library/authz.go and cost.go,
+pkg/authentication/serviceaccount and, for the SubjectAccessReview, plugin/pkg/authorizer/webhook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from operator import attrgetter
+from typing import Any, ClassVar, NoReturn, Protocol
+
+from policies.cel import types
+from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload, function
+from policies.cel.library import selector
+from policies.cel.library.selector import NO_SELECTOR, Selector
+from policies.cel.types import Type
+from policies.cel.values import Incomparable, Value
+from policies.engine.interruption import Key, Missing
+from policies.golang.quote import trimmed
+from policies.kubernetes.name import is_dns_label, is_dns_subdomain
+
+AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
+PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
+GROUP_CHECK = types.struct("kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK = types.struct("kubernetes.authorization.ResourceCheck")
+DECISION = types.struct("kubernetes.authorization.Decision")
+
+CHECK_COST = 350_000
+"""The cost of a check. Two checks fit into the limit of an expression, three do not."""
+
+_REQUIREMENT_COST = LIST_CREATION + STRUCT_CREATION
+_REQUIREMENTS_PER_CHARACTER = 0.5
+
+
+# Questions and answers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """The user that a check is about. `extra`: keys with their values, in the order of the request."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def service_account(namespace: str, name: str) -> User:
+    """The user of a service account (pkg/authentication/serviceaccount). The names are not checked."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckAnswer:
+    """The answer of an authorizer. `allowed`: False for a denial and for no opinion. `error`: possible in all cases."""
+
+    allowed: bool
+    reason: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Key[CheckAnswer]):
+    """The question whether a user may do something: with a path if there is one, else with a resource in any version.
+
+    A selector that could not be parsed has an error and no requirements.
+    """
+
+    user: User
+    verb: str
+    path: str | None = None
+    api_group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: Selector = NO_SELECTOR
+    label_selector: Selector = NO_SELECTOR
+
+    @property
+    def missing(self) -> str:
+        """The message that the check has no answer."""
+        return "an authorization check has no answer yet"
+
+    def failure(self, reason: str) -> CheckAnswer:
+        """An errored answer, as from an authorizer that fails. An expression can test it with `errored()`."""
+        return CheckAnswer(allowed=False, error=reason)
+
+
+class Decisions(Protocol):
+    """Answers the checks of an expression while it runs."""
+
+    def answer(self, check: Check) -> CheckAnswer:
+        """The answer, without waiting. Raises Missing if it is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of known answers."""
+
+    answers: Mapping[Check, CheckAnswer]
+
+    def answer(self, check: Check) -> CheckAnswer:
+        """The answer in the table. Raises Missing for any other check."""
+        answer = self.answers.get(check)
+        if answer is None:
+            raise Missing(check)
+        return answer
+
+
+# Values --------------------------------------------------------------------------------------------------------------
+
+
+class _Unequal(Incomparable):
+    """Values without equality, as in the reference."""
+
+    __slots__ = ()
+
+    def cel_equal(self, other: object) -> NoReturn:
+        """Raises CelError."""
+        del other
+        raise no_such_overload()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Authorizer(_Unequal):
+    """The value of `authorizer`: checks for one user."""
+
+    cel_type: ClassVar[Type] = AUTHORIZER
+    user: User
+    decisions: Decisions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathCheck(_Unequal):
+    """`authorizer.path('/healthz')`."""
+
+    cel_type: ClassVar[Type] = PATH_CHECK
+    authorizer: Authorizer
+    path: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCheck(_Unequal):
+    """`authorizer.group('apps')`."""
+
+    cel_type: ClassVar[Type] = GROUP_CHECK
+    authorizer: Authorizer
+    group: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourceCheck(_Unequal):
+    """`authorizer.group('apps').resource('deployments')` and `authorizer.requestResource`; selectors as text."""
+
+    cel_type: ClassVar[Type] = RESOURCE_CHECK
+    authorizer: Authorizer
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckDecision(_Unequal):
+    """The result of `check`."""
+
+    cel_type: ClassVar[Type] = DECISION
+    answer: CheckAnswer
+
+
+# Functions -----------------------------------------------------------------------------------------------------------
+
+
+def _path(target: Authorizer, path: str) -> PathCheck:
+    if not trimmed(path):
+        raise CelError("path must not be empty")
+    return PathCheck(target, path)
+
+
+def _service_account(target: Authorizer, namespace: str, name: str) -> Authorizer:
+    if not is_dns_subdomain(name):
+        raise CelError("Invalid service account name")
+    if not is_dns_label(namespace):
+        raise CelError("Invalid service account namespace")
+    return Authorizer(service_account(namespace, name), target.decisions)
+
+
+def _resource(target: GroupCheck, resource: str) -> ResourceCheck:
+    if not trimmed(resource):
+        raise CelError("resource must not be empty")
+    return ResourceCheck(target.authorizer, target.group, resource)
+
+
+def _with(field: str) -> Implementation:
+    """A function that sets one field of a ResourceCheck."""
+
+    def changed(target: ResourceCheck, value: str) -> ResourceCheck:
+        changes: dict[str, Any] = {field: value}
+        return replace(target, **changes)
+
+    return changed
+
+
+def _check_path(target: PathCheck, verb: str) -> CheckDecision:
+    check = Check(user=target.authorizer.user, verb=verb, path=target.path)
+    return CheckDecision(target.authorizer.decisions.answer(check))
+
+
+def _check_resource(target: ResourceCheck, verb: str) -> CheckDecision:
+    check = Check(
+        user=target.authorizer.user,
+        verb=verb,
+        api_group=target.group,
+        resource=target.resource,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=target.name,
+        field_selector=selector.field_selector(target.field_selector),
+        label_selector=selector.label_selector(target.label_selector),
+    )
+    return CheckDecision(target.authorizer.decisions.answer(check))
+
+
+def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
+    """The cost of a list with as many requirements as the text could contain."""
+    length = size(arguments[1])
+    requirements = ceil(length * _REQUIREMENTS_PER_CHARACTER)
+    return LIST_CREATION + ceil(length * STRING_TRAVERSAL) + requirements * _REQUIREMENT_COST
+
+
+def _member(overload: str, target: Type, texts: int, result: Type, call: Implementation) -> Overload:
+    """A method of a target. texts: the number of its string arguments."""
+    parameters = (target, *(types.STRING,) * texts)
+    # cel-go uses FunctionBinding for three arguments, UnaryBinding and BinaryBinding for fewer.
+    return Overload(id=overload, parameters=parameters, result=result, call=call, member=True, stepwise=texts > 1)
+
+
+def _function(name: str, overload: Overload) -> Function:
+    return function(name, overload, cost=1)
+
+
+def _setter(name: str) -> Function:
+    return _function(name, _member(f"resourcecheck_{name}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(name)))
+
+
+def _selector(name: str, field: str) -> Function:
+    overload = _member(f"authorizer_{name.lower()}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(field))
+    return function(name, overload, cost=_selector_cost)
+
+
+# An expression cannot use the names of these types, because the reference does not register them.
+LIBRARY = Library(
+    name="kubernetes.authz",
+    functions=(
+        _function("path", _member("authorizer_path", AUTHORIZER, 1, PATH_CHECK, _path)),
+        _function("group", _member("authorizer_group", AUTHORIZER, 1, GROUP_CHECK, GroupCheck)),
+        _function("serviceAccount", _member("authorizer_serviceaccount", AUTHORIZER, 2, AUTHORIZER, _service_account)),
+        _function("resource", _member("groupcheck_resource", GROUP_CHECK, 1, RESOURCE_CHECK, _resource)),
+        _setter("subresource"),
+        _setter("namespace"),
+        _setter("name"),
+        function(
+            "check",
+            _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
+            _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
+            cost=CHECK_COST,
+        ),
+        _function(
+            "errored",
+            _member("decision_errored", DECISION, 0, types.BOOL, lambda target: target.answer.error is not None),
+        ),
+        _function(
+            "error", _member("decision_error", DECISION, 0, types.STRING, lambda target: target.answer.error or "")
+        ),
+        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, attrgetter("answer.allowed"))),
+        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, attrgetter("answer.reason"))),
+        _selector("fieldSelector", "field_selector"),
+        _selector("labelSelector", "label_selector"),
+    ),
+)
+
+
+# SubjectAccessReview -------------------------------------------------------------------------------------------------
+
+_REVIEW_OPERATORS = {
+    selector.EQUALS: "In",
+    selector.DOUBLE_EQUALS: "In",
+    selector.IN: "In",
+    selector.NOT_EQUALS: "NotIn",
+    selector.NOT_IN: "NotIn",
+    selector.EXISTS: "Exists",
+    selector.DOES_NOT_EXIST: "DoesNotExist",
+}
+
+
+def subject_access_review(check: Check) -> dict[str, Any]:
+    """The `spec` of an authorization.k8s.io/v1 SubjectAccessReview, as the webhook authorizer writes it."""
+    user = check.user
+    about = _set({"path": check.path, "verb": check.verb}) if check.path is not None else _resource_attributes(check)
+    spec = {
+        "user": user.name,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra},
+    }
+    return {"resourceAttributes" if check.path is None else "nonResourceAttributes": about, **_set(spec)}
+
+
+def _resource_attributes(check: Check) -> dict[str, Any]:
+    return _set(
+        {
+            "namespace": check.namespace,
+            "verb": check.verb,
+            "group": check.api_group,
+            "version": "*",
+            "resource": check.resource,
+            "subresource": check.subresource,
+            "name": check.name,
+            "fieldSelector": _set({"requirements": list(_requirements(check.field_selector))}),
+            "labelSelector": _set({"requirements": list(_requirements(check.label_selector))}),
+        }
+    )
+
+
+def _set(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are not empty, as with Go's omitempty."""
+    return {key: value for key, value in fields.items() if value}
+
+
+def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
+    """The requirements that a review can express. Without the others, the review asks for more rights, never for fewer.
+
+    A requirement without a key, which a field selector may have, is left out: the API server would refuse the review.
+    """
+    for requirement in given.requirements:
+        operator = _REVIEW_OPERATORS.get(requirement.operator)
+        if operator is not None and requirement.key:
+            yield {"key": requirement.key, "operator": operator, **_set({"values": list(requirement.values)})}
+
+
+def answer_of(status: Mapping[str, Any]) -> CheckAnswer:
+    """The answer in the `status` of a SubjectAccessReview.
+
+    `evaluationError` is the error that the API server's authorizers returned with the decision, so it is the error here
+    too. Like the webhook authorizer, this counts allowed and denied at once as denied, with an error.
+    """
+    allowed, denied = status.get("allowed") is True, status.get("denied") is True
+    error = status.get("evaluationError") or None
+    if allowed and denied:
+        error = "webhook subject access review returned both allow and deny response"
+    return CheckAnswer(allowed and not denied, str(status.get("reason") or ""), None if error is None else str(error))

@@ -1,0 +1,158 @@
+"""The checks of formats. Each function returns the problems of a text, in Kubernetes' words; none if it is valid.
+
+Sources: k8s.io/apimachinery's pkg/api/validation/generic.go, pkg/util/validation/validation.go (characters) and
+pkg/api/validate/content (bytes), k8s.io/kube-openapi's pkg/validation/strfmt. Lengths count UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
+from policies.cel.errors import no_such_overload
+from policies.cel.function import Function, Library, single
+from policies.cel.types import Type
+from policies.cel.values import NONE, Incomparable, Optional, Value
+from policies.golang.url import UrlError, parse_request_uri
+from policies.kubernetes.name import (
+    dns1035_label,
+    dns1035_label_prefix,
+    dns_label,
+    dns_label_prefix,
+    dns_subdomain,
+    dns_subdomain_prefix,
+    label_key,
+    label_value,
+)
+
+UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"
+TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$"
+
+_IS_UUID = re.compile(UUID.removeprefix("(?i)"), re.IGNORECASE | re.ASCII)
+_IS_TIME = re.compile(TIME)
+_IS_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_IS_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?+")
+
+
+def uri(text: str) -> list[str]:
+    """The problems of a URL; `isURL()` accepts the same texts (url.ParseRequestURI)."""
+    try:
+        parse_request_uri(text)
+    except UrlError as error:
+        return [str(error)]
+    return []
+
+
+def uuid(text: str) -> list[str]:
+    """The problems of a UUID of any version, with or without dashes."""
+    return [] if len(text) <= 36 and _IS_UUID.fullmatch(text) else ["does not match the UUID format"]
+
+
+def base64(text: str) -> list[str]:
+    """The problems of bytes in base64 with padding. An empty text is invalid."""
+    return [] if text and _IS_BASE64.fullmatch(text) else ["invalid base64"]
+
+
+def date(text: str) -> list[str]:
+    """The problems of a date such as 2021-01-31."""
+    return [] if _is_date(text) else ["invalid date"]
+
+
+def datetime(text: str) -> list[str]:
+    """The problems of a timestamp in RFC 3339. The text after a second T is ignored."""
+    day, *rest = text.lower().split("t", 2)
+    clock = _IS_TIME.fullmatch(rest[0]) if rest and _is_date(day) else None
+    valid = clock and clock[1] <= "23" and clock[2] <= "59" and clock[3] <= "59"
+    return [] if valid else ["invalid datetime"]
+
+
+def _is_date(text: str) -> bool:
+    match = _IS_DATE.fullmatch(text)
+    if not match:
+        return False
+    year, month, day = map(int, match.groups())
+    # The calendar repeats every 400 years. Python's has no year 0.
+    return 1 <= month <= 12 and 1 <= day <= monthrange(year % 400 + 400, month)[1]
+
+
+TYPE = types.struct("kubernetes.NamedFormat")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Format(Incomparable):
+    """A format. `check`: returns the problems of a text. `regex_size`: the pattern size that determines the cost."""
+
+    cel_type: ClassVar[Type] = TYPE
+    name: str
+    check: Callable[[str], list[str]]
+    regex_size: int
+
+    def cel_equal(self, other: object) -> bool:
+        """Whether `==` holds. Raises CelError for a value of another type."""
+        if not isinstance(other, Format):
+            raise no_such_overload()
+        return self.name == other.name
+
+
+FORMATS = {
+    "dns1123Label": Format("DNS1123Label", dns_label, 30),
+    "dns1123Subdomain": Format("DNS1123Subdomain", dns_subdomain, 60),
+    "dns1035Label": Format("DNS1035Label", dns1035_label, 30),
+    "qualifiedName": Format("QualifiedName", label_key, 60),
+    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", dns_label_prefix, 30),
+    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", dns_subdomain_prefix, 60),
+    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", dns1035_label_prefix, 30),
+    "labelValue": Format("LabelValue", label_value, 40),
+    "uri": Format("URI", uri, 1103),
+    "uuid": Format("uuid", uuid, len(UUID)),
+    "byte": Format("byte", base64, 84),
+    "date": Format("date", date, len(TIME)),
+    "datetime": Format("datetime", datetime, len(TIME)),
+}
+
+
+def _validate(format_: Format, text: str) -> Optional:
+    wrong = format_.check(text)
+    return Optional(wrong) if wrong else NONE
+
+
+def _named(name: str) -> Optional:
+    return Optional(FORMATS[name]) if name in FORMATS else NONE
+
+
+def _of_validate(arguments: Sequence[Value], _: Value) -> int:
+    if not isinstance(arguments[0], Format):
+        return 1
+    text = ceil((1.0 + size(arguments[1])) * STRING_TRAVERSAL)
+    return text * ceil(arguments[0].regex_size * REGEX_LENGTH)
+
+
+def _constant(name: str, value: Format) -> Function:
+    def call() -> Format:
+        return value
+
+    return single(name, name, (), TYPE, call, stepwise=True, cost=1)
+
+
+LIBRARY = Library(
+    name="kubernetes.format",
+    functions=(
+        single(
+            "validate",
+            "format-validate",
+            (TYPE, types.STRING),
+            types.optional_of(types.list_of(types.STRING)),
+            _validate,
+            member=True,
+            cost=_of_validate,
+        ),
+        single("format.named", "format-named", (types.STRING,), types.optional_of(TYPE), _named, cost=1),
+        *(_constant(f"format.{name}", value) for name, value in FORMATS.items()),
+    ),
+)

@@ -1,1 +1,0 @@
-"""The functions that Kubernetes adds to CEL. Each library is a module."""

@@ -1,0 +1,459 @@
+"""Functions of lists, sets and maps: cel-go's, Kubernetes' own, and `cel.@mapInsert`.
+
+Sources: cel-go's ext/lists.go (version 3), ext/sets.go and ext/comprehensions.go; k8s.io/apiserver's
+pkg/cel/library/lists.go. Costs are from k8s.io/apiserver's pkg/cel/library/cost.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from operator import attrgetter, gt
+from typing import Any
+
+from policies.cel import cost, types
+from policies.cel.display import type_name
+from policies.cel.equality import alike, compare, contains, find
+from policies.cel.errors import BudgetError, CelError, no_such_overload
+from policies.cel.evaluation.run import show_key
+from policies.cel.function import Cost, Function, Implementation, Library, Overload, function, single
+from policies.cel.types import Type
+from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, lacking, type_of
+from policies.kubernetes.release import named
+
+_COMPARABLE = (
+    types.INT, types.UINT, types.DOUBLE, types.BOOL, types.DURATION, types.TIMESTAMP, types.STRING, types.BYTES,
+)  # fmt: skip
+_NATIVE = frozenset({int, Uint, float, bool, str, bytes})
+_ALIKE_WHEN_EQUAL = _NATIVE - {float}
+_TIMES = frozenset({Duration, Timestamp})
+_CALL = 1 + cost.LIST_CREATION
+_LONGEST_RANGE = 1_000_000
+_LONGEST = 2 * cost.EXPRESSION_LIMIT
+"""The most elements of a flattened list. Its cost does not bound its length."""
+
+
+def _slice(items: list[Value], start: int, end: int) -> list[Value]:
+    if start < 0 or end < 0:
+        raise CelError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise CelError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if len(items) < end:
+        raise CelError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+def _flatten(items: Value) -> list[Value]:
+    if items.__class__ is not list:
+        raise CelError(f"no such overload: {type_name(type_of(items))}.flatten()")
+    return _flattened(items, 1)
+
+
+def _flatten_to(items: Value, depth: Value) -> list[Value]:
+    if items.__class__ is not list or depth.__class__ is not int:
+        raise CelError(f"no such overload: {type_name(type_of(items))}.flatten({type_name(type_of(depth))})")
+    if depth < 0:
+        raise CelError("level must be non-negative")
+    return _flattened(items, depth)
+
+
+def _flattened(items: list[Value], depth: int) -> list[Value]:
+    while depth > 0 and list in set(map(type, items)):
+        flat: list[Value] = []
+        for item in items:
+            if item.__class__ is list:
+                flat += item
+            else:
+                flat.append(item)
+            if len(flat) > _LONGEST:
+                raise BudgetError(len(flat))
+        items, depth = flat, depth - 1
+    return items
+
+
+def _sort(items: Value) -> list[Value]:
+    if items.__class__ is not list:
+        raise lacking("sort", items)
+    return _sort_by_keys(items, items)
+
+
+def _sort_by_keys(items: Value, keys: Value) -> list[Value]:
+    if items.__class__ is not list or keys.__class__ is not list:
+        raise lacking("@sortByAssociatedKeys", items)
+    if len(items) != len(keys):
+        raise CelError(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, "
+            f"but got {len(items)} and {len(keys)} elements respectively"
+        )
+    if not items:
+        return items
+    classes = set(map(type, keys))
+    if keys[0].__class__ not in _NATIVE and keys[0].__class__ not in _TIMES:
+        raise CelError("list elements must be comparable")
+    if len(classes) > 1:
+        raise CelError("list elements must have the same type")
+    if items is keys and classes <= _ALIKE_WHEN_EQUAL:
+        return sorted(items)
+    order = list(map(attrgetter("nanoseconds"), keys)) if keys[0].__class__ in _TIMES else keys
+    return [items[index] for index in sorted(range(len(items)), key=order.__getitem__)]
+
+
+def _range(count: int) -> list[Value]:
+    if count < 0:
+        raise CelError(f"lists.range: size must be non-negative, got {count}")
+    if count > _LONGEST_RANGE:
+        raise CelError(f"lists.range: size {count} exceeds maximum allowed ({_LONGEST_RANGE})")
+    return unbounded_range(count)
+
+
+def unbounded_range(count: int) -> list[Value]:
+    """`lists.range(count)` of 1.36. Raises BudgetError."""
+    if count + _CALL > cost.EXPRESSION_LIMIT:
+        raise BudgetError(count + _CALL)
+    return list(range(count))
+
+
+def _reverse(items: list[Value]) -> list[Value]:
+    return items[::-1]
+
+
+def _distinct(items: list[Value]) -> list[Value]:
+    spent = _self_comparison(items)
+    if spent > cost.EXPRESSION_LIMIT:  # the cost is known in advance
+        raise BudgetError(spent)
+    if set(map(type, items)) == {str}:
+        return list(dict.fromkeys(items))
+    unique: list[Value] = []
+    for item in items:
+        if not contains(unique, item):
+            unique.append(item)
+    return unique
+
+
+def _self_comparison(items: Value) -> int:
+    """The cost of comparing all pairs: 2 for each, or a little more for texts."""
+    if items.__class__ is not list or not items:
+        return _CALL
+    factor = 2.0 + (cost.STRING_TRAVERSAL if items[0].__class__ in {str, bytes} else 0.0)
+    return int(float(len(items) * len(items)) * factor) + _CALL
+
+
+def _of_pairs(arguments: Sequence[Value], _: Value) -> int:
+    return _self_comparison(arguments[-1])
+
+
+def _of_result(_: Sequence[Value], result: Value) -> int:
+    return cost.size(result) + _CALL
+
+
+def _of_depth(arguments: Sequence[Value], result: Value) -> int:
+    """The size of the list for each level, and once for a negative depth."""
+    depth = arguments[1] if len(arguments) > 1 else 1
+    if depth.__class__ is int and depth < 0:
+        return cost.size(arguments[0]) + _CALL
+    return of_any_depth(arguments, result)
+
+
+def of_any_depth(arguments: Sequence[Value], _: Value) -> int:
+    """The size of the list for each level. In 1.36 a negative depth wraps around."""
+    depth = arguments[1] if len(arguments) > 1 and arguments[1].__class__ is int else 1
+    product = float(cost.size(arguments[0])) * float(depth)
+    return (max(int(product), -(2**63)) + _CALL) % 2**64 if product < 0 else int(product) + _CALL
+
+
+_T = types.parameter("T")
+_LIST, _NESTED = types.list_of(_T), types.list_of(types.list_of(_T))
+
+
+def _member(
+    name: str, id: str, parameters: tuple[Type, ...], call: Implementation, price: Cost, *, stepwise: bool = False
+) -> Function:
+    return single(name, id, parameters, _LIST, call, member=True, stepwise=stepwise, cost=price)
+
+
+def _sorting(name: str, template: str, others: tuple[Type, ...], call: Implementation, price: Cost) -> Function:
+    """A function with an overload for each sortable type, which is the element type of its last parameter."""
+    overloads = tuple(
+        Overload(
+            id=template.format(element.name),
+            parameters=(*others, types.list_of(element)),
+            result=others[0] if others else types.list_of(element),
+            member=True,
+            cost=price,
+        )
+        for element in _COMPARABLE
+    )
+    return Function(name=name, overloads=overloads, call=call)
+
+
+CEL_LISTS = Library(
+    name="lists",
+    functions=(
+        _member("slice", "list_slice", (_LIST, types.INT, types.INT), _slice, _of_result, stepwise=True),
+        Function(
+            name="flatten",
+            overloads=(
+                Overload(
+                    id="list_flatten", parameters=(_NESTED,), result=_LIST, call=_flatten, member=True, cost=_of_depth
+                ),
+                Overload(
+                    id="list_flatten_int",
+                    parameters=(types.LIST, types.INT),
+                    result=types.LIST,
+                    call=_flatten_to,
+                    member=True,
+                    cost=_of_depth,
+                ),
+            ),
+            guarded=False,
+        ),
+        _sorting("sort", "list_{0}_sort", (), _sort, _of_pairs),
+        _sorting("@sortByAssociatedKeys", "list_{0}_sortByAssociatedKeys", (_LIST,), _sort_by_keys, _of_pairs),
+        single("lists.range", "lists_range", (types.INT,), types.list_of(types.INT), _range, cost=_of_result),
+        _member("reverse", "list_reverse", (_LIST,), _reverse, _of_result),
+        _member("distinct", "list_distinct", (_LIST,), _distinct, _of_pairs),
+    ),
+)
+
+
+_COMPARABLE_lists = {
+    "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP, "string": types.STRING, "bytes": types.BYTES,
+}  # fmt: skip
+_NATIVE_lists = frozenset({int, Uint, float, bool, str, bytes})
+_ORDERED = _NATIVE_lists | {Duration, Timestamp}
+_LENGTH_OF_TIME = attrgetter("nanoseconds")
+
+
+def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
+    """Whether all items have the same ordered type, so that Python can compare them, and the key function for that.
+
+    Raises CelError if an item has no order.
+    """
+    classes = set(map(type, items))
+    if not classes <= _ORDERED:
+        raise no_such_overload()
+    if len(classes) > 1:
+        return False, None
+    return True, None if classes <= _NATIVE_lists else _LENGTH_OF_TIME
+
+
+def _is_sorted(items: list[Value]) -> bool:
+    """Whether the items are sorted. Neighbours that cannot be compared, such as those of two types, count as sorted."""
+    classes = set(map(type, items))
+    if len(classes) == 1 and classes <= _NATIVE_lists:
+        return not any(map(gt, items, islice(items, 1, None)))
+    for index, item in enumerate(items):
+        if item.__class__ not in _ORDERED:
+            raise no_such_overload()
+        if index and _comparison(items[index - 1], item) > 0:
+            return False
+    return True
+
+
+def _comparison(left: Value, right: Value) -> int:
+    """The order of two values; 0 if they cannot be compared."""
+    try:
+        return compare(left, right)
+    except CelError:
+        return 0
+
+
+def _extreme(choose: Callable[..., Value], replaced_at: int, items: list[Value]) -> Value:
+    if not items:
+        raise CelError(f"{choose.__name__} called on empty list")
+    of_one_type, key = _key_of(items)
+    return choose(items, key=key) if of_one_type else _preferred(items, replaced_at)
+
+
+def _preferred(items: list[Value], replaced_at: int) -> Value:
+    """The best item. It starts as the first one; each item whose comparison with it gives `replaced_at` replaces it."""
+    best = items[0]
+    for item in items[1:]:
+        if _comparison(best, item) == replaced_at:
+            best = item
+    return best
+
+
+def _sum_of_doubles(items: list[Value]) -> float:
+    total = 0.0
+    for item in items:
+        if item.__class__ is not float:
+            raise no_such_overload()
+        total += item
+    return total
+
+
+def _nanoseconds(item: Value) -> int:
+    if item.__class__ is not Duration:
+        raise no_such_overload()
+    return int(item.nanoseconds)
+
+
+def _total(kind: type[int], items: Iterable[Value], low: int, high: int, failure: str) -> int:
+    total = 0
+    for item in items:
+        if item.__class__ is not kind:
+            raise no_such_overload()
+        total += int(item)
+        if not low <= total <= high:
+            raise CelError(failure)
+    return total
+
+
+def _index_of(items: list[Value], item: Value) -> int:
+    return next((index for index, candidate in enumerate(items) if alike(candidate, item)), -1)
+
+
+def _last_index_of(items: list[Value], item: Value) -> int:
+    return next((index for index in range(len(items) - 1, -1, -1) if alike(items[index], item)), -1)
+
+
+def _for_each(name: str, template: str, result: Type | None, call: Implementation) -> Function:
+    overloads = tuple(
+        Overload(
+            id=template.format(element), parameters=(types.list_of(of),), result=result or of, call=call, member=True
+        )
+        for element, of in _COMPARABLE_lists.items()
+    )
+    return function(name, *overloads, cost=cost.of_tree)
+
+
+_SUMS: dict[str, Implementation] = {
+    "int": lambda items: _total(int, items, INT_MIN, INT_MAX, "integer overflow"),
+    "uint": lambda items: Uint(_total(Uint, items, 0, UINT_MAX, "unsigned integer overflow")),
+    "double": _sum_of_doubles,
+    "duration": lambda items: Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow")),
+}
+_ANY = types.parameter("A")
+_VERSION_1 = named("1.37")
+
+
+def _includes(value: Value, item: Value) -> bool:
+    """Whether a list has an item, or another value is that item."""
+    return any(alike(own, item) for own in (value if value.__class__ is list else (value,)))
+
+
+def _search(name: str, id: str, call: Implementation) -> Function:
+    return single(name, id, (types.list_of(_ANY), _ANY), types.INT, call, member=True, cost=cost.of_tree)
+
+
+LISTS = Library(
+    name="kubernetes.lists",
+    until=_VERSION_1,
+    functions=(
+        _for_each("isSorted", "list_{0}_is_sorted_bool", types.BOOL, _is_sorted),
+        Function(
+            name="sum",
+            overloads=tuple(
+                Overload(
+                    id=f"list_{element}_sum_{element}",
+                    parameters=(types.list_of(_COMPARABLE_lists[element]),),
+                    result=_COMPARABLE_lists[element],
+                    call=call,
+                    member=True,
+                )
+                for element, call in _SUMS.items()
+            ),
+            cost=cost.of_tree,
+        ),
+        _for_each("max", "list_{0}_max_{0}", None, partial(_extreme, max, -1)),
+        _for_each("min", "list_{0}_min_{0}", None, partial(_extreme, min, 1)),
+        _search("indexOf", "list_a_index_of_int", _index_of),
+        _search("lastIndexOf", "list_a_last_index_of_int", _last_index_of),
+    ),
+)
+
+VERSION_1 = Library(
+    name="kubernetes.lists",
+    since=_VERSION_1,
+    functions=(
+        *LISTS.functions,
+        single(
+            "includes",
+            "list_includes_dyn_dyn",
+            (types.DYN, types.DYN),
+            types.BOOL,
+            _includes,
+            member=True,
+            cost=cost.of_tree,
+        ),
+    ),
+)
+
+
+_LIST_sets = types.list_of(types.parameter("T"))
+
+
+def _contains(items: list[Value], part: list[Value]) -> bool:
+    return all(contains(items, item) for item in part)
+
+
+def _equivalent(left: list[Value], right: list[Value]) -> bool:
+    return _contains(left, right) and _contains(right, left)
+
+
+def _intersects(left: list[Value], right: list[Value]) -> bool:
+    return any(contains(right, item) for item in left)
+
+
+def _function(name: str, id: str, call: Callable[[list[Value], list[Value]], bool], passes: int) -> Function:
+    """A function that does not start if it is too expensive: its cost is known in advance."""
+
+    def price(arguments: Sequence[Value], _: Value) -> int:
+        return 1 + passes * cost.size(arguments[0]) * cost.size(arguments[1])
+
+    def bounded(left: list[Value], right: list[Value]) -> bool:
+        spent = 1 + passes * len(left) * len(right)
+        if spent > cost.EXPRESSION_LIMIT:
+            raise BudgetError(spent)
+        return call(left, right)
+
+    return single(name, id, (_LIST_sets, _LIST_sets), types.BOOL, bounded, cost=price)
+
+
+SETS = Library(
+    name="sets",
+    functions=(
+        _function("sets.contains", "list_sets_contains_list", _contains, 1),
+        _function("sets.equivalent", "list_sets_equivalent_list", _equivalent, 2),
+        _function("sets.intersects", "list_sets_intersects_list", _intersects, 1),
+    ),
+)
+
+
+_MAP = types.map_of(types.parameter("K"), types.parameter("V"))
+
+
+def insert(mapping: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
+    """The map with one more entry, added in place: only macros call it, on their own map. A known key is a CelError."""
+    if find(mapping, key) is not ABSENT:
+        raise CelError(f"insert failed: key {show_key(key)} already exists")
+    mapping[key] = value
+    return mapping
+
+
+def insert_all(mapping: dict[Value, Value], entries: dict[Value, Value]) -> dict[Value, Value]:
+    """The map with all entries of another one, added in place."""
+    for key, value in entries.items():
+        insert(mapping, key, value)
+    return mapping
+
+
+COMPREHENSIONS = Library(
+    name="comprehensions",
+    functions=(
+        function(
+            "cel.@mapInsert",
+            Overload(
+                id="@mapInsert_map_key_value",
+                parameters=(_MAP, types.parameter("K"), types.parameter("V")),
+                result=_MAP,
+                call=insert,
+                stepwise=True,
+            ),
+            Overload(id="@mapInsert_map_map", parameters=(_MAP, _MAP), result=_MAP, call=insert_all),
+        ),
+    ),
+)

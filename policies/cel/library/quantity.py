@@ -1,0 +1,415 @@
+"""The exact numbers of quantities (k8s.io/apimachinery's pkg/api/resource and gopkg.in/inf.v0).
+
+A quantity holds its number in one of two forms, and some results depend on the form: 64 bits with a power of ten
+(Small), or unlimited (Large). Decimal does the arithmetic and never rounds here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_UP, Context, Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import ClassVar
+
+from policies.cel import types
+from policies.cel.cost import of_first
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
+from policies.cel.types import Type
+from policies.cel.values import INT_MAX, INT_MIN, Incomparable
+
+EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
+_DIGITS_LIMIT = 100_000
+_FLOAT_EXPONENT = 309  # no double has so large a power of ten
+
+
+def wrap(number: int, bits: int) -> int:
+    """A number as a signed integer in Go, which keeps only the lower bits."""
+    half = 1 << bits - 1
+    return (number + half) % (1 << bits) - half
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """`value * 10**scale` with a value of 64 bits."""
+
+    value: int
+    scale: int
+
+    @property
+    def decimal(self) -> Decimal:
+        """The same number."""
+        return scaled(self.value, self.scale)
+
+    def integer(self) -> int | None:
+        """The number as a 64-bit integer; None if it is not whole or is too large."""
+        return None if self.scale < 0 else shifted(self.value, self.scale)
+
+    def large(self) -> Large:
+        """The same number in the unlimited form."""
+        return Large(self.decimal, -self.scale)
+
+    def plus(self, other: Small) -> Small | None:
+        """The sum; None if it needs more than 64 bits."""
+        if other.value == 0:
+            return self
+        if self.value == 0:
+            return other
+        scale = min(self.scale, other.scale)
+        left = shifted(self.value, wrap(self.scale - scale, 32))
+        right = shifted(other.value, wrap(other.scale - scale, 32))
+        if left is None or right is None or not INT_MIN <= left + right <= INT_MAX:
+            return None
+        return Small(left + right, scale)
+
+    def negated(self) -> Small:
+        """The negated number. As in Go, the smallest number does not change."""
+        return Small(wrap(-self.value, 64), self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """An unlimited number, and the number of decimal places with which the reference would write it."""
+
+    decimal: Decimal
+    places: int
+
+    def plus(self, other: Large) -> Large:
+        """The sum. Raises CelError if it needs more memory than a request may use."""
+        return Large(_sum(self.decimal, other.decimal), max(self.places, other.places))
+
+    def negated(self) -> Large:
+        """The negated number."""
+        return Large(self.decimal.copy_negate() if self.decimal else self.decimal, self.places)
+
+
+Amount = Small | Large
+
+
+def scaled(value: int, scale: int) -> Decimal:
+    """`value * 10**scale`, exactly."""
+    return EXACT.scaleb(Decimal(value), scale) if scale else Decimal(value)
+
+
+def shifted(value: int, scale: int) -> int | None:
+    """`value * 10**scale` for a non-negative scale; None if it needs more than 64 bits."""
+    if value == 0 or scale <= 0:
+        return value
+    if scale > 18 or value == INT_MIN:
+        return None
+    result: int = value * 10**scale
+    return result if INT_MIN <= result <= INT_MAX else None
+
+
+def _sum(left: Decimal, right: Decimal) -> Decimal:
+    if left and right:
+        top = max(left.adjusted(), right.adjusted())
+        bottom = min(_exponent(left), _exponent(right))
+        known = max(len_digits(left), len_digits(right))
+        if top - bottom > known + _DIGITS_LIMIT:
+            raise CelError("quantities are too far apart to add")
+    return EXACT.add(left, right)
+
+
+def _exponent(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return exponent if isinstance(exponent, int) else 0
+
+
+def len_digits(number: Decimal) -> int:
+    """The number of digits of a number, without its power of ten."""
+    return number.adjusted() - _exponent(number) + 1
+
+
+def compare(left: Amount, right: Amount) -> int:
+    """The order of two amounts: -1, 0 or 1."""
+    if isinstance(left, Small) and isinstance(right, Small) and left.scale == right.scale:
+        return int(left.value > right.value) - int(left.value < right.value)
+    return int(left.decimal.compare(right.decimal, EXACT))
+
+
+def round_up(number: Decimal, places: int) -> Decimal:
+    """A number with at most this many decimal places, rounded away from zero (inf.RoundUp)."""
+    if _exponent(number) >= -places:
+        return number
+    return number.quantize(Decimal(1).scaleb(-places), ROUND_UP, EXACT)
+
+
+def approximate(amount: Amount) -> float:
+    """The double nearest to an amount, as the reference computes it: first the digits, then the power of ten."""
+    if isinstance(amount, Small):
+        return float(amount.value) if amount.scale == 0 else float(amount.value) * _power(amount.scale)
+    unscaled = EXACT.scaleb(amount.decimal, amount.places)
+    if unscaled and unscaled.adjusted() >= _FLOAT_EXPONENT:
+        base = float("-inf" if unscaled.is_signed() else "inf")
+    else:
+        base = float(unscaled)
+    return base if amount.places == 0 else base * _power(-amount.places)
+
+
+def _power(exponent: int) -> float:
+    """`10**exponent` from two tables (Go's math.Pow10), which is not always the nearest double."""
+    if exponent > 308:
+        return float("inf")
+    if exponent < -323:
+        return 0.0
+    high, low = divmod(abs(exponent), 32)
+    if exponent >= 0:
+        return float(f"1e{32 * high}") * float(f"1e{low}")
+    return float(f"1e-{32 * high}") / float(f"1e{low}")
+
+
+def without_factors(number: Decimal, factor: int) -> tuple[Decimal, int]:
+    """A whole number divided by a factor as often as possible, and the number of divisions."""
+    times, by = 0, Decimal(factor)
+    while number and not EXACT.remainder(number, by):
+        number, times = EXACT.divide_int(number, by), times + 1
+    return number, times
+
+
+TYPE = types.struct("kubernetes.Quantity")
+_DIGITS, _PLACES = 18, 9  # of 64 bits; nano is the smallest unit
+# Possessive quantifiers, because the reference reads from left to right and never backtracks.
+_TEXT = re.compile(r"([+-]?+0*+([0-9]*+)(?:\.([0-9]*+))?+)([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
+_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_WRONG_NUMBER = "unable to parse numeric part of quantity"
+_WRONG_SUFFIX = "unable to parse quantity's suffix"
+
+
+class Form(Enum):
+    """The notation of a quantity: 12e6, 12Mi, 12M."""
+
+    EXPONENT = "DecimalExponent"
+    BINARY = "BinarySI"
+    DECIMAL = "DecimalSI"
+
+
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity(Incomparable):
+    """An amount and its notation. `text`: the text that it was parsed from, if that is canonical.
+
+    `computed`: True for results of add() and sub(). The reference stores them differently and cannot compare them on
+    the right of `==`.
+    """
+
+    cel_type: ClassVar[Type] = TYPE
+    amount: Amount
+    form: Form
+    text: str = ""
+    computed: bool = False
+
+    def cel_equal(self, other: object) -> bool:
+        """Whether `==` holds. Raises CelError for a value of another type, and for a computed one on the right."""
+        if not isinstance(other, Quantity) or other.computed:
+            raise no_such_overload()
+        return compare(self.amount, other.amount) == 0
+
+    def __str__(self) -> str:
+        return self.text or _canonical(self)
+
+
+def parse(text: str) -> Quantity:
+    """The quantity in a text. Raises CelError with the reference's message."""
+    match = _TEXT.fullmatch(text)
+    if not match or not text:
+        raise CelError(_WRONG)
+    number, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
+    form, exponent = _suffix(suffix)
+    small = _small(whole, fraction, form, exponent)
+    if small is None:
+        return _large(number, form, exponent)
+    if number.startswith("-"):
+        small = small.negated()
+    return Quantity(small, form, text if _is_canonical(whole + fraction, small, form, exponent) else "")
+
+
+_remembered = lru_cache(maxsize=1024)(parse)
+_REMEMBERED_LENGTH = 32
+
+
+def read(text: str) -> Quantity:
+    """The quantity in a text, as `parse` returns it. Short texts are cached, because most objects use the same few."""
+    return _remembered(text) if len(text) <= _REMEMBERED_LENGTH else parse(text)
+
+
+def _suffix(suffix: str) -> tuple[Form, int]:
+    """The form of a suffix, and its exponent of ten or of two."""
+    if suffix in _DECIMAL:
+        return Form.DECIMAL, _DECIMAL[suffix]
+    if suffix in _BINARY:
+        return Form.BINARY, _BINARY[suffix]
+    match = _EXPONENT.fullmatch(suffix)
+    if not match:
+        raise CelError(_WRONG_SUFFIX)
+    digits = match[1].lstrip("+-").lstrip("0") or "0"
+    if len(digits) > 19:
+        raise CelError(_WRONG_SUFFIX)
+    exponent = -int(digits) if match[1][0] == "-" else int(digits)
+    if not INT_MIN <= exponent <= INT_MAX:
+        raise CelError(_WRONG_SUFFIX)
+    return Form.EXPONENT, wrap(exponent, 32)
+
+
+def _small(whole: str, fraction: str, form: Form, exponent: int) -> Small | None:
+    """The amount without its sign; None if it needs more than 64 bits or a smaller unit than nano."""
+    digits = len(whole) + len(fraction)
+    if form is Form.BINARY:
+        room = 15 - len(whole) - exponent * 3 // 10 - 1
+        return None if fraction or room < 0 else Small(int(whole) << exponent, 0)
+    scale = wrap(exponent - len(fraction), 32)
+    if digits > _DIGITS or scale < -_PLACES:
+        return None
+    return Small(int(whole + fraction), scale)
+
+
+def _is_canonical(digits: str, small: Small, form: Form, exponent: int) -> bool:
+    if form is Form.BINARY:
+        return bool((abs(small.value) >> exponent) & 7)
+    return small.scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+
+
+def _large(text: str, form: Form, exponent: int) -> Quantity:
+    """The quantity with an unlimited amount: rounded up to nano, and capped at 64 bits if the suffix is binary."""
+    if not any(map(str.isdigit, text)):
+        raise CelError(_WRONG_NUMBER)
+    sign = text.startswith("-")
+    number = Decimal(text).copy_abs()
+    places = len(text) - text.index(".") - 1 if "." in text else 0
+    if form is Form.BINARY:
+        number = EXACT.multiply(number, Decimal(2**exponent))
+    else:
+        number, places = EXACT.scaleb(number, exponent), wrap(places - exponent, 32)
+    if number:
+        number, places = round_up(number, _PLACES), _PLACES
+    if form is Form.BINARY:
+        if number > INT_MAX:
+            number, places = Decimal(INT_MAX), 0
+        if 0 < number < 1:
+            form = Form.DECIMAL
+    return Quantity(Large(number.copy_negate() if sign and number else number, places), form)
+
+
+def _canonical(quantity: Quantity) -> str:
+    """The text with the largest suffix that leaves no fraction (Quantity.CanonicalizeBytes)."""
+    number, form = quantity.amount.decimal, quantity.form
+    if not number:
+        return "0"
+    if form is Form.BINARY and (abs(number) < 1024 or round_up(number, 0) != number):
+        form = Form.DECIMAL
+    if form is Form.BINARY:
+        mantissa, times = without_factors(EXACT.to_integral_value(number), 1024)
+        return f"{mantissa:f}{_BINARY_SUFFIX.get(times * 10, '')}"
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):  # never: no quantity is infinite or NaN
+        raise TypeError(exponent)
+    text = "".join(map(str, digits))
+    stripped = text.rstrip("0")
+    exponent += len(text) - len(stripped)
+    extra = exponent % 3
+    suffix = _exponent_suffix(exponent - extra) if form is Form.EXPONENT else _DECIMAL_SUFFIX.get(exponent - extra, "")
+    return f"{'-' if sign else ''}{stripped}{'0' * extra}{suffix}"
+
+
+def _exponent_suffix(exponent: int) -> str:
+    return f"e{exponent}" if exponent else ""
+
+
+def _sign(quantity: Quantity) -> int:
+    number = quantity.amount.decimal
+    return (number > 0) - (number < 0)
+
+
+def _integer(quantity: Quantity) -> int | None:
+    return quantity.amount.integer() if isinstance(quantity.amount, Small) else None
+
+
+def _as_integer(quantity: Quantity) -> int:
+    integer = _integer(quantity)
+    if integer is None:
+        raise CelError("cannot convert value to integer")
+    return integer
+
+
+def _compare(left: Quantity, right: Quantity) -> int:
+    return compare(left.amount, right.amount)
+
+
+def _sum_quantity(left: Quantity, other: Amount, other_form: Form, *, negative: bool) -> Quantity:
+    """The sum or the difference, in the form of the first quantity unless that is zero."""
+    amount = left.amount
+    form = left.form if amount.decimal else other_form
+    total: Amount | None = None
+    if isinstance(amount, Small) and isinstance(other, Small):
+        total = amount.plus(other.negated() if negative else other)
+    if total is None:
+        large = _without_limits(other)
+        total = _without_limits(amount).plus(large.negated() if negative else large)
+    return Quantity(total, form, computed=True)
+
+
+def _without_limits(amount: Amount) -> Large:
+    return amount if isinstance(amount, Large) else amount.large()
+
+
+def _member(name: str, overload: str, others: tuple[Type, ...], result: Type, call: Implementation) -> Function:
+    return single(name, overload, (TYPE, *others), result, call, member=True, cost=1)
+
+
+def _overload(overload: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
+    return Overload(id=overload, parameters=parameters, result=result, call=call, member=True)
+
+
+def _reading(name: str, overload: str, result: Type, call: Implementation) -> Function:
+    return single(name, overload, (types.STRING,), result, call, cost=of_first)
+
+
+def _arithmetic(name: str, *, negative: bool) -> Function:
+    def on_quantity(left: Quantity, right: Quantity) -> Quantity:
+        return _sum_quantity(left, right.amount, right.form, negative=negative)
+
+    def on_integer(left: Quantity, right: int) -> Quantity:
+        return _sum_quantity(left, Small(right, 0), Form.EXPONENT, negative=negative)
+
+    return function(
+        name,
+        _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
+        _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
+        cost=1,
+    )
+
+
+LIBRARY = Library(
+    name="kubernetes.quantity",
+    functions=(
+        _reading("quantity", "string_to_quantity", TYPE, read),
+        _reading("isQuantity", "is_quantity_string", types.BOOL, succeeds(read)),
+        single("sign", "quantity_sign", (TYPE,), types.INT, _sign, cost=1),
+        _member(
+            "isGreaterThan",
+            "quantity_is_greater_than",
+            (TYPE,),
+            types.BOOL,
+            lambda left, right: _compare(left, right) > 0,
+        ),
+        _member(
+            "isLessThan", "quantity_is_less_than", (TYPE,), types.BOOL, lambda left, right: _compare(left, right) < 0
+        ),
+        _member("compareTo", "quantity_compare_to", (TYPE,), types.INT, _compare),
+        _member(
+            "asApproximateFloat", "quantity_get_float", (), types.DOUBLE, lambda quantity: approximate(quantity.amount)
+        ),
+        _member("asInteger", "quantity_get_int", (), types.INT, _as_integer),
+        _member("isInteger", "quantity_is_integer", (), types.BOOL, lambda quantity: _integer(quantity) is not None),
+        _arithmetic("add", negative=False),
+        _arithmetic("sub", negative=True),
+    ),
+)

@@ -1,0 +1,253 @@
+"""Regular expressions: `matches`, `find` and `findAll`.
+
+Sources: cel-go's common/types/string.go (matches), k8s.io/apiserver's pkg/cel/library/regex.go, Go's regexp. RE2 does
+the matching, in linear time as in Go. Most expressions of policies are a plain text, perhaps with `^` before or `$`
+after it. Python's string methods find these several times faster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol, cast
+
+import re2  # type: ignore[import-untyped]  # the package has no type information
+
+from policies.cel import types
+from policies.cel.cost import of_match
+from policies.cel.errors import CelError, no_such_overload
+from policies.cel.function import Function, Library, Overload
+from policies.cel.values import Value, lacking
+from policies.golang.quote import clean, utf8
+
+_CACHED = 256
+_LARGER_PROGRAM = 128 * 2**20  # Go's own limit on a compiled expression
+_LITERAL = re.compile(r"(\^?)((?:[^\\.+*?()|\[\]{}^$]|\\[!-/:-@\[-`{-~])*)(\$?)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+Search = Callable[[bytes, int], tuple[int, int] | None]
+Matcher = Callable[[str], bool]
+
+
+class _Raw(Protocol):
+    """RE2 without the package's Python layer, whose search takes five times as long."""
+
+    def ok(self) -> bool: ...
+    def error(self) -> bytes: ...
+    def Match(self, anchor: object, text: bytes, start: int, end: int) -> list[tuple[int, int]]: ...  # noqa: N802
+
+
+class Pattern:
+    """A compiled expression."""
+
+    __slots__ = ("_plain", "_search", "matches")
+
+    def __init__(self, search: Search, matches: Matcher, plain: str | None) -> None:
+        self._search = search
+        self._plain = plain  # the text of every match, if it is always the same
+        self.matches = matches
+        """Returns whether the expression matches anywhere in a text."""
+
+    def find(self, text: str) -> str:
+        """The text of the first match, or "" without a match."""
+        if self._plain is not None:
+            return self._plain if self.matches(text) else ""
+        raw = utf8(text)
+        span = self._search(raw, 0)
+        return "" if span is None else raw[span[0] : span[1]].decode()
+
+    def find_all(self, text: str, limit: int = -1) -> list[str]:
+        """The texts of all matches that do not overlap, from left to right. limit: the most matches; negative for all.
+
+        Skips an empty match right after another match (Go's FindAllString).
+        """
+        raw, places, at, before = utf8(text), list[str](), 0, -1
+        while at <= len(raw) and len(places) != limit:
+            span = self._search(raw, at)
+            if span is None:
+                break
+            start, end = span
+            if end > at or start != before:
+                places.append(raw[start:end].decode())
+            at = end if end > at else _next(raw, at)
+            before = end
+        return places
+
+
+def _next(raw: bytes, at: int) -> int:
+    """The start of the character after the one at `at`."""
+    at += 1
+    while at < len(raw) and raw[at] & 0xC0 == 0x80:
+        at += 1
+    return at
+
+
+@lru_cache(_CACHED)
+def compile_pattern(text: str) -> Pattern:
+    """The compiled expression. Raises CelError if it is invalid."""
+    text = clean(text)
+    try:
+        private = getattr(getattr(re2, "_re2", None), "RE2", None)
+        search, matches = _public(text) if private is None else _private(private, text)
+        if "\\B" in text:
+            search = _between_characters(search)
+            matches = _matching(search)
+    except ValueError as error:
+        raise CelError(f"error parsing regexp: {error}") from None
+    literal = _LITERAL.fullmatch(text)
+    if literal is None:
+        return Pattern(search, matches, None)
+    plain = _ESCAPED.sub(r"\1", literal[2])
+    return Pattern(search, _comparing(literal[1], plain, literal[3]), plain)
+
+
+def matcher(pattern: str) -> Matcher:
+    """A function that returns whether a text matches. Raises CelError if the expression is invalid."""
+    return compile_pattern(pattern).matches
+
+
+def _comparing(start: str, plain: str, end: str) -> Matcher:
+    match start, end:
+        case "^", "$":
+            return plain.__eq__
+        case "^", _:
+            return lambda searched: searched.startswith(plain)
+        case _, "$":
+            return lambda searched: searched.endswith(plain)
+        case _:
+            return lambda searched: plain in searched
+
+
+def _matching(search: Search) -> Matcher:
+    def matches(text: str) -> bool:
+        return search(utf8(text), 0) is not None
+
+    return matches
+
+
+def _between_characters(search: Search) -> Search:
+    r"""A search without empty matches inside of characters. RE2 matches `\B` there, but Go does not."""
+
+    def checked(raw: bytes, start: int) -> tuple[int, int] | None:
+        while (span := search(raw, start)) and span[0] < len(raw) and raw[span[0]] & 0xC0 == 0x80:
+            start = _next(raw, span[0])
+        return span
+
+    return checked
+
+
+def _private(private: Callable[[bytes, object], _Raw], pattern: str) -> tuple[Search, Matcher]:
+    compiled = private(pattern.encode(), _options())
+    if not compiled.ok():
+        compiled = private(pattern.encode(), _options(_LARGER_PROGRAM))
+    if not compiled.ok():
+        raise ValueError(compiled.error().decode(errors="replace"))
+    match, anywhere = compiled.Match, cast("object", re2._Anchor.UNANCHORED)  # noqa: SLF001 - as the package does
+
+    def search(raw: bytes, start: int) -> tuple[int, int] | None:
+        span = match(anywhere, raw, start, len(raw))[0]
+        return None if span[0] < 0 else span
+
+    def matches(text: str) -> bool:  # policies call this for every container, so it has no further layer
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError:
+            raw = utf8(text)
+        return match(anywhere, raw, 0, len(raw))[0][0] >= 0
+
+    return search, matches
+
+
+def _public(pattern: str) -> tuple[Search, Matcher]:
+    try:
+        compiled = re2.compile(pattern.encode(), _options(_LARGER_PROGRAM))
+    except re2.error as error:
+        raise ValueError(str(error)) from None
+
+    def search(raw: bytes, start: int) -> tuple[int, int] | None:
+        match = compiled.search(raw, start)
+        return None if match is None else match.span()
+
+    return search, _matching(search)
+
+
+def _options(memory: int | None = None) -> object:
+    options = re2.Options()
+    options.log_errors = False  # RE2 would write to stderr
+    options.never_capture = True  # only the whole match counts
+    if memory is not None:
+        options.max_mem = memory
+    return options
+
+
+def _matches(text: Value, pattern: Value) -> bool:
+    if text.__class__ is not str:
+        raise lacking("matches", text)
+    if pattern.__class__ is not str:
+        raise no_such_overload()
+    return compile_pattern(pattern).matches(text)
+
+
+def _compiled(pattern: str) -> Pattern:
+    try:
+        return compile_pattern(pattern)
+    except CelError as error:
+        raise CelError(f"Illegal regex: {error.message}") from None
+
+
+def _find(text: str, pattern: str) -> str:
+    return _compiled(pattern).find(text)
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    return _compiled(pattern).find_all(text, limit)
+
+
+_TEXTS = (types.STRING, types.STRING)
+MATCHES = Function(
+    name="matches",
+    overloads=(
+        Overload(id="matches", parameters=_TEXTS, result=types.BOOL, cost=of_match),
+        Overload(id="matches_string", parameters=_TEXTS, result=types.BOOL, member=True, cost=of_match),
+    ),
+    call=_matches,
+    pattern=1,
+)
+
+LIBRARY = Library(
+    name="kubernetes.regex",
+    functions=(
+        MATCHES,
+        Function(
+            name="find",
+            overloads=(
+                Overload(id="string_find_string", parameters=_TEXTS, result=types.STRING, call=_find, member=True),
+            ),
+            cost=of_match,
+            pattern=1,
+        ),
+        Function(
+            name="findAll",
+            overloads=(
+                Overload(
+                    id="string_find_all_string",
+                    parameters=_TEXTS,
+                    result=types.list_of(types.STRING),
+                    call=_find_all,
+                    member=True,
+                ),
+                Overload(
+                    id="string_find_all_string_int",
+                    parameters=(*_TEXTS, types.INT),
+                    result=types.list_of(types.STRING),
+                    call=_find_all,
+                    member=True,
+                    stepwise=True,
+                ),
+            ),
+            cost=of_match,
+            pattern=1,
+        ),
+    ),
+)

@@ -1,0 +1,509 @@
+"""Functions of text: searches, `charAt`, `join`, `replace`, `split`, and `format`.
+
+Sources: cel-go's ext/strings.go and ext/formatting.go (version 2), common/stdlib/standard.go; costs are from
+k8s.io/apiserver's pkg/cel/library/cost.go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from math import ceil
+from string import ascii_lowercase, ascii_uppercase
+from typing import Any
+
+from policies.cel import cost, types
+from policies.cel.display import shown
+from policies.cel.errors import BudgetError, CelError, no_such_overload
+from policies.cel.function import Cost, Function, Implementation, Library, Overload, function, single
+from policies.cel.library.conversion import text_of, text_to_double, text_to_index
+from policies.cel.types import Type
+from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
+from policies.golang.quote import ESCAPES, quote, trimmed
+from policies.golang.strconv import fixed, general
+
+_TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+_TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
+_QUOTED = str.maketrans(ESCAPES)
+_QUICK_SEARCH = 1_000_000  # the most comparisons of a plain backward search
+
+
+def _char_at(text: str, index: int) -> str:
+    if not 0 <= index <= len(text):
+        raise _out_of_range(index)
+    return text[index : index + 1]
+
+
+def _out_of_range(index: int) -> CelError:
+    return CelError(f"index out of range: {index}")
+
+
+def _index_of(text: str, part: str, offset: int = 0) -> int:
+    if offset < 0:
+        raise _out_of_range(offset)
+    return text.find(part, offset) if part else min(offset, len(text))
+
+
+def index_of_anywhere(text: str, part: str, offset: int) -> int:
+    """`text.indexOf(part, offset)` of 1.36, which finds an empty text anywhere."""
+    return _index_of(text, part, offset) if part else offset
+
+
+def _last_index_of(text: str, part: str) -> int:
+    return _find_last(text, part) if part else len(text)
+
+
+def last_index_of_anywhere(text: str, part: str, offset: int) -> int:
+    """`text.lastIndexOf(part, offset)` of 1.36, which finds an empty text anywhere."""
+    return _last_index_of_offset(text, part, offset) if part else offset
+
+
+def _last_index_of_offset(text: str, part: str, offset: int) -> int:
+    if offset < 0:
+        raise _out_of_range(offset)
+    if not part:
+        return min(offset, len(text))
+    return -1 if offset >= len(text) else _find_last(text[: offset + len(part)], part)
+
+
+def _find_last(text: str, part: str) -> int:
+    """The last position of a part, or -1. Python's forward search never takes quadratic time, unlike `rfind`."""
+    if len(text) * len(part) <= _QUICK_SEARCH:
+        return text.rfind(part)
+    behind = text[::-1].find(part[::-1])
+    return behind if behind < 0 else len(text) - behind - len(part)
+
+
+def _lower_ascii(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_TO_LOWER)
+
+
+def _upper_ascii(text: str) -> str:
+    return text.upper() if text.isascii() else text.translate(_TO_UPPER)
+
+
+def _replace(text: str, old: str, new: str, count: int = -1) -> str:
+    growth = len(new) - len(old)
+    if growth > 0 and len(text) * growth > LONGEST:
+        times = text.count(old)
+        length = len(text) + growth * (times if count < 0 else min(times, count))
+        if length > LONGEST:
+            raise BudgetError(ceil(length * cost.STRING_TRAVERSAL))
+    return text.replace(old, new, count)
+
+
+def _split(text: str, separator: str, count: int = -1) -> list[str]:
+    if count == 0:
+        return []
+    if separator:
+        return text.split(separator, count - 1 if count > 0 else -1)
+    if count < 0 or count > len(text):
+        return list(text)
+    return [*text[: count - 1], text[count - 1 :]]
+
+
+def _substring(text: str, start: int) -> str:
+    if not 0 <= start <= len(text):
+        raise _out_of_range(start)
+    return text[start:]
+
+
+def _substring_range(text: str, start: int, end: int) -> str:
+    if start > end:
+        raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    if not 0 <= start <= len(text):
+        raise _out_of_range(start)
+    if end > len(text):
+        raise _out_of_range(end)
+    return text[start:end]
+
+
+def _quote(text: str) -> str:
+    return f'"{text.translate(_QUOTED)}"'
+
+
+def _join(items: list[Value], separator: str = "") -> str:
+    if not set(map(type, items)) <= {str}:
+        wrong = next(item for item in items if item.__class__ is not str)
+        raise CelError(f"join: invalid input: {shown(wrong)}")
+    length = sum(map(len, items)) + len(separator) * max(len(items) - 1, 0)
+    if _of_length(length) > cost.EXPRESSION_LIMIT:
+        raise BudgetError(_of_length(length))
+    return separator.join(items)
+
+
+def _of_length(length: int) -> int:
+    return ceil(length * 2 * cost.STRING_TRAVERSAL)
+
+
+def _of_result(_: Sequence[Value], result: Value) -> int:
+    return _of_length(cost.size(result))
+
+
+def _member(id: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
+    """An overload as cel-go binds it: three or more arguments are evaluated one by one."""
+    return Overload(id=id, parameters=parameters, result=result, call=call, member=True, stepwise=len(parameters) > 2)
+
+
+def _of_text(name: str, id: str, call: Callable[[str], str]) -> Function:
+    return single(name, id, (types.STRING,), types.STRING, call, member=True, cost=cost.of_first)
+
+
+_STRING, _INT, _LIST = types.STRING, types.INT, types.list_of(types.STRING)
+
+
+def _contains_cost(arguments: Sequence[Value], _: Value) -> int:
+    return cost.traversal(arguments[0]) * cost.traversal(arguments[1])
+
+
+def _function(name: str, id: str, search: Callable[[str, str], bool], price: Cost) -> Function:
+    def call(text: Value, part: Value) -> bool:
+        if text.__class__ is not str or part.__class__ is not str:
+            raise no_such_overload()  # the message names no types, because the reference checks them late here
+        return search(text, part)
+
+    strings = (types.STRING, types.STRING)
+    overload = Overload(id=id, parameters=strings, result=types.BOOL, call=call, member=True, cost=price)
+    return Function(name=name, overloads=(overload,), guarded=False)
+
+
+TEXT = Library(
+    name="text",
+    functions=(
+        _function("contains", "contains_string", str.__contains__, _contains_cost),
+        _function("endsWith", "ends_with_string", str.endswith, cost.of_second),
+        _function("startsWith", "starts_with_string", str.startswith, cost.of_second),
+    ),
+)
+
+
+LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
+"""The maximum length of a text. One pass over a longer one would cost more than an evaluation may."""
+
+_PRECISION = 6
+_MOST_DIGITS = 1074  # of the fraction of a double
+_HIGHEST_PRECISION = 10**6
+_SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+_NUMBERS_IN_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+
+_UNSUITABLE = {
+    "s": (
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, "
+        "durations, and timestamps, was given {}"
+    ),
+    "d": "decimal clause can only be used on integers, was given {}",
+    "f": "fixed-point clause can only be used on doubles, was given {}",
+    "e": "scientific clause can only be used on doubles, was given {}",
+    "b": "only integers and bools can be formatted as binary, was given {}",
+    "o": "octal clause can only be used on integers, was given {}",
+    "x": "only integers, byte buffers, and strings can be formatted as hex, was given {}",
+    "X": "only integers, byte buffers, and strings can be formatted as hex, was given {}",
+}
+
+_Clause = Callable[[Value], str]
+
+
+class _Failure(Exception):  # noqa: N818 - the problem of a clause, before the prefix of the message is added
+    """A clause is invalid or does not support its value."""
+
+
+def format_text(text: str, arguments: list[Value]) -> str:
+    """The text with each clause replaced by its argument. More arguments than clauses are allowed."""
+    pieces: list[str] = []
+    position, taken, length = 0, 0, len(text)
+    while (percent := text.find("%", position)) >= 0:
+        pieces.append(text[position:percent])
+        if text.startswith("%%", percent):
+            pieces.append("%")
+            position = percent + 2
+            continue
+        if taken >= len(arguments):
+            raise CelError(f"index {taken} out of range")
+        piece, position = _clause_at(text, percent + 1, arguments[taken])
+        pieces.append(piece)
+        taken += 1
+        length += len(piece)
+        if length > LONGEST:
+            raise BudgetError(math.ceil(length * cost.STRING_TRAVERSAL))
+    pieces.append(text[position:])
+    return "".join(pieces)
+
+
+def _clause_at(text: str, position: int, argument: Value) -> tuple[str, int]:
+    """The argument in the format of the clause after a percent sign, and the position behind the clause."""
+    clause, position = _read(text, position)
+    try:
+        return clause(argument), position
+    except _Failure as failure:
+        raise CelError(f"error during formatting: {failure}") from None
+
+
+def letters(text: str, count: int) -> Iterator[str]:
+    """The letter of each clause that takes an argument, for the check of a literal text at compile time.
+
+    `count`: the number of arguments. Like cel-go's validator of format strings, raises CelError if a clause is invalid
+    or has no argument.
+    """
+    position = taken = 0
+    while (percent := text.find("%", position)) >= 0:
+        if text.startswith("%%", percent):
+            position = percent + 2
+            continue
+        if taken >= count and percent + 1 < len(text):
+            raise CelError(f"index {taken} out of range")
+        _, position = _read(text, percent + 1)
+        yield text[position - 1]
+        taken += 1
+
+
+def unsuitable(letter: str, name: str) -> str:
+    """The message for a clause that does not support values of a type, by its letter and the type's name."""
+    return f"error during formatting: {_UNSUITABLE[letter].format(name)}"
+
+
+def _read(text: str, position: int) -> tuple[_Clause, int]:
+    if position >= len(text):
+        raise CelError("unexpected end of string")
+    try:
+        return _clause(text, position)
+    except _Failure as failure:
+        raise CelError(f"could not parse formatting clause: {failure}") from None
+
+
+def _clause(text: str, position: int) -> tuple[_Clause, int]:
+    precision, position = _precision(text, position)
+    letter = text[position]
+    if letter in _WITH_PRECISION:
+        return partial(_WITH_PRECISION[letter], precision), position + 1
+    if letter in _CLAUSES:
+        return _CLAUSES[letter], position + 1
+    first_byte = chr(letter.encode(errors="surrogatepass")[0])
+    raise _Failure(f'unrecognized formatting clause "{first_byte}"')
+
+
+def _precision(text: str, position: int) -> tuple[int, int]:
+    if text[position] != ".":
+        return _PRECISION, position
+    start = end = position + 1
+    while end < len(text) and text[end] in "0123456789":
+        end += 1
+    if end == len(text):
+        raise _Failure("error while parsing precision: could not find end of precision specifier")
+    try:
+        return text_to_index(text[start:end]), end
+    except CelError as error:
+        raise _Failure(
+            f"error while parsing precision: error while converting precision to integer: {error.message}"
+        ) from None
+
+
+def _wrong(letter: str, value: Value) -> _Failure:
+    return _Failure(_UNSUITABLE[letter].format(type_of(value).name))
+
+
+def _string(value: Value) -> str:
+    match value:
+        case None:
+            return "null"
+        case list():
+            return _list(value)
+        case dict():
+            return _map(value)
+        case str() | bool() | int() | float() | Timestamp() | Duration() | Type():
+            return text_of(value)
+        case bytes():
+            return _bytes(value)
+        case _:
+            raise _wrong("s", value)
+
+
+def _bytes(value: bytes) -> str:
+    try:
+        return text_of(value)
+    except CelError as error:
+        raise _Failure(f"could not convert argument {quote(error.message)} to string") from None
+
+
+def _list(items: list[Value]) -> str:
+    return f"[{', '.join(_bounded(map(_literal, items)))}]"
+
+
+def _map(entries: dict[Any, Value]) -> str:
+    written = sorted((_literal(key), _literal(value)) for key, value in entries.items())
+    return f"{{{', '.join(_bounded(f'{key}:{value}' for key, value in written))}}}"
+
+
+def _bounded(pieces: Iterable[str]) -> list[str]:
+    """The pieces. Raises BudgetError if they are too long: values may contain the same part many times."""
+    length = 0
+    kept: list[str] = []
+    for piece in pieces:
+        length += len(piece)
+        if length > LONGEST:
+            raise BudgetError(math.ceil(length * cost.STRING_TRAVERSAL))
+        kept.append(piece)
+    return kept
+
+
+def _literal(value: Value) -> str:
+    """A value inside of a list or map, as an expression would write it."""
+    match value:
+        case str():
+            return quote(value)
+        case bytes():
+            return f"b{quote(_bytes(value))}"
+        case float():
+            return f"{value:.{_PRECISION}f}" if math.isfinite(value) else f'"{general(value)}"'
+        case Timestamp():
+            return f'timestamp("{text_of(value)}")'
+        case Duration():
+            return f'duration("{text_of(value)}")'
+        case None | bool() | int() | list() | dict() | Type():
+            return _string(value)
+        case _:
+            raise _Failure(f"no formatting function for {type_of(value).name}")
+
+
+def _integer(letter: str, value: Value) -> str:
+    """`%d` and `%o`, whose letters are the same in Python."""
+    if value.__class__ is int or value.__class__ is Uint:
+        return format(value, letter)
+    raise _wrong(letter, value)
+
+
+def _binary(value: Value) -> str:
+    if isinstance(value, int):
+        return format(value, "b")
+    raise _wrong("b", value)
+
+
+def _hexadecimal(value: Value) -> str:
+    match value:
+        case str():
+            return value.encode(errors="surrogatepass").hex()
+        case bytes():
+            return value.hex()
+        case int() if not isinstance(value, bool):
+            return format(value, "x")
+        case _:
+            raise _wrong("x", value)
+
+
+def _number(letter: str, value: Value) -> float:
+    if value.__class__ is str and value in _NUMBERS_IN_WORDS:
+        return text_to_double(value)
+    if value.__class__ is not float:
+        raise _wrong(letter, value)
+    return float(value)
+
+
+def _fixed_point(precision: int, value: Value) -> str:
+    number = _number("f", value)
+    if precision // 10 > _HIGHEST_PRECISION:
+        return "%!(NOVERB)"
+    if not math.isfinite(number):
+        return _not_finite(number)
+    most = (precision + 2**15) % 2**16 - 2**15
+    size = abs(number)
+    text = f"{size:,.{min(most, _MOST_DIGITS)}f}" if most >= 0 else _grouped(fixed(size))
+    whole, _, fraction = text.partition(".")
+    least = precision % 2**8
+    if least < len(fraction):
+        fraction = fraction[:least] + fraction[least:].rstrip("0")
+    fraction = fraction.ljust(least, "0")
+    return f"{'-' if number < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
+
+
+def _grouped(text: str) -> str:
+    whole, point, fraction = text.partition(".")
+    return f"{int(whole):,}{point}{fraction}"
+
+
+def _scientific(width: int, value: Value) -> str:
+    number = _number("e", value)
+    if width // 10 > _HIGHEST_PRECISION:
+        return "%!(NOVERB)"
+    width %= 2**16
+    if not math.isfinite(number):
+        return _not_finite(number).rjust(width)
+    digits, _, exponent = f"{abs(number):.{_PRECISION}e}".partition("e")
+    power = exponent.replace("+", "").translate(_SUPERSCRIPT)
+    return f"{'-' if number < 0 else ''}{digits}\u00d710{power}".rjust(width)
+
+
+def _not_finite(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "\u221e" if number > 0 else "-\u221e"
+
+
+_WITH_PRECISION: dict[str, Callable[[int, Value], str]] = {"f": _fixed_point, "e": _scientific}
+_CLAUSES: dict[str, _Clause] = {
+    "s": _string,
+    "d": partial(_integer, "d"),
+    "b": _binary,
+    "o": partial(_integer, "o"),
+    "x": _hexadecimal,
+    "X": lambda value: _hexadecimal(value).upper(),
+}
+
+
+STRINGS = Library(
+    name="strings",
+    functions=(
+        function("charAt", _member("string_char_at_int", (_STRING, _INT), _STRING, _char_at)),
+        function(
+            "indexOf",
+            _member("string_index_of_string", (_STRING, _STRING), _INT, _index_of),
+            _member("string_index_of_string_int", (_STRING, _STRING, _INT), _INT, _index_of),
+            cost=cost.of_tree,
+        ),
+        function(
+            "lastIndexOf",
+            _member("string_last_index_of_string", (_STRING, _STRING), _INT, _last_index_of),
+            _member("string_last_index_of_string_int", (_STRING, _STRING, _INT), _INT, _last_index_of_offset),
+            cost=cost.of_tree,
+        ),
+        _of_text("lowerAscii", "string_lower_ascii", _lower_ascii),
+        function(
+            "replace",
+            _member("string_replace_string_string", (_STRING, _STRING, _STRING), _STRING, _replace),
+            _member("string_replace_string_string_int", (_STRING, _STRING, _STRING, _INT), _STRING, _replace),
+            cost=cost.of_first_twice,
+        ),
+        function(
+            "split",
+            _member("string_split_string", (_STRING, _STRING), _LIST, _split),
+            _member("string_split_string_int", (_STRING, _STRING, _INT), _LIST, _split),
+            cost=cost.of_first_twice,
+        ),
+        function(
+            "substring",
+            _member("string_substring_int", (_STRING, _INT), _STRING, _substring),
+            _member("string_substring_int_int", (_STRING, _INT, _INT), _STRING, _substring_range),
+            cost=cost.of_first,
+        ),
+        _of_text("trim", "string_trim", trimmed),
+        _of_text("upperAscii", "string_upper_ascii", _upper_ascii),
+        function(
+            "format",
+            Overload(
+                id="string_format",
+                parameters=(_STRING, types.LIST),
+                result=_STRING,
+                call=format_text,
+                member=True,
+                stepwise=True,
+                cost=cost.of_first,
+            ),
+        ),
+        single("strings.quote", "strings_quote", (_STRING,), _STRING, _quote, cost=cost.of_first),
+        function(
+            "join",
+            _member("list_join", (_LIST,), _STRING, _join),
+            _member("list_join_string", (_LIST, _STRING), _STRING, _join),
+            cost=_of_result,
+        ),
+    ),
+)

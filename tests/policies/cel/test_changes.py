@@ -1,0 +1,46 @@
+"""What differs between the releases of Kubernetes; the recorded cases show it in effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.cel.dialect import NEW, STORED, Dialect, Feature
+from policies.cel.kubernetes import admission
+from policies.cel.library.changes import FORMER
+from policies.kubernetes.release import NEWEST, RELEASES, named
+
+_OLDEST = RELEASES[0]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "known"),
+    [
+        (STORED, True),
+        (NEW, False),
+        (Dialect(named("1.36"), stored=True), False),
+        (Dialect(named("1.36")), False),
+    ],
+    ids=str,
+)
+def test_a_new_library_is_for_stored_expressions_first(dialect: Dialect, known: bool) -> None:  # noqa: FBT001
+    """Functions of a library that came with a release are known to the expressions that it has stored."""
+    assert (admission(dialect=dialect).function("includes") is not None) is known
+    assert admission(dialect=dialect).function("isSorted") is not None
+
+
+@pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name)
+def test_the_language_is_that_of_the_release(feature: Feature) -> None:
+    """New and stored expressions have the language of the release, and releases before it do not."""
+    assert NEW.has(feature)
+    assert STORED.has(feature)
+    assert not Dialect(_OLDEST, stored=True).has(feature)
+
+
+def test_functions_are_the_former_ones_before_a_change() -> None:
+    """Each overload of the table is there before its release, and no longer with it."""
+    former = admission(dialect=Dialect(_OLDEST, stored=True)).functions
+    present = admission(dialect=Dialect(NEWEST, stored=True)).functions
+    for change in FORMER:
+        for name, overloads in change.overloads.items():
+            assert set(overloads) <= set(former[name].overloads)
+            assert not set(overloads) & set(present[name].overloads)

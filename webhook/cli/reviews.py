@@ -6,12 +6,12 @@ import gzip
 import json
 import sys
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple, cast
+from typing import IO, Any, BinaryIO, cast
 
 import click
 from msgspec.structs import asdict
@@ -90,39 +90,29 @@ def _reviews(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
 
 # Longer lines are no records: decisions.maxRecordBytes is 1 MiB at most.
 _LONGEST = 4 * 1024 * 1024
-# How many lines that cannot be read are told, and how many policies that are compared with nothing.
-_TOLD = 10
+# How many lines that cannot be read are named, and how many policies that are compared with nothing.
+_NAMED = 10
 _OTHERS = 1000
-_WORDS: dict[str, str] = {
+_EFFECTS: dict[str, str] = {
     "refuse": "would be refused", "warn": "would be warned of", "admit": "would be admitted",
     "patch": "would be changed otherwise",
 }  # fmt: skip
-
-
-class _Line(NamedTuple):
-    """A line of a log. place: the file and the number of the line."""
-
-    place: str
-    text: bytes
+_WHY = "records need their objects: set decisions.content to objects, and admit in decisions.samples"
 
 
 class _Summary:
-    """What is told at the end. Its size depends on the policies alone."""
+    """What is printed at the end. Its size depends on the policies alone."""
 
     def __init__(self) -> None:
         self.records: Counter[str] = Counter()
-        self.policies: dict[str, Counter[str]] = {}
+        self.policies: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.others: Counter[str] = Counter()
         self.releases: Counter[str] = Counter()
-
-    def count(self, effect: Effect, change: Change) -> None:
-        """Count one verdict."""
-        self.policies.setdefault(change.policy, Counter())[effect] += 1
 
     @property
     def changes(self) -> int:
         """How many verdicts change."""
-        return sum(times for counted in self.policies.values() for effect, times in counted.items() if effect != "same")
+        return sum(counted.total() - counted["same"] for counted in self.policies.values())
 
     def to_json(self) -> dict[str, Any]:
         """The whole summary."""
@@ -133,6 +123,33 @@ class _Summary:
             "policies": {name: dict(counted) for name, counted in sorted(self.policies.items())},
             "notCompared": dict(sorted(self.others.items())),
         }
+
+    def lines(self) -> Iterator[str]:
+        """The same as a table, and a line about all of them."""
+        head = ("POLICY", "SAME", "REFUSED", "WARNED", "ADMITTED", "CHANGED")
+        effects = ("same", "refuse", "warn", "admit", "patch")
+        rows = [[name, *(str(counted[e]) for e in effects)] for name, counted in sorted(self.policies.items())]
+        yield from output.table(head, rows, right=range(1, len(head))) if rows else ()
+        changes = "1 verdict changes" if self.changes == 1 else f"{self.changes} verdicts change"
+        yield f"{output.counted(self.records['replayed'], 'record')} replayed, {changes}"
+
+    def notes(self, release: str) -> Iterator[str]:
+        """What could not be compared. release: by whose rules the policies judge now."""
+        records = self.records
+        if records["withoutContent"]:
+            yield f"{records['withoutContent']} records without content were not replayed; {_WHY}"
+        if records["shadow"]:
+            yield f"{records['shadow']} records of policies in the shadow were left out"
+        if records["unreadable"] > _NAMED:
+            yield f"{records['unreadable']} lines were no records"
+        if records["masked"] and self.changes:
+            yield f"{records['masked']} records have masked values; a policy that reads them may judge otherwise"
+        if self.others:
+            yield f"policies in the log that were not given, and not compared: {', '.join(sorted(self.others))}"
+        for other, times in sorted(self.releases.items()):
+            if other != release:
+                judged = f"{times} records were judged as by Kubernetes {other}"
+                yield f"{judged}, and replayed as by {release}: --kubernetes"
 
 
 @click.command("replay")
@@ -172,58 +189,64 @@ def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tup
     given = (policy.name for policy in files.loaded.policies)
     names = dict.fromkeys((*(rule.name for rule in ruleset.rules if rule.name not in BUILT_IN_RULES), *given))
     replay, summary = Replay(names, ruleset, files.facts(today)), _Summary()
-    for line in _lines(logs):
-        _look(line, replay, names, summary, form)
-    _tell(summary, files.release.name, form)
+    for place, line in _lines(logs):
+        for effect, record, change in _changes(place, line, replay, names, summary):
+            if form == "json":
+                click.echo(_json(place, effect, record, change))
+            else:
+                click.echo("\n".join(_text(place, effect, record, change)))
+    for text in [json.dumps({"summary": summary.to_json()}, ensure_ascii=False)] if form == "json" else summary.lines():
+        click.echo(text)
+    for note in summary.notes(files.release.name):
+        click.echo(note, err=True)
     if not summary.records["replayed"]:
         raise InputError(f"no record could be replayed; {_WHY}")
     sys.exit(exits.REFUSED if summary.changes else exits.OK)
 
 
-_WHY = "records need their objects: set decisions.content to objects, and admit in decisions.samples"
-
-
-def _look(line: _Line, replay: Replay, names: Collection[str], summary: _Summary, form: str) -> None:
-    """Judge what is in a line, and show what changes."""
+def _changes(
+    place: str, line: bytes, replay: Replay, names: Collection[str], summary: _Summary
+) -> Iterator[tuple[Effect, Recorded, Change]]:
+    """The verdicts that change for what is recorded in a line; all of them are counted."""
     try:
-        record = read(line.text)
+        record = read(line)
     except RecordError as error:
         summary.records["unreadable"] += 1
-        if summary.records["unreadable"] <= _TOLD:
-            click.echo(f"{line.place}: no record: {error}", err=True)
+        if summary.records["unreadable"] <= _NAMED:
+            click.echo(f"{place}: no record: {error}", err=True)
         return
     if not isinstance(record, Recorded):
         summary.records[record] += 1
-    elif not record.is_whole:
-        summary.records["withoutContent"] += 1
-    else:
-        summary.records["replayed"] += 1
-        summary.records["masked"] += record.masked > 0
-        summary.releases[record.kubernetes] += 1
-        for policy in record.said.keys() - {*names, *BUILT_IN_RULES}:
-            if policy in summary.others or len(summary.others) < _OTHERS:
-                summary.others[policy] += 1
-        for effect, change in replay.judged(record):
-            summary.count(effect, change)
-            if effect != "same":
-                (_show_json if form == "json" else _show)(line, record, effect, change)
+        return
+    summary.records["replayed" if record.is_whole else "withoutContent"] += 1
+    if not record.is_whole:
+        return
+    summary.records["masked"] += record.masked > 0
+    summary.releases[record.kubernetes] += 1
+    for policy in record.said.keys() - {*names, *BUILT_IN_RULES}:
+        if policy in summary.others or len(summary.others) < _OTHERS:
+            summary.others[policy] += 1
+    for effect, change in replay.judged(record):
+        summary.policies[change.policy][effect] += 1
+        if effect != "same":
+            yield effect, record, change
 
 
-def _show(line: _Line, record: Recorded, effect: Effect, change: Change) -> None:
+def _text(place: str, effect: Effect, record: Recorded, change: Change) -> Iterator[str]:
     request = record.request
     name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
     who = f"{request.operation} {request.kind.kind} {name} by {request.user_info.username or 'nobody'}"
     masked = " (some of its values are masked)" if record.masked else ""
-    click.echo(f"{line.place}: {who}: {click.style(_WORDS[effect], bold=True)} by {change.policy}{masked}")
+    yield f"{place}: {who}: {click.style(_EFFECTS[effect], bold=True)} by {change.policy}{masked}"
     for when, judgement in (("then", change.then), ("now", change.now)):
-        told = "\n          ".join([judgement.verdict, *judgement.message.splitlines()])
-        click.echo(f"    {when + ':':5} {told}")
+        lines = "\n          ".join([judgement.verdict, *judgement.message.splitlines()])
+        yield f"    {when + ':':5} {lines}"
 
 
-def _show_json(line: _Line, record: Recorded, effect: Effect, change: Change) -> None:
+def _json(place: str, effect: Effect, record: Recorded, change: Change) -> str:
     request = record.request
-    _print({
-        "place": line.place,
+    data = {
+        "place": place,
         "time": record.time.isoformat(),
         "uid": request.uid,
         "kind": request.kind.kind,
@@ -236,48 +259,12 @@ def _show_json(line: _Line, record: Recorded, effect: Effect, change: Change) ->
         "then": asdict(change.then),
         "now": asdict(change.now),
         "masked": record.masked,
-    })  # fmt: skip
+    }
+    return json.dumps(data, ensure_ascii=False)
 
 
-def _print(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))
-
-
-def _tell(summary: _Summary, release: str, form: str) -> None:
-    """Print the summary, and on stderr what could not be compared."""
-    if form == "json":
-        _print({"summary": summary.to_json()})
-    else:
-        head = ("POLICY", "SAME", "REFUSED", "WARNED", "ADMITTED", "CHANGED")
-        effects = ("same", "refuse", "warn", "admit", "patch")
-        rows = [[name, *(str(counted[e]) for e in effects)] for name, counted in sorted(summary.policies.items())]
-        for row in output.table(head, rows, right=range(1, len(head))) if rows else ():
-            click.echo(row)
-        changes = "1 verdict changes" if summary.changes == 1 else f"{summary.changes} verdicts change"
-        click.echo(f"{output.counted(summary.records['replayed'], 'record')} replayed, {changes}")
-    for note in _notes(summary, release):
-        click.echo(note, err=True)
-
-
-def _notes(summary: _Summary, release: str) -> Iterator[str]:
-    records = summary.records
-    if records["withoutContent"]:
-        yield f"{records['withoutContent']} records without content were not replayed; {_WHY}"
-    if records["shadow"]:
-        yield f"{records['shadow']} records of policies in the shadow were left out"
-    if records["unreadable"] > _TOLD:
-        yield f"{records['unreadable']} lines were no records"
-    if records["masked"] and summary.changes:
-        yield f"{records['masked']} records have masked values; a policy that reads them may judge otherwise"
-    if summary.others:
-        yield f"policies in the log that were not given, and not compared: {', '.join(sorted(summary.others))}"
-    for other, times in sorted(summary.releases.items()):
-        if other != release:
-            yield f"{times} records were judged as by Kubernetes {other}, and replayed as by {release}: --kubernetes"
-
-
-def _lines(logs: Sequence[str]) -> Iterator[_Line]:
-    """The lines of all logs, one at a time. Raises InputError."""
+def _lines(logs: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """The lines of all logs, one at a time, each with its place. Raises InputError."""
     for log in logs:
         name = "standard input" if log == "-" else log
         try:
@@ -289,21 +276,15 @@ def _lines(logs: Sequence[str]) -> Iterator[_Line]:
                     while whole and not whole.endswith(b"\n"):  # the rest of a line that is too long
                         whole = stream.readline(_LONGEST)
                     if line.strip():
-                        yield _Line(f"{name}:{number}", line)
+                        yield f"{name}:{number}", line
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{name}: cannot be read: {error}") from None
         except OSError as error:
             raise unreadable(error, name) from None
 
 
-@contextmanager
-def _opened(log: str) -> Iterator[IO[bytes]]:
+def _opened(log: str) -> AbstractContextManager[IO[bytes]]:
     """A log, as it is read. Raises OSError."""
     if log == "-":
-        yield sys.stdin.buffer
-    elif log.endswith(".gz"):
-        with gzip.open(log) as unpacked:
-            yield cast("IO[bytes]", unpacked)
-    else:
-        with Path(log).open("rb") as stream:
-            yield stream
+        return nullcontext(sys.stdin.buffer)
+    return cast("IO[bytes]", gzip.open(log)) if log.endswith(".gz") else Path(log).open("rb")

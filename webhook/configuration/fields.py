@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -14,7 +15,7 @@ from policies.kubernetes.release import named
 from policies.objects.fieldpath import parse
 
 T = TypeVar("T")
-_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?")
 TOLD: Final = "told"
 """The type of an error whose text says already what was found."""
 
@@ -29,25 +30,15 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
 
 
-def _glob(text: str) -> str:
-    if not text:
-        raise ValueError("an empty glob matches nothing")
-    return text
+def _check(is_right: Callable[[str], object], problem: str) -> AfterValidator:
+    """Refuses a text that is not right, and says what is."""
 
+    def validate(text: str) -> str:
+        if not is_right(text):
+            raise ValueError(problem)
+        return text
 
-def _kind_and_name(text: str) -> str:
-    if not all(text.partition("/")):
-        raise ValueError("write kind/name, such as MutatingAdmissionPolicy/cks-*")
-    return text
-
-
-def _resource(text: str) -> str:
-    name, dot, group = text.partition(".")
-    if not _NAME.fullmatch(name) or (dot and not _NAME.fullmatch(group)):
-        raise ValueError("write the plural in lower case and its group, such as ippools.example.org")
-    if text == "pods":
-        raise ValueError("people write Pods, and an outage would let all of them pass")
-    return text
+    return AfterValidator(validate)
 
 
 def _path(text: str) -> str:
@@ -55,21 +46,11 @@ def _path(text: str) -> str:
     return text
 
 
-def _inner_path(text: str) -> str:
-    if not text:
-        raise ValueError("an empty path means the object itself, which is not allowed here")
-    return _path(text)
-
-
 def _quoted(value: object) -> object:
     """Refuse the release without quotes, of which YAML makes a number: 1.40 would be 1.4."""
     if isinstance(value, float):
         raise ValueError('write it in quotes, such as "1.36"')  # noqa: TRY004 - pydantic expects a ValueError
     return value
-
-
-def _release(text: str) -> str:
-    return text and named(text).name
 
 
 def _off(value: object) -> object:
@@ -82,19 +63,26 @@ def _on_or_off(value: object) -> object:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
-Glob = Annotated[str, AfterValidator(_glob)]
+Glob = Annotated[str, _check(bool, "an empty glob matches nothing")]
 FieldPath = Annotated[str, AfterValidator(_path)]
-KindAndName = Annotated[str, AfterValidator(_kind_and_name)]
-Resource = Annotated[str, AfterValidator(_resource)]
-ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(_release)]
-InnerPath = Annotated[str, AfterValidator(_inner_path)]
+InnerPath = Annotated[
+    str, _check(bool, "an empty path means the object itself, which is not allowed here"), AfterValidator(_path)
+]
+KindAndName = Annotated[
+    str, _check(lambda text: all(text.partition("/")), "write kind/name, such as MutatingAdmissionPolicy/cks-*")
+]
+Resource = Annotated[
+    str,
+    _check(_RESOURCE.fullmatch, "write the plural in lower case and its group, such as ippools.example.org"),
+    _check(lambda text: text != "pods", "people write Pods, and an outage would let all of them pass"),
+]
+ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(lambda text: text and named(text).name)]
 RuleAction = Annotated[Action, BeforeValidator(_off)]
 PackMode = Annotated[Literal["enforce", "warn", "audit", "off"], BeforeValidator(_off)]
 DenyOrWarn = Literal["deny", "warn"]
 DenyWarnOff = Annotated[Literal["deny", "warn", "off"], BeforeValidator(_off)]
 DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
-UnknownOrOff = Annotated[Literal["unknown", "off"], BeforeValidator(_off)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]
 Port = Annotated[int, Field(ge=0, le=65535)]

@@ -5,7 +5,7 @@ Source: Run:ai's documentation. A workload for node pools of different topologie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from policies import vocabulary
@@ -383,10 +383,7 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
 
 
 def _ambiguity(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
-    """What is said of a domain that there is several times; empty if there is one of each.
-
-    The levels above it in which they differ are those to add.
-    """
+    """What is said of a domain that there is several times; empty if there is one of each."""
     named = [domain for domain in placement.domains if domain.values]
     if not named or len(named[-1].values) * len(nodes) > MOST_COMPARED:
         return ""
@@ -400,17 +397,18 @@ def _ambiguity(placement: Placement, topology: Topology, nodes: Sequence[Node]) 
     value, several = max(places.items(), key=lambda item: len(item[1]), default=("", set[tuple[str, ...]]()))
     if len(several) < 2:
         return ""
-    ways = _listed(_around(several, [topology.called(farther) for farther in above]), " or ")
+    # Of the levels around it, those in which its places differ.
+    differ = [len(set(values)) > 1 for values in zip(*several, strict=True)]
+    around = {
+        ",".join(
+            f"{topology.called(farther)}={name}"
+            for farther, name, tells in zip(above, place, differ, strict=True)
+            if tells and name
+        )
+        for place in several
+    }
+    ways = _listed(around - {""}, " or ")
     return f"{quote(placement.called(topology))}: {topology.called(level)} {value} is in several places: add {ways}"
-
-
-def _around(places: Collection[tuple[str, ...]], names: Sequence[str]) -> set[str]:
-    """For each place, the domains in which it differs from others, as people write them."""
-    differ = [len(set(values)) > 1 for values in zip(*places, strict=True)]
-    return {
-        ",".join(f"{name}={value}" for name, value, tells in zip(names, place, differ, strict=True) if tells and value)
-        for place in places
-    } - {""}
 
 
 def _flawed(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:

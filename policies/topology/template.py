@@ -341,7 +341,12 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
     prefers = bool(options.default.topology and options.default.preferred) and _is_distributed(obj, row)
     if not (prefers or mentions(row, obj, request.old_object) or _is_gated(obj, row)):
         return None
-    if is_being_deleted(obj) or is_mirror_pod(obj) or _is_left(request, obj, row, options):
+    controller = None if row.kind == "Pod" else owner(obj)
+    # A controller puts back what it wants. One that is not in the table of kinds may know nothing of the annotations,
+    # as that of a TrainJob; then the object counts when it is created.
+    is_known = controller is not None and (controller.group, controller.kind) in options.workloads
+    is_left = is_known or (controller is not None and request.operation != "CREATE")
+    if is_left or is_being_deleted(obj) or is_mirror_pod(obj):
         return None
     old = request.old_object if request.operation == "UPDATE" else None
     may_change = old is None or row.changes == "always"
@@ -350,7 +355,7 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
     queued = bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
     case = Case(request, obj, row, catalog, options, facts, (), may_change, old is None, queued)
     default = _default(case)
-    found, former = (templates(one, row, options.schedulers) for one in (obj, old))
+    found, former = (tuple(templates(one, row, options.schedulers)) for one in (obj, old))
     now, at = _defaulted(found, default, former), {one.location: one for one in _defaulted(former, default)}
     shared: dict[Any, Template] = {}  # most templates share the annotations of the workload
     made = []
@@ -366,11 +371,6 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
             )
         )  # fmt: skip
     return replace(case, templates=tuple(made))
-
-
-def templates(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> tuple[Template, ...]:
-    """The templates that are maps, with a map as spec or without one. The API server refuses others."""
-    return () if obj is None else tuple(_templates(obj, row, schedulers))
 
 
 def carried(own: Any, above: Any, before: tuple[Any, Any] | None, *, copies: bool = True) -> Any:
@@ -429,8 +429,9 @@ def _places(row: Workload, field: Literal["annotations", "labels"]) -> tuple[Pat
     return tuple(dict.fromkeys((*above, *((*template, *own) for template in row.templates))))
 
 
-def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers) -> Iterator[Template]:
-    for pattern in row.templates:
+def templates(obj: JsonObject | None, row: Workload, schedulers: Schedulers) -> Iterator[Template]:
+    """The templates that are maps, with a map as spec or without one. The API server refuses others."""
+    for pattern in row.templates if obj is not None else ():
         depths = sorted((len(job) for job in row.jobs if pattern[: len(job)] == job), reverse=True)
         for location, written in locate(obj, pattern):
             value = row.view(obj, written)
@@ -440,10 +441,10 @@ def _templates(obj: JsonObject, row: Workload, schedulers: Schedulers) -> Iterat
             jobs = [_annotations(job, place) for place, job in around if isinstance(job, dict)]
             own = _annotations(value, location, row.shape)
             above = _NONE
-            for farther in (*jobs, *([_annotations(obj, ())] if location else [])):
+            for farther in (*jobs, *([_annotations(obj or {}, ())] if location else [])):
                 above = Annotations(*(a or b for a, b in zip(above, farther, strict=True)))
             is_meant = own.anything or (bool(jobs) and jobs[0].anything)
-            yield Template(location, value, own, above, is_meant, schedulers.reader(obj, value), row.shape)
+            yield Template(location, value, own, above, is_meant, schedulers.reader(obj or {}, value), row.shape)
 
 
 def _annotations(holder: JsonObject, place: Location, shape: Shape = STANDARD) -> Annotations:
@@ -460,18 +461,6 @@ def _is_gated(obj: JsonObject, row: Workload) -> bool:
         if isinstance(gates, list) and any(isinstance(gate, dict) and gate.get("name") == GATE for gate in gates):
             return True
     return False
-
-
-def _is_left(request: AdmissionRequest, obj: JsonObject, row: Workload, options: Options) -> bool:
-    """Whether an object is left to its controller, which would put back what it wants.
-
-    A controller that is not in the table of kinds may know nothing of the annotations, as that of a TrainJob; then the
-    object counts when it is created.
-    """
-    controller = owner(obj)
-    if row.kind == "Pod" or controller is None:
-        return False
-    return (controller.group, controller.kind) in options.workloads or request.operation != "CREATE"
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:

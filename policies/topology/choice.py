@@ -344,12 +344,10 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
 
 
 def _at(gang: Gang, level: int) -> Gang:
-    """The gang as if it required one domain of a level, and preferred none."""
     return Gang(gang.key, gang.topology, gang.tiers, gang.members, level)
 
 
 def _most_on_one_node(members: Sequence[Member]) -> Integers:
-    """How many Pods of each member may be on one Node."""
     return np.array([1 if member.alone else np.iinfo(np.int64).max for member in members], np.int64)
 
 
@@ -524,7 +522,6 @@ class _Level:
             yield heappop(heap)[1]
 
     def _number(self, group: int, nearer: int) -> int:
-        """How many domains of a nearer level the gang needs inside a domain."""
         inside = self.room.at(np.flatnonzero(self._groups == group))
         return len(pack.fewest(inside, self.layout.groups(nearer)[inside.rows], self._budget))
 

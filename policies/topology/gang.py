@@ -157,26 +157,18 @@ def excess(members: Iterable[Member]) -> str:
     given = tuple(members)
     if len(given) > MOST_MEMBERS:
         return f"{len(given)} templates, {_CHOSEN} {MOST_MEMBERS}"
-    details = sum(map(_details, given))
+    details = sum(len(one.requests) + len(one.node_selector) + sum(map(len, one.terms)) for one in given)
     if details > MOST_DETAILS:
         return f"{details} resources and requirements on Nodes, {_CHOSEN} {MOST_DETAILS}"
     pods = sum(member.count for member in given)
     if pods > MOST_PODS:
         return f"{pods} Pods, {_CHOSEN} {MOST_PODS}"
-    large = min((name for name, amount in _sums(given).items() if amount > MOST_AMOUNT), default="")
-    return f"requests for more than {MOST_AMOUNT} of {large}, {_CHOSEN} that" if large else ""
-
-
-def _details(member: Member) -> int:
-    return len(member.requests) + len(member.node_selector) + sum(map(len, member.terms))
-
-
-def _sums(members: Iterable[Member]) -> Counter[str]:
     sums: Counter[str] = Counter()
-    for member in members:
+    for member in given:
         for name, amount in member.requests:
             sums[name] += member.count * amount
-    return sums
+    large = min((name for name, amount in sums.items() if amount > MOST_AMOUNT), default="")
+    return f"requests for more than {MOST_AMOUNT} of {large}, {_CHOSEN} that" if large else ""
 
 
 # SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
@@ -249,7 +241,6 @@ def member(
 
 
 def _accelerators(amounts: Amounts, cluster: Cluster) -> int:
-    """How many accelerators a Pod holds, of all resources together."""
     held = [(name, amount) for name, amount in amounts if "/" in name]
     held = [(name, amount) for name, amount in held if cluster.accelerators.includes(name, cluster.facts)]
     second = sum(amount for name, amount in held if name.startswith(_SECOND_NAMES))
@@ -270,7 +261,6 @@ def _claims(spec: JsonObject, amounts: Amounts, namespace: str, cluster: Cluster
 
 
 def _priority(spec: JsonObject, facts: Facts) -> int | None:
-    """The priority of the Pods; None if their class is not known."""
     priority, name = spec.get("priority"), spec.get("priorityClassName") or ""
     if isinstance(priority, int):
         return priority
@@ -283,7 +273,6 @@ def _priority(spec: JsonObject, facts: Facts) -> int | None:
 
 
 def _labels(selector: Any) -> tuple[tuple[str, str], ...]:
-    """A node selector, sorted by key."""
     if not isinstance(selector, dict | None):
         raise _MalformedError("its nodeSelector is no map")
     return tuple(

@@ -154,7 +154,6 @@ class Layouts:
 
 
 def _first(groups: Codes) -> Integers:
-    """A row of each number."""
     first = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
     rows = np.flatnonzero(groups >= 0)[::-1]
     first[groups[rows]] = rows

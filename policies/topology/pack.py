@@ -367,7 +367,6 @@ def _joined(crowds: Iterable[Crowd]) -> list[Crowd]:
 
 
 def _finds(crowd: Crowd, others: Sequence[Crowd], free: Callable[[str], Integers]) -> bool:
-    """Whether the last Pod of a crowd finds a Node."""
     asked = {name: amount for name, amount in crowd.member.requests if amount}
     columns = {name: free(name) for name in asked}
     fit = np.where(crowd.where, 1 if crowd.member.alone else crowd.count + sum(other.count for other in others), 0)

@@ -101,7 +101,6 @@ def _single(_obj: JsonObject, _location: Location) -> int | None:
 
 
 def _replicas(obj: JsonObject, location: Location) -> int | None:
-    """The replicas beside the template."""
     return _number(lookup(obj, location[:-1]), "replicas", 1)
 
 
@@ -137,7 +136,6 @@ def _job(obj: JsonObject, location: Location) -> int | None:
 
 
 def _replicated_job(obj: JsonObject, location: Location) -> int | None:
-    """The Pods of all Jobs that a JobSet makes from one of its replicated Jobs."""
     return _product(_number(lookup(obj, location[:-3]), "replicas", 1), _job(obj, location))
 
 

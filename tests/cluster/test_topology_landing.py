@@ -140,7 +140,8 @@ def test_job_set_lands_together(two_racks: Racks, order: str) -> None:
     [
         pytest.param(SAME_RACK, "LeaderCreated", id="required"),
         pytest.param(SAME_BLOCK, "LeaderCreated", id="preferred"),
-        pytest.param(SAME_RACK, "LeaderReady", id="required-in-stages"),  # room for later stages is kept as required
+        pytest.param(SAME_RACK, "LeaderReady", id="required-in-stages"),
+        pytest.param(SAME_BLOCK, "LeaderReady", id="preferred-LeaderReady"),
     ],
 )
 def test_replicas_of_a_leader_worker_set_land_together(

@@ -140,5 +140,4 @@ def _lines(domains: Mapping[Values, Amount], names: Sequence[str]) -> Iterator[s
 
 
 def _fit(name: str) -> str:
-    """A name as part of a ConfigMap's key."""
     return _UNFIT.sub("_", name)

@@ -7,7 +7,7 @@ is put again replaces what was there, and the order of Nodes and Pods does not m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Hashable, Iterator, KeysView, Mapping, Sequence
 from sys import intern
 from typing import Final, Generic, TypeVar
 
@@ -205,20 +205,11 @@ class Standing(Struct, frozen=True):
     obstacles: tuple[Obstacle, ...] = ()
 
 
-class _Question(Struct, frozen=True):
-    """The part of a member that decides where it may run."""
+_Question = tuple[tuple[tuple[str, str], ...], tuple[tuple[Requirement, ...], ...], tuple[Toleration, ...]]
+"""The part of a member that decides where it may run: node_selector, terms, tolerations."""
 
-    node_selector: tuple[tuple[str, str], ...]
-    terms: tuple[tuple[Requirement, ...], ...]
-    tolerations: tuple[Toleration, ...]
-
-
-class _Answer(Struct, frozen=True):
-    """now, possible: see `Inventory.eligible`. changes: how many changes of Nodes had been seen."""
-
-    now: Mask
-    possible: Mask
-    changes: int
+_Answer = tuple[Mask, Mask, int]
+"""See `Inventory.eligible`, and how many changes of Nodes had been seen."""
 
 
 class Eligibility:
@@ -256,50 +247,37 @@ class Eligibility:
 
     def masks(self, member: Member, size: int) -> tuple[Mask, Mask]:
         """The Nodes for a member, now and once they are well, of so many rows. The masks are not to be written to."""
-        question = _Question(member.node_selector, member.terms, member.tolerations)
+        question = (member.node_selector, member.terms, member.tolerations)
         answer = self._answers.pop(question, None)
-        if answer is None or answer.changes != self.changes or len(answer.now) != size:
+        if answer is None or answer[2] != self.changes or len(answer[0]) != size:
             answer = self._answer(question, answer, size)
             if len(self._answers) >= _MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
         self._answers[question] = answer
-        return answer.now, answer.possible
+        return answer[:2]
 
     def _answer(self, question: _Question, last: _Answer | None, size: int) -> _Answer:
-        behind = self.changes if last is None else self.changes - last.changes
+        behind = self.changes if last is None else self.changes - last[2]
         if last is None or behind > min(len(self._log), _MOST_CHANGES):
-            return _Answer(*self._evaluated(question, slice(0, size)), self.changes)
+            return *self._evaluated(question, slice(0, size)), self.changes
         rows = np.array([*dict.fromkeys(self._log[len(self._log) - behind :])], np.int64)
-        now, possible = (
-            np.concatenate((mask, np.zeros(size - len(mask), np.bool_))) for mask in (last.now, last.possible)
-        )
+        now, possible = (np.concatenate((mask, np.zeros(size - len(mask), np.bool_))) for mask in last[:2])
         now[rows], possible[rows] = self._evaluated(question, rows)
-        return _Answer(now, possible, self.changes)
+        return now, possible, self.changes
 
     def _evaluated(self, question: _Question, rows: Rows) -> tuple[Mask, Mask]:
+        selector, terms, tolerations = question
         codes = self._codes[rows]
         # The last entry stands for rows without a Node, whose code is -1.
-        well = [tolerates_all(question.tolerations, standing.lasting) for standing in self._standings]
-        clear = [
-            tolerates_all(question.tolerations, [obstacle.taint for obstacle in standing.obstacles])
-            for standing in self._standings
-        ]
+        well = [tolerates_all(tolerations, one.lasting) for one in self._standings]
+        clear = [tolerates_all(tolerations, [obstacle.taint for obstacle in one.obstacles]) for one in self._standings]
         possible: Mask = np.array([*well, False])[codes]
-        for key, value in question.node_selector:
+        for key, value in selector:
             possible &= self._labels.meets(Requirement(key, "In", (value,)), rows)
-        if question.terms:
-            possible &= self._meets_one(question.terms, rows, len(codes))
+        if terms:  # one without requirements matches no Node
+            every = [[self._labels.meets(requirement, rows) for requirement in term] for term in terms if term]
+            possible &= np.logical_or.reduce([np.logical_and.reduce(term) for term in every])
         return possible & np.array([*clear, False])[codes], possible
-
-    def _meets_one(self, terms: Sequence[Sequence[Requirement]], rows: Rows, count: int) -> Mask:
-        """Which rows meet one of the terms. One without requirements matches no Node."""
-        one = np.zeros(count, np.bool_)
-        for term in filter(None, terms):
-            every = np.ones(count, np.bool_)
-            for requirement in term:
-                every &= self._labels.meets(requirement, rows)
-            one |= every
-        return one
 
 
 PodKey = tuple[str, str]
@@ -318,68 +296,6 @@ class Share(Struct, frozen=True, gc=False):
     row: int
     requests: Amounts
     priority: int = 0
-
-
-class Usage:
-    """The shares of Pods.
-
-    Only resources are counted that a Node has: a Pod that names its Node itself may ask for thousands of made-up ones,
-    and each takes a column.
-    """
-
-    def __init__(self) -> None:
-        self.shares: dict[PodKey, Share] = {}
-        self._used: Table[tuple[str, int]] = Table()  # by resource and priority
-        self._counted = {PODS}
-        self._same: dict[Amounts, Amounts] = {}
-
-    def put(self, key: PodKey, share: Share) -> Share | None:
-        """The share that the Pod had until now, if any. From now on this one counts."""
-        last = self.shares.get(key)
-        if last != share:
-            self.remove(key)
-            requests = self._same.setdefault(share.requests, share.requests)
-            if len(self._same) > _MOST_SHARED:
-                self._same.clear()
-            self.shares[key] = Share(share.row, requests, share.priority)
-            self._add(share, [pair for pair in requests if pair[0] in self._counted], 1)
-        return last
-
-    def remove(self, key: PodKey) -> Share | None:
-        """The share that the Pod had until now, if any. It counts no more."""
-        share = self.shares.pop(key, None)
-        if share is not None:
-            self._add(share, [pair for pair in share.requests if pair[0] in self._counted], -1)
-        return share
-
-    def used(self, resource: str, size: int, priority: int | None, leaving: Iterable[PodKey]) -> Integers:
-        """What Pods take of a resource, of so many rows; see `Inventory.free` for which Pods count."""
-        used = np.zeros(size, np.int64)
-        if resource not in self._counted:
-            return used
-        for name, other in self._used:
-            if name == resource and (priority is None or other >= priority):
-                used += self._used.column((name, other), size)
-        for key in leaving:
-            share = self.shares.get(key)
-            if share is not None and (priority is None or share.priority >= priority):
-                used[share.row] -= next((amount for name, amount in share.requests if name == resource), 0)
-        return used
-
-    def count(self, resource: str) -> None:
-        """Count a resource from now on, as there is a Node that has it."""
-        if resource not in self._counted:
-            self._counted.add(resource)
-            for share in self.shares.values():
-                self._add(share, [pair for pair in share.requests if pair[0] == resource], 1)
-
-    def is_empty(self, row: int) -> bool:
-        """Whether no Pod is counted in a row."""
-        return not any(self._used.entry(key, row) for key in self._used if key[0] == PODS)
-
-    def _add(self, share: Share, amounts: Iterable[tuple[str, int]], sign: int) -> None:
-        for resource, amount in amounts:
-            self._used.add((resource, share.priority), share.row, sign * amount)
 
 
 _MOST_FREED = 1000
@@ -406,7 +322,11 @@ class Inventory:
         self._columns: Table[str] = Table()
         self._labels = Labels()
         self._eligibility = Eligibility(self._labels)
-        self._usage = Usage()
+        self._shares: dict[PodKey, Share] = {}
+        self._used: Table[tuple[str, int]] = Table()  # by resource and priority
+        # A Pod that names its Node itself may ask for thousands of made-up resources: what a Node has is counted.
+        self._counted = {PODS}
+        self._same: dict[Amounts, Amounts] = {}
 
     @property
     def size(self) -> int:
@@ -426,7 +346,7 @@ class Inventory:
     @property
     def pods(self) -> KeysView[PodKey]:
         """The Pods that count, each as its namespace and name."""
-        return self._usage.shares.keys()
+        return self._shares.keys()
 
     def put_node(self, manifest: NodeManifest) -> None:
         """Take a Node as it is now. Raises ValueError for a malformed amount."""
@@ -453,10 +373,17 @@ class Inventory:
 
     def put_pod(self, key: PodKey, node: str, asked: Amounts, priority: int) -> None:
         """Let a Pod take what it asks for of a Node."""
-        row = self._row(node)
-        last = self._usage.put((intern(key[0]), key[1]), Share(row, asked, priority))
-        if last is None or (last.row, last.requests, last.priority) != (row, asked, priority):
-            self._free.clear()
+        row, key = self._row(node), (intern(key[0]), key[1])
+        share, last = Share(row, self._same.setdefault(asked, asked), priority), self._shares.get(key)
+        if len(self._same) > _MOST_SHARED:
+            self._same.clear()
+        if share == last:
+            return
+        if last is not None:
+            self._count(last, -1)
+        self._shares[key] = share
+        self._count(share, 1)
+        self._free.clear()
         if last is not None and (last.row, last.requests) != (row, asked):
             self._more_room(last.row)
             if last.row != row:
@@ -464,8 +391,9 @@ class Inventory:
 
     def remove_pod(self, key: PodKey) -> None:
         """Let a Pod take nothing any more, if it took something."""
-        share = self._usage.remove(key)
+        share = self._shares.pop(key, None)
         if share is not None:
+            self._count(share, -1)
             self._more_room(share.row)
             self._release(share.row)
 
@@ -496,7 +424,13 @@ class Inventory:
         left = None if leaving else self._free.get(key)
         if left is None or len(left) != self.size:
             left = self.allocatable(resource)
-            left -= self._usage.used(resource, self.size, priority, leaving)
+            if resource in self._counted:
+                for name, other in self._used:
+                    if name == resource and (priority is None or other >= priority):
+                        left -= self._used.column((name, other), self.size)
+                for share in filter(None, map(self._shares.get, leaving)):
+                    if priority is None or share.priority >= priority:
+                        left[share.row] += dict(share.requests).get(resource, 0)
             np.maximum(left, 0, out=left)
             if not leaving:
                 left.flags.writeable = False
@@ -546,7 +480,9 @@ class Inventory:
     def _release(self, row: int) -> None:
         """Let a row be used again if there is neither a Node nor a Pod in it."""
         name = self._names[row]
-        if name not in self._allocatable and self._usage.is_empty(row):
+        if name not in self._allocatable and not any(
+            self._used.entry(key, row) for key in self._used if key[0] == PODS
+        ):
             del self._rows[name]
             self._names[row] = ""
             self._spare.append(row)
@@ -559,8 +495,18 @@ class Inventory:
                 self._columns.add(resource, row, -amount)
             for resource, amount in amounts:
                 self._columns.add(resource, row, amount)
-                self._usage.count(resource)
+                if resource not in self._counted:
+                    self._counted.add(resource)
+                    for share in self._shares.values():
+                        for asked, number in share.requests:
+                            if asked == resource:
+                                self._used.add((asked, share.priority), share.row, number)
         self._allocatable[name] = amounts
+
+    def _count(self, share: Share, sign: int) -> None:
+        for resource, amount in share.requests:
+            if resource in self._counted:
+                self._used.add((resource, share.priority), share.row, sign * amount)
 
     def _change(self, row: int, labels: Mapping[str, str], standing: Standing | None) -> None:
         # Both are asked: each keeps what it is told.

@@ -31,22 +31,12 @@ PODS = "pods"
 Quantities = Mapping[str, str | int | float]
 
 
-class OwnerReference(Struct, rename="camel"):
-    """The object that made another one."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
 class Metadata(Struct, rename="camel"):
-    """What identifies an object, and to what it belongs."""
+    """What identifies an object."""
 
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] | None = None
-    owner_references: list[OwnerReference] | None = None
 
 
 class TaintManifest(Struct):

@@ -71,7 +71,6 @@ def flaws(nodes: Iterable[Node]) -> Mapping[str, tuple[Flaw, ...]]:
 
 
 def _of_network(labels: Labels) -> Labels:
-    """The labels about the network."""
     return {key: value for key, value in labels.items() if key.startswith(_PREFIXES)}
 
 
@@ -126,7 +125,6 @@ def _miswired(labels: Labels) -> Iterator[Flaw]:
 
 
 def _incomplete(labels: Labels, carried: set[str]) -> Iterator[Flaw]:
-    """The flaw of labels that are half set."""
     has = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
     is_placed = FLAVOR in labels or not has.isdisjoint(_LEVELS)
     missing = [name for name in _LEVELS if is_placed and name in carried and name not in has]
@@ -253,7 +251,6 @@ def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
 
 
 def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:
-    """How many accelerators these are."""
     # Names without a prefix, which nearly all are, belong to Kubernetes itself.
     counts = {name: amount for name, amount in amounts if "/" in name and matches_glob(name, accelerators)}
     second = sum(count for name, count in counts.items() if name.startswith(_SECOND_NAMES))

@@ -121,7 +121,6 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
 
 
 def _named(placement: Placement | None) -> tuple[Domain, ...]:
-    """The domains that a placement names."""
     return () if placement is None else tuple(domain for domain in placement.domains if domain.values)
 
 

@@ -158,7 +158,9 @@ class _Round:
                 state.staged.discard(group)
         self._tell_of_strays()
         self._tell_of_stuck()
-        waiting = sorted((gang for group in state.active if (gang := state.gangs[group]).gated), key=_order)
+        waiting = sorted(
+            (gang for group in state.active if (gang := state.gangs[group]).gated), key=lambda gang: gang.order
+        )
         # Those that run already come first: their Pods can go nowhere else.
         for gang in [gang for gang in waiting if gang.anchors]:
             self._judge(gang, self._grow)
@@ -267,7 +269,6 @@ class _Round:
     # What is opened.
 
     def _open(self, attempts: Sequence[Attempt], made: Sequence[Placing], *, fixed: bool) -> None:
-        """Open the Pods of gangs on the Nodes of their placings."""
         names = self._state.inventory.names()
         for attempt, placing in zip(attempts, made, strict=True):
             search = Search(self._fitting.ground(set()), attempt.demand)
@@ -508,7 +509,6 @@ class _Round:
         )  # fmt: skip
 
     def _tell_of_stuck(self) -> None:
-        """Tell of Pods that were opened and are not bound."""
         for key, first in self._state.open.items():
             since = self._state.open[key] = first or self._now
             if self._now < since + _STUCK_SECONDS:
@@ -523,7 +523,6 @@ class _Round:
             self._notices.append(Notice(about, "Stuck", f"Pod {pod.key[1]} {text}{remedy}"))
 
     def _tell_of_strays(self) -> None:
-        """Tell of Pods that were bound outside of the domain of their gang."""
         for pod in [self._state.pods[key] for key in self._state.bound if key in self._state.pods]:
             gang, goal = self._state.gangs[pod.group], self._state.goal(pod.group)
             within = None if isinstance(goal, str) or goal.required is None else self._ready.domain(gang, goal)
@@ -549,10 +548,6 @@ class _Round:
         return Subject(version, kind, key.namespace, name, uid)
 
 
-def _order(gang: Gang) -> tuple[int, float, str, str]:
-    return gang.order
-
-
 def _kind(attempts: Sequence[Attempt]) -> tuple[object, tuple[int, ...]]:
     """What gangs ask for and where, but for the number of Pods, and these numbers."""
     return (
@@ -566,7 +561,6 @@ def _kind(attempts: Sequence[Attempt]) -> tuple[object, tuple[int, ...]]:
 
 
 def _seat(search: Search, placing: Placing, goal: Goal, row: int, labels: Mapping[str, str], *, fixed: bool) -> Seat:
-    """Where a Pod belongs that is packed into a row."""
     layout = search.layout
     outer = placing.level if goal.required is None else goal.required
     domain = layout.address(outer, int(layout.groups(outer)[row]))

@@ -316,8 +316,7 @@ class Fitting:
             terms = Terms(self._state.layouts.of(asked.tiers).rows(level, group) & within, priority, own.leaving)
             if any(next(Search(ground, whole, terms).placing(), None) is None for whole in own.whole):
                 return False
-            rows = self._required(own, level, group) & within
-            if self._is_fixed(ground, [(own, rows)], priority) is not None:
+            if self._is_fixed(ground, [(own, self._required(own, level, group))], within, priority) is not None:
                 return True
             unsettled = True
             return False
@@ -325,10 +324,8 @@ class Fitting:
         made = choose(ground, [one.demand for one in attempts], Terms(within, priority), holds)
         if made is None:
             return None, False, unsettled
-        wheres = [
-            (one, self._required(one, at.level, at.group) & within) for one, at in zip(attempts, made, strict=True)
-        ]
-        fixed = self._is_fixed(ground, wheres, priority)
+        wheres = [(one, self._required(one, at.level, at.group)) for one, at in zip(attempts, made, strict=True)]
+        fixed = self._is_fixed(ground, wheres, within, priority)
         return (None, False, True) if fixed is None else (made, fixed, False)
 
     def _near(self, goal: Goal, within: Mask) -> Iterator[Mask]:
@@ -351,11 +348,14 @@ class Fitting:
             return layout.present
         return layout.rows(required, int(layout.groups(required)[layout.row(level, group)]))
 
-    def _is_fixed(self, ground: Ground, wheres: Sequence[tuple[Attempt, Mask]], priority: int | None) -> bool | None:
+    def _is_fixed(
+        self, ground: Ground, wheres: Sequence[tuple[Attempt, Mask]], within: Mask, priority: int | None
+    ) -> bool | None:
         """Whether Pods have to be bound where they are packed, since they do not fit in every order of binding.
 
         None: they have to wait for others that are not bound yet, and may be bound anywhere. wheres: the gangs that are
-        opened together, each with the Nodes on which its Pods may be.
+        opened together, each with the Nodes on which its Pods may be bound, which are more than those `within` where
+        they only prefer to be in a nearer domain.
         """
         rows = np.logical_or.reduce([where for _, where in wheres])
         others = [(where, pods) for where, pods in self.unbound.values() if (where & rows).any()]
@@ -369,7 +369,11 @@ class Fitting:
             return None if leaving else True
         eligible = self._state.inventory.eligible
         crowds = [
-            *(Crowd(one, one.count, eligible(one)[0] & where) for own, where in wheres for one in own.demand.members),
+            *(
+                Crowd(one, one.count, eligible(one)[0] & where & within)
+                for own, where in wheres
+                for one in own.demand.members
+            ),
             *(
                 Crowd(one, count, eligible(one)[0] & where)
                 for where, pods in loose

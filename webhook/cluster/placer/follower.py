@@ -33,10 +33,17 @@ class Entries(Generic[T, K]):
     """A sink that puts and removes single objects, so that no list is held as a whole.
 
     key: identifies an object. put: takes an object that is new or has changed; may raise ValueError. remove: takes the
-    key of an object that is gone.
+    key of an object that is gone. noticed: called after each of them.
     """
 
-    def __init__(self, key: Callable[[T], K], put: Callable[[T], object], remove: Callable[[K], object]) -> None:
+    def __init__(
+        self,
+        key: Callable[[T], K],
+        put: Callable[[T], object],
+        remove: Callable[[K], object],
+        noticed: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._noticed = noticed
         self._key = key
         self._put = put
         self._remove = remove
@@ -57,13 +64,13 @@ class Entries(Generic[T, K]):
         gone, self._keys = self._keys - self._listed, self._listed
         self._listed = set()
         for key in gone:
-            self._remove(key)
+            self._gone(key)
 
     def changed(self, change: Change, item: T) -> None:
         """Put or remove an object."""
         if change == "DELETED":
             self._keys.discard(self._key(item))
-            self._remove(self._key(item))
+            self._gone(self._key(item))
         else:
             self._take(item)
 
@@ -73,10 +80,15 @@ class Entries(Generic[T, K]):
         self._keys.add(key)
         try:
             self._put(item)
+            self._noticed()
         except ValueError as error:
-            self._remove(key)
+            self._gone(key)
             structlog.get_logger().error("object skipped", key=key, reason=str(error))
         return key
+
+    def _gone(self, key: K) -> None:
+        self._remove(key)
+        self._noticed()
 
 
 GroupKind = tuple[str, str]
@@ -242,14 +254,20 @@ class Follower(Followers):
         self._catalog = catalog
         self._facts = facts
         self._topologies: tuple[Topology, ...] | None = None
-        nodes: Entries[WatchedNode, str] = Entries(name_of, self._put_node, self._remove_node)
-        pods: Entries[WatchedPod, NamespacedName] = Entries(key_of, self._put_pod, self._remove_pod)
-        self._reflectors: tuple[Reflector[Any], ...] = (
-            Reflector(api, NODES, "/api/v1/nodes", nodes, clock, noticed=self.changed.set),
-            Reflector(api, PODS, "/api/v1/pods", pods, clock, noticed=self.changed.set),
+        placer, noticed = self.placer, self.changed.set
+        nodes: Entries[WatchedNode, str] = Entries(
+            name_of, lambda node: placer.put_node(node.manifest), placer.remove_node, noticed
         )
+        pods: Entries[WatchedPod, NamespacedName] = Entries(
+            key_of, lambda pod: placer.put_pod(pod.manifest, pod.placed), lambda key: placer.remove_pod(*key), noticed
+        )
+        self._reflectors: tuple[Reflector[Any], ...] = (
+            Reflector(api, NODES, "/api/v1/nodes", nodes, clock, noticed=noticed),
+            Reflector(api, PODS, "/api/v1/pods", pods, clock, noticed=noticed),
+        )
+        configured = set(options.workloads) - {row.group_kind for row in BUILT_IN}
         kinds = {kind for kind in ROOT_KINDS if kind in options.workloads}
-        self._roots = Roots(api, sorted(kinds | _configured(options)), self._sink, clock)
+        self._roots = Roots(api, sorted(kinds | configured), self._sink, clock)
 
     async def start(self) -> None:
         """Begin to follow; `unsynced` tells what has not arrived yet."""
@@ -300,37 +318,14 @@ class Follower(Followers):
             self._topologies = known
             self.placer.put_catalog(self._catalog.joined(known))
 
-    def _put_node(self, node: WatchedNode) -> None:
-        self.placer.put_node(node.manifest)
-        self.changed.set()
-
-    def _remove_node(self, name: str) -> None:
-        self.placer.remove_node(name)
-        self.changed.set()
-
-    def _put_pod(self, pod: WatchedPod) -> None:
-        self.placer.put_pod(pod.manifest, pod.placed)
-        self.changed.set()
-
-    def _remove_pod(self, key: NamespacedName) -> None:
-        self.placer.remove_pod(*key)
-        self.changed.set()
-
     def _sink(self, kind: GroupKind) -> Sink:
         def put(item: WholeObject) -> None:
             if item.content:
                 self.placer.put_root(item.content)
-                self.changed.set()
             else:
-                self.placer.remove_root(*kind, *key_of(item))
+                remove(key_of(item))
 
         def remove(key: NamespacedName) -> None:
             self.placer.remove_root(*kind, *key)
-            self.changed.set()
 
-        return Entries(key_of, put, remove)
-
-
-def _configured(options: Options) -> set[GroupKind]:
-    """The kinds that the configuration adds to the table of workloads."""
-    return set(options.workloads) - {row.group_kind for row in BUILT_IN}
+        return Entries(key_of, put, remove, self.changed.set)

@@ -163,7 +163,6 @@ class Herald:
             self._problem = 0
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Write when it is its turn."""
 
         async def write() -> None:
             async with self._turns:
@@ -388,7 +387,6 @@ def _path(opening: Opening) -> str:
 
 
 def _remedy(refusal: str) -> str:
-    """What to do about a refusal, after what the API server said."""
     if "The placer may" in refusal:
         return "; a webhook or policy that changes Pods when they are updated must leave out the placer's account"
     if "cannot patch resource" in refusal:

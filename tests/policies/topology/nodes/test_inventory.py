@@ -111,7 +111,7 @@ def test_resources_that_nobody_offers() -> None:
     two: dict[str, Any] = {"example.org/r1": 2}
     new = _inventory(hostile, _node("a"), _node("a", **two))
 
-    assert {*before._usage._used} == {*after._usage._used} == {("pods", 0), (GPU, 0)}
+    assert {*before._used} == {*after._used} == {("pods", 0), (GPU, 0)}
     assert [_free(before), _free(after), _free(new, resource="example.org/r1")] == [{"a": 5}, {"a": 5}, {"a": 1}]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from typing import Any
@@ -12,11 +12,9 @@ from msgspec.structs import asdict
 
 from policies.cached import cached_property
 from policies.cel.activation import QUICK, activation, shown_namespace
-from policies.cel.library.authorizer import Decisions, Table
 from policies.cel.program import NO_VARIABLES
 from policies.cel.values import Value
 from policies.engine.facts import Facts
-from policies.engine.interruption import Expired
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
 
 Json = Mapping[str, Any]
@@ -27,25 +25,16 @@ _AUTHORIZERS = ("authorizer", "authorizer.requestResource")
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """One request.
+    """One request, and the facts of its review.
 
     request: an AdmissionRequest of admission.k8s.io/v1 as decoded JSON. object: null on DELETE; on CONNECT the options
-    of the connection. namespace: the request's Namespace, or a function that returns it; the function may raise
-    Missing, and is called only if an expression may read the Namespace. decisions: the authorizer's answers; a missing
-    one makes the evaluation raise Missing. expired: returns whether the time limit has passed. skipped: names of
-    policies that are not to be evaluated. lap: told the name of each mutating policy after its evaluation. spend: told
-    the largest part of a cost limit that a policy has used.
+    of the connection.
     """
 
     request: Json
     object: JsonObject | None = None
     old_object: JsonObject | None = None
-    namespace: Json | Callable[[], Json | None] | None = None
-    decisions: Decisions = field(default_factory=lambda: Table({}))
-    expired: Expired | None = None
-    skipped: frozenset[str] = frozenset()
-    lap: Callable[[str], None] | None = None
-    spend: Callable[[str, float], None] | None = None
+    facts: Facts
 
     @property
     def kind(self) -> GroupVersionKind:
@@ -78,9 +67,9 @@ class Inputs:
         return names
 
     def spent(self, policy: str, used: float) -> None:
-        """Tell which part of a cost limit a policy has used."""
-        if self.spend is not None:
-            self.spend(policy, used)
+        """Report which part of a cost limit a policy has used."""
+        if self.facts.spend is not None:
+            self.facts.spend(policy, used)
 
     def lazily(self) -> Mapping[str, Value]:
         """The variables of expressions without parameters. What is expensive to make is made when it is read."""
@@ -100,7 +89,7 @@ class Inputs:
     def shared(self) -> dict[str, Value]:
         """The variables that are the same for all policies. In the API server, too, `request` has no uid here."""
         request = {**self.request, "uid": ""}
-        shared = activation(request, self.decisions, object=self.object, old_object=self.old_object)
+        shared = activation(request, self.facts, object=self.object, old_object=self.old_object)
         return {**shared, "variables": NO_VARIABLES}
 
     @cached_property
@@ -110,8 +99,7 @@ class Inputs:
         is_namespace = (kind.get("group", ""), kind.get("version"), kind.get("kind")) == ("", "v1", "Namespace")
         if is_namespace or not self.request_namespace:
             return None
-        namespace = self.namespace() if callable(self.namespace) else self.namespace
-        return shown_namespace(namespace)
+        return shown_namespace(self.facts.namespace(self.request_namespace))
 
 
 class _Names(dict[str, Value]):
@@ -139,18 +127,7 @@ class _Names(dict[str, Value]):
 
 def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:
     """The inputs of expressions for a request."""
-    name = request.namespace  # a local, so that the closure does not keep the request alive
-    return Inputs(
-        request=as_json(request),
-        object=request.object,
-        old_object=request.old_object,
-        namespace=lambda: facts.namespace(name) if name else None,
-        decisions=facts,
-        expired=facts.expired,
-        skipped=facts.skipped,
-        lap=facts.lap,
-        spend=facts.spend,
-    )
+    return Inputs(request=as_json(request), object=request.object, old_object=request.old_object, facts=facts)
 
 
 def as_json(request: AdmissionRequest) -> dict[str, Any]:

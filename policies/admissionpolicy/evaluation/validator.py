@@ -111,10 +111,10 @@ def conditions_hold(compiled: CompiledPolicy, params: Json | None, inputs: Input
     if not compiled.conditions:
         return True
     names = inputs.names(params, request=compiled.reads_request)
-    values = _quickly(compiled, names, inputs.expired)
+    values = _quickly(compiled, names, inputs.facts.expired)
     if values is not None:
         return False not in values
-    group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.expired)
+    group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.facts.expired)
     try:
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
     except SpentError as error:
@@ -214,10 +214,10 @@ def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget:
     if compiled.quick is None:
         return False
     names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
-    names = compiled.composition.bind(names, expired=inputs.expired, exact=False)
+    names = compiled.composition.bind(names, expired=inputs.facts.expired, exact=False)
     remaining, most = budget, 0
     for program in compiled.quick:
-        result = program.quick(names, expired=inputs.expired)
+        result = program.quick(names, expired=inputs.facts.expired)
         if result is None or result[0] is not True:
             return False
         remaining, most = remaining - result[1], max(most, result[1])
@@ -257,7 +257,7 @@ class _Evaluation:
         """The findings of the validations. All are evaluated before messages are. Raises SpentError."""
         compiled = self.compiled
         names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
-        group = Group(compiled.composition, names, self.budget, self.inputs.expired)
+        group = Group(compiled.composition, names, self.budget, self.inputs.facts.expired)
         try:
             outcomes = [group.evaluate(unit) for unit in compiled.validations]
         finally:
@@ -298,7 +298,7 @@ class _Evaluation:
         if not compiled.speaks:
             return [*nothing], None
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
-        group = Group(compiled.speaking, names, remaining, self.inputs.expired)
+        group = Group(compiled.speaking, names, remaining, self.inputs.facts.expired)
         skips = self._may_skip_messages(group)
         try:
             return [
@@ -315,7 +315,7 @@ class _Evaluation:
         """
         compiled = self.compiled
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
-        group = Group(compiled.composition, names, self.budget, self.inputs.expired)
+        group = Group(compiled.composition, names, self.budget, self.inputs.facts.expired)
         values = [group.evaluate(unit) for unit in compiled.annotations]
         keys = (f"{compiled.policy.name}/{annotation.key}" for annotation in compiled.policy.audit_annotations)
         for key, unit, value in zip(keys, compiled.annotations, values, strict=True):

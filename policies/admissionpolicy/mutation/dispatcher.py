@@ -132,17 +132,17 @@ class _Round:
         with suppress(_HaltedError):
             for invocation in list(chain.from_iterable(invocations)):
                 self._invoke_in_time(invocation)
-                if self.inputs.lap is not None:
-                    self.inputs.lap(invocation.compiled.policy.name)
+                if self.inputs.facts.lap is not None:
+                    self.inputs.facts.lap(invocation.compiled.policy.name)
 
     def _invoke_in_time(self, invocation: _Invocation) -> None:
         """Apply one policy, which fails if no time is left or if it is to be skipped. Raises PostponedError."""
         name = invocation.compiled.policy.name
-        if name in self.inputs.skipped:
+        if name in self.inputs.facts.skipped:
             self.findings.append(_error(invocation, str(SkippedPolicyError())))
             return
         try:
-            look(self.inputs.expired)
+            look(self.inputs.facts.expired)
             self._invoke(invocation)
         except TimeLimitError as error:
             error.blame(name)
@@ -188,7 +188,7 @@ class _Round:
             self.findings.append(_error(invocation, unit.program.full_reference(), index, unit))
             return
         names = self.inputs.names(invocation.params, namespace=compiled.reads_namespace)
-        group = Group(compiled.patching, names, self.budget, self.inputs.expired)
+        group = Group(compiled.patching, names, self.budget, self.inputs.facts.expired)
         try:
             value = group.evaluate(unit)
             if isinstance(value, Failure):

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from support.builders import TODAY
 from support.policies import nativeanswers
+from support.policies.admissionpolicies import GivenFacts
 
 from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
 from cluster.policycases.native import object_name
@@ -141,8 +143,7 @@ def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: Wor
         request=request(case.name, ask, generated),
         object=new,
         old_object=old,
-        namespace=lambda: world.namespace,
-        decisions=Table(world.answers),
+        facts=GivenFacts(TODAY, decisions=Table(world.answers), whole=lambda: world.namespace),
     )
     judge = _mutated if case.mutating else _validated
     return world.answered(lambda: judge(policy, bindings, parameters, inputs))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+from support.builders import TODAY
 
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
@@ -18,6 +21,9 @@ from policies.admissionpolicy.model import (
     ParamKind,
     Policy,
 )
+from policies.cel.library.kubernetes.authorizer import Table
+from policies.engine.facts import StaticFacts
+from policies.engine.request import JsonObject
 
 Json = dict[str, Any]
 
@@ -85,10 +91,20 @@ def binding(
     return Binding(kind=kind, name=name, policy_name="p", param_ref=param_ref, validation_actions=chosen, origin=ORIGIN)
 
 
-def inputs(**fields: Any) -> Inputs:
-    """A request to create OBJECT; the fields are those of Inputs, and `request` only what differs from REQUEST."""
-    request = {**REQUEST, **fields.pop("request", {})}
-    return Inputs(**{"object": OBJECT, **fields, "request": request})
+class GivenFacts(StaticFacts, frozen=True, kw_only=True):
+    """Facts with a whole Namespace, made when it is read."""
+
+    whole: Callable[[], JsonObject] | None = None
+
+    def namespace(self, name: str) -> JsonObject:
+        """The Namespace given."""
+        return super().namespace(name) if self.whole is None else self.whole()
+
+
+def inputs(*, request: Json | None = None, obj: Json | None = OBJECT, old: Json | None = None, **facts: Any) -> Inputs:
+    """A request to create OBJECT, which may differ from REQUEST; authorization checks have no answers."""
+    given = GivenFacts(TODAY, **{"decisions": Table({}), **facts})
+    return Inputs(request={**REQUEST, **(request or {})}, object=obj, old_object=old, facts=given)
 
 
 def config_map(name: str, namespace: str = "team", labels: Json | None = None, **data: str) -> Json:

@@ -9,9 +9,8 @@ from policies.engine.request import GroupVersionKind
 
 def test_names_hold_what_the_group_of_expressions_may_know() -> None:
     """Parameters always, the Namespace and the authorizer on demand."""
-    given = inputs(
-        namespace={"metadata": {"name": "team", "managedFields": []}, "spec": {}, "status": {"phase": "Active"}}
-    )
+    namespace = {"metadata": {"name": "team", "managedFields": []}, "spec": {}, "status": {"phase": "Active"}}
+    given = inputs(whole=lambda: namespace)
     whole = given.names({"x": 1}, namespace=True)
     bare = given.names(None, authorizer=False)
     assert (whole["object"], whole["oldObject"], whole["params"], whole["namespaceObject"]) == (

@@ -246,12 +246,12 @@ def test_the_namespace_is_looked_up_only_where_an_expression_reads_it() -> None:
     unread = validating("object.data.a == '1'")
     cluster = {"namespace": ""}
     space = {"kind": {"group": "", "version": "v1", "kind": "Namespace"}}
-    assert said(unread, namespace=namespace) == []
+    assert said(unread, whole=namespace) == []
     assert asked == []
-    assert said(reads, namespace=namespace) == []
+    assert said(reads, whole=namespace) == []
     assert asked == ["team"]
     for request in (cluster, space):
-        assert "no such key: metadata" in said(reads, namespace=namespace, request=request)[0][1]
+        assert "no such key: metadata" in said(reads, whole=namespace, request=request)[0][1]
     assert asked == ["team"]
 
 
@@ -265,7 +265,7 @@ def test_the_end_of_the_time_is_absorbed_by_nothing() -> None:
         validating("object == null", matchConditions=[{"name": "all", "expression": text}]),
     ):
         with pytest.raises(TimeLimitError):
-            said(each, object=long, expired=lambda: True)
+            said(each, obj=long, expired=lambda: True)
 
 
 def test_a_parameter_that_cannot_be_had_is_a_configuration_error() -> None:

@@ -133,7 +133,7 @@ def test_parameters_are_collected_before_the_first_mutation() -> None:
 
 def test_nothing_is_done_to_what_is_deleted() -> None:
     """There is no object to change, and the plugin does not look at DELETE at all."""
-    mutated = applied(mutating(ERROR), object=None, old_object=OBJECT, request={"operation": "DELETE"})
+    mutated = applied(mutating(ERROR), obj=None, old=OBJECT, request={"operation": "DELETE"})
     assert (mutated.object, mutated.denial) == (None, None)
 
 
@@ -143,8 +143,8 @@ def test_what_is_no_object_of_the_api_can_be_patched_but_not_merged() -> None:
     options = {"command": ["ls"]}
     patch = mutating("[JSONPatch{op: 'add', path: '/command/-', value: 'x'}]")
     merge = mutating("Object{command: ['x']}")
-    patched = mutate(lambda _: [(patch, [BINDING])], parameters(), inputs(object=options, request=request), None)
-    merged = mutate(lambda _: [(merge, [BINDING])], parameters(), inputs(object=options, request=request), None)
+    patched = mutate(lambda _: [(patch, [BINDING])], parameters(), inputs(obj=options, request=request), None)
+    merged = mutate(lambda _: [(merge, [BINDING])], parameters(), inputs(obj=options, request=request), None)
     assert patched.object == {"command": ["ls", "x"]}
     assert [each.message for each in merged.result.findings] == [
         (

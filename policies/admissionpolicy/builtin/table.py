@@ -80,7 +80,7 @@ class ApiResource:
 @cache
 def served_resources() -> tuple[ApiResource, ...]:
     """All built-in resources, sorted by group, version and name."""
-    text = resources.files("policies.admissionpolicy").joinpath("resources.json").read_bytes()
+    text = resources.files("policies.admissionpolicy.builtin").joinpath("resources.json").read_bytes()
     return tuple(
         _resource(api_version, scope, name, kind)
         for api_version, scopes in json.decode(text).items()

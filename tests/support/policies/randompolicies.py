@@ -62,4 +62,6 @@ def _typed(shape: Shape, chance: random.Random) -> Any:
         return [_value(shape.item, chance) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
     if shape.json == "object":  # one key: the API server goes through a map in random order
         return {chance.choice(("a", "b")): chance.choice(_WORDS)}
-    return {"string": chance.choice(_WORDS), "number": chance.randint(-1, 3)}.get(shape.json)
+    if shape.json == "number":
+        return chance.randint(-1, 3)
+    return chance.choice(_WORDS) if shape.json else None

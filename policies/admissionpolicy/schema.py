@@ -132,11 +132,10 @@ class Schema:
 
 
 class Definitions:
-    """The schemas of an OpenAPI v3 document (`components.schemas`) by name. of_go: those of Go types, with `omit`."""
+    """The schemas of an OpenAPI v3 document (`components.schemas`) by name: those of Go types, with `omit`."""
 
-    def __init__(self, schemas: Mapping[str, OpenApi], *, of_go: bool = False) -> None:
+    def __init__(self, schemas: Mapping[str, OpenApi]) -> None:
         self._schemas = schemas
-        self._of_go = of_go
         self._cache: dict[str, SchemaNode] = {}
 
     def node(self, name: str) -> SchemaNode:
@@ -162,7 +161,7 @@ class Definitions:
             return Atom(Scalar("untyped", "quantity"), name=name)
         atom = replace(_UNTYPED.atom if name == RAW_EXTENSION else self._convert(schema, preserve=False), name=name)
         properties = schema.get("properties") or {}
-        if atom.map is None or not (self._of_go and properties):
+        if atom.map is None or not properties:
             return atom
         omissions = {field: below.get("omit", "") for field, below in properties.items()}
         written = tuple(name for name, omission in omissions.items() if omission in {"", "written-null"})
@@ -290,4 +289,4 @@ def _with_embedded(schema: OpenApi) -> dict[str, Any]:
 
 @cache
 def _definitions(release: Release) -> Definitions:
-    return Definitions(types_of(release).types, of_go=True)
+    return Definitions(types_of(release).types)

@@ -66,9 +66,7 @@ _specs = st.one_of(
 _metadata = fields(
     labels=st.dictionaries(_TEXTS, odd(_TEXTS), max_size=2),
     annotations=st.dictionaries(
-        st.sampled_from(
-            ["pod.beta.kubernetes.io/init-containers", "container.apparmor.security.beta.kubernetes.io/a", "x"]
-        ),
+        st.sampled_from(["container.apparmor.security.beta.kubernetes.io/a", "x"]),
         odd(st.sampled_from(["unconfined", "localhost/x", ""])),
         max_size=2,
     ),

@@ -16,9 +16,6 @@ from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.release import Release
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
-_OLD_ANNOTATIONS = tuple(
-    f"pod.{stage}.kubernetes.io/init-container{what}" for stage in ("beta", "alpha") for what in ("s", "-statuses")
-)
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _HUGE_PAGES = "hugepages-"
 _OVERCOMMITTED = frozenset({"cpu", "memory"})
@@ -43,13 +40,8 @@ def _pod(pod: JsonObject, release: Release) -> None:
     period = spec.get("terminationGracePeriodSeconds")
     if isinstance(period, int) and period < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    _without_old_annotations(metadata)
     _select_label_keys(mapping(metadata, "labels"), spec)
     _set_app_armor(mapping(metadata, "annotations"), spec)
-
-
-def _template(template: JsonObject, _: Release) -> None:
-    _without_old_annotations(template.get("metadata"))
 
 
 def _pod_spec(spec: JsonObject, _: Release) -> None:
@@ -84,7 +76,6 @@ COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
     "core.v1.ImageVolumeSource": _image_volume,
     "core.v1.Pod": _pod,
     "core.v1.PodSpec": _pod_spec,
-    "core.v1.PodTemplateSpec": _template,
     "core.v1.Volume": _volume,
 }
 """By short name of the type, as in defaults.py."""
@@ -116,20 +107,6 @@ def _use_host_ports(spec: JsonObject) -> None:
         for port in _maps(container, "ports"):
             if port.get("containerPort"):
                 port.setdefault("hostPort", port["containerPort"])
-
-
-def _without_old_annotations(metadata: object) -> None:
-    """Remove annotations that the API server drops when it converts a Pod or a template (conversion.go)."""
-    annotations = mapping({"": metadata}, "").get("annotations")
-    if (
-        isinstance(metadata, dict)
-        and isinstance(annotations, dict)
-        and any(map(annotations.__contains__, _OLD_ANNOTATIONS))
-    ):
-        kept = {name: text for name, text in annotations.items() if name not in _OLD_ANNOTATIONS}
-        metadata["annotations"] = kept
-        if not kept:
-            del metadata["annotations"]
 
 
 def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:

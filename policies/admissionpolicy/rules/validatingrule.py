@@ -22,7 +22,7 @@ from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, R
 from policies.admissionpolicy.evaluation.validator import evaluate_policy, holds, parameters_of
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key, Subject, SubjectCache, Workloads, in_force
-from policies.cel.explain import Reason, shown
+from policies.cel.explain import shown
 from policies.cel.generation.fusion import Fused, fuse
 from policies.cel.values import Value
 from policies.engine.facts import Facts
@@ -145,7 +145,13 @@ class PolicyRule:
 
     def _places(self, finding: Finding, place: Callable[[Location], Location]) -> list[tuple[str, str]]:
         """Paths with what is wrong there. If the policy has a messageExpression, its message replaces the latter."""
-        places = [(_path(reason, place), reason.detail) for reason in finding.reasons]
+        places = []
+        for reason in finding.reasons:
+            if reason.place is not None and reason.place[0] != "object":
+                path = shown(reason.place)
+            else:
+                path = fieldpath.render(place(reason.place[1:] if reason.place else ()))
+            places.append((path, reason.detail))
         if finding.kind == "violation" and self.bound.policy.validations[finding.index].message_expression is not None:
             places = [(path, "") for path, _ in places[:1] if path]
         return places or [(fieldpath.render(place(())), "")]
@@ -313,11 +319,3 @@ def _names(paths: Iterable[str]) -> Iterator[str]:
         for index, step in enumerate(pattern):
             if step is Wildcard.ITEMS:
                 yield fieldpath.render((*pattern[: index + 1], "name"))
-
-
-def _path(reason: Reason, place: Callable[[Location], Location]) -> str:
-    if reason.place is None:
-        return fieldpath.render(place(()))
-    if reason.place[0] != "object":
-        return shown(reason.place)
-    return fieldpath.render(place(reason.place[1:]))

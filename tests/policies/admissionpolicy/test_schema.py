@@ -98,7 +98,7 @@ def test_built_in_kinds(kind: GroupVersionKind) -> None:
 def test_every_definition_can_be_read(release: Release) -> None:
     """No definition of the table refers to one that is not there."""
     types = types_of(release).types
-    definitions = schema.Definitions(types, of_go=True)
+    definitions = schema.Definitions(types)
     waiting, seen = [definitions.node(name) for name in types], set()
     while waiting:
         node = waiting.pop()

@@ -21,7 +21,7 @@ from policies.admissionpolicy.model import (
     ParamKind,
     Policy,
 )
-from policies.cel.library.kubernetes.authorizer import Table
+from policies.cel.library.authorizer import Table
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject
 

@@ -26,7 +26,7 @@ from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
-from webhook.cluster.inspection.reports import Notices, Place, Reports, Written, kinds, leave
+from webhook.cluster.inspection.reports import FindingEvents, Place, Reports, Written, kinds, leave
 from webhook.configuration.rules import workload_table
 
 _AGENT: Final = "cks-admission-audit"
@@ -162,7 +162,7 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
             output = _Stored(store)
             with _bar(shown=True) as bar:
                 await _run(work, output, judged, bar)
-            notices = Notices(work.lister, on=asked.settings.events.findings)
+            notices = FindingEvents(work.lister, on=asked.settings.events.findings)
             reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
             done = await reports.write(store, complete=not output.counts["unreadable"])
     except sqlite3.Error as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable
+from datetime import UTC
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+import msgspec
 from msgspec import Struct
 
 from policies.engine.violation import shortened
@@ -54,58 +56,48 @@ class Subject(Struct, frozen=True, rename="camel"):
 
 
 class Events:
-    """Writes Events to a cluster."""
+    """Writes Events to a cluster. send: what sends a request, in place of the API's own way to do so."""
 
-    def __init__(self, api: ApiClient, clock: Clock | None = None) -> None:
-        self._api = api
+    def __init__(
+        self, api: ApiClient, clock: Clock | None = None, send: Callable[[Call], Awaitable[bytes]] | None = None
+    ) -> None:
         self._clock = clock or Clock()
+        self._send = send or (lambda call: fetch(api, call))
 
-    async def write(self, about: Subject, reason: Reason, message: str, *, occasion: str, warning: bool = True) -> None:
-        """Write an Event about an object, unless there is one for the same occasion. Raises ClusterError.
+    async def write(self, about: Subject, reason: Reason, message: str, *, occasion: str, warning: bool = True) -> bool:
+        """Write an Event about an object. Return whether there was none for the same occasion. Raises ClusterError.
 
         occasion: what the name of the Event depends on, so that all replicas together write one.
         """
-        now = self._clock.now()
+        # Kubernetes allows no other namespace: pkg/apis/core/validation/events.go.
+        namespace = about.namespace or CLUSTER_NAMESPACE
+        digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
+        now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{_stem(about)}.{digest}", "namespace": namespace},
+            "involvedObject": msgspec.to_builtins(about),
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": shortened(message, _LONGEST),
+            "source": {"component": "cks-admission"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
         try:
-            await fetch(self._api, creation(about, reason, message, now, occasion=occasion, warning=warning))
+            await self._send(Call("POST", path, body=body, seconds=_SECONDS))
         except ApiError as error:
             if error.status != 409:
                 raise
+            return False
+        return True
 
     def hour(self) -> str:
         """The hour, as an occasion for what is to be said once in an hour."""
         return self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H")
-
-
-def creation(
-    about: Subject, reason: Reason, message: str, at: datetime, *, occasion: str, warning: bool = True
-) -> Call:
-    """The request that writes an Event; the API server answers 409 if there is one for the same occasion."""
-    # Kubernetes allows no other namespace: pkg/apis/core/validation/events.go.
-    namespace = about.namespace or CLUSTER_NAMESPACE
-    digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
-    now = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    body = {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{_stem(about)}.{digest}", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "namespace": about.namespace,
-            "name": about.name,
-            "uid": about.uid,
-        },
-        "type": "Warning" if warning else "Normal",
-        "reason": reason,
-        "message": shortened(message, _LONGEST),
-        "source": {"component": "cks-admission"},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
-    return Call("POST", path, body=body, seconds=_SECONDS)
 
 
 def _stem(about: Subject) -> str:

@@ -25,10 +25,10 @@ _WHOLE: Final = "application/json"
 
 
 class Lister:
-    """Sends requests, so many in a second at most. When the API server asks for time, it gets it."""
+    """Sends requests by `api`, so many in a second at most. When the API server asks for time, it gets it."""
 
     def __init__(self, api: ApiClient, qps: float, clock: Clock | None = None, size: int = PAGE_SIZE) -> None:
-        self._api = api
+        self.api = api
         self._clock = clock or Clock()
         self._pause = 1 / qps
         self._next = 0.0
@@ -112,7 +112,7 @@ class Lister:
         while True:
             await self._turn()
             try:
-                return await fetch(self._api, call)
+                return await fetch(self.api, call)
             except (ApiError, UnreachableError) as error:
                 failures += error.status != 429
                 if (0 < error.status < 500 and error.status != 429) or failures >= _ATTEMPTS:

@@ -35,7 +35,7 @@ from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.events import Subject, creation
+from webhook.cluster.api.events import Events, Subject
 from webhook.cluster.inspection.listing import Lister
 
 if TYPE_CHECKING:
@@ -113,7 +113,6 @@ MOST: Final = 100
 SHARE: Final = 20
 """Those in one Namespace at most, so that no tenant takes all places."""
 _RIGHT: Final = "; a ClusterRole must allow the audit's account to create events"
-_FORBIDDEN, _CONFLICT, _BROKEN = 403, 409, 500
 
 
 class Told(Struct):
@@ -124,14 +123,13 @@ class Told(Struct):
     failed: int = 0
 
 
-class Notices:
+class FindingEvents:
     """The Events of a run. on: whether there are any. problems: why they were not written, a line for all."""
 
     def __init__(self, lister: Lister, clock: Clock | None = None, *, on: bool = True) -> None:
         self.told = Told()
         self.problems: list[str] = []
-        self._lister = lister
-        self._clock = clock or Clock()
+        self._events = Events(lister.api, clock, lister.answer)
         self._on = on
         self._room = MOST
         self._places: Counter[str] = Counter()
@@ -151,27 +149,23 @@ class Notices:
         self._places[scope.namespace] += 1
         about = Subject(**structs.asdict(scope))
         try:
-            await self._lister.answer(creation(about, "WouldBeRefused", text, self._clock.now(), occasion=text))
+            self.told.written += await self._events.write(about, "WouldBeRefused", text, occasion=text)
         except ApiError as error:
-            if error.status != _CONFLICT and not error.leaving:
-                self._failed(scope, error)
-        else:
-            self.told.written += 1
-
-    def _failed(self, scope: Scope, error: ApiError) -> None:
-        self.told.failed += 1
-        if not self.problems:
-            right = _RIGHT if error.status == _FORBIDDEN else ""
-            self.problems.append(f"Events not written: {error}{right}")
-        self._places[scope.namespace] = SHARE
-        if error.status >= _BROKEN:
-            self._room = 0
+            if error.leaving:
+                return
+            self.told.failed += 1
+            if not self.problems:
+                right = _RIGHT if error.status == 403 else ""
+                self.problems.append(f"Events not written: {error}{right}")
+            self._places[scope.namespace] = SHARE
+            if error.status >= 500:
+                self._room = 0
 
 
 MANAGER: Final = "cks-admission-audit"
 """The field manager of our reports."""
 _APPLY: Final = "application/apply-patch+yaml"
-_CONFLICT_reports, _TOO_LARGE, _INVALID = 409, 413, 422
+_CONFLICT, _TOO_LARGE, _INVALID = 409, 413, 422
 
 
 class Written(Struct):
@@ -223,7 +217,7 @@ class Reports:
         self,
         lister: Lister,
         kinds: Sequence[Kinds],
-        notices: Notices,
+        notices: FindingEvents,
         part: Part = WHOLE,
         namespaces: Sequence[str] = (),
     ) -> None:
@@ -269,7 +263,7 @@ class Reports:
         try:
             await self._lister.answer(Call("PATCH", path, query, content_type=_APPLY, body=content))
         except ApiError as error:
-            if error.status in (_CONFLICT_reports, _TOO_LARGE, _INVALID):
+            if error.status in (_CONFLICT, _TOO_LARGE, _INVALID):
                 done.refused.append(f"{scope.kind} {scope.name}: no report: {error}")
             elif not error.leaving:
                 raise
@@ -282,7 +276,7 @@ class Reports:
         try:
             await self._lister.answer(Call("DELETE", path, body={"preconditions": {"uid": known.uid}}))
         except ApiError as error:
-            if error.status not in (404, _CONFLICT_reports):  # else it is gone with its workload, or another is there
+            if error.status not in (404, _CONFLICT):  # else it is gone with its workload, or another is there
                 raise
         done.removed += 1
 

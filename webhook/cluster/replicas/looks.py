@@ -92,7 +92,7 @@ _RIGHT: Final = "; a ClusterRole must allow the service's account to create even
 _GONE: Final = 404
 
 
-class Notices:
+class RepeatedEvents:
     """Events, each known by a key. After one that fails there are none in that look, and the next look begins with it.
 
     A failure is logged once, until an Event is written or the API server answers otherwise.
@@ -197,7 +197,7 @@ class LabelWriters:
         self._leading = leading
         self._metrics = metrics
         clock = clock or Clock()
-        self._notices = Notices(api, clock)
+        self._notices = RepeatedEvents(api, clock)
         self._patrol = Patrol(self.look, self._is_due, "label writers not looked for", clock, self._forget)
         self._known: frozenset[Sighting] = frozenset()
         self._log = structlog.get_logger()
@@ -266,7 +266,7 @@ class WaitingPods:
         self._api = api
         self._judgement = judgement
         clock = clock or Clock()
-        self._notices = Notices(api, clock)
+        self._notices = RepeatedEvents(api, clock)
         self._patrol = Patrol(self.look, leading, "waiting Pods not looked for", clock)
 
     async def run(self) -> NoReturn:

@@ -11,15 +11,15 @@ from support.api.times import Times
 from webhook.audit.finding import Scope
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.reports import MOST, SHARE, Notices, Told
+from webhook.cluster.inspection.reports import MOST, SHARE, FindingEvents, Told
 
 _QPS = 10
 
 
 @pytest.fixture
-def notices(api: Connection, times: Times) -> Notices:
+def notices(api: Connection, times: Times) -> FindingEvents:
     """The Events of a run."""
-    return Notices(Lister(api, _QPS, times.clock), times.clock)
+    return FindingEvents(Lister(api, _QPS, times.clock), times.clock)
 
 
 def _scope(number: int, namespace: str = "a") -> Scope:
@@ -41,7 +41,7 @@ def _sent(server: FakeApi) -> list[str]:
     ids=["in a Namespace", "in none", "a name that no Event may have"],
 )
 async def test_an_event_is_on_the_object_of_the_report(
-    server: FakeApi, notices: Notices, scope: Scope, place: str, stem: str
+    server: FakeApi, notices: FindingEvents, scope: Scope, place: str, stem: str
 ) -> None:
     """The Event is a warning about the scope of the report, with the text, in its Namespace or in `default`."""
     await notices.tell(scope, "Would be refused.")
@@ -71,7 +71,7 @@ async def test_an_event_is_on_the_object_of_the_report(
     assert notices.told == Told(written=1)
 
 
-async def test_the_same_words_make_the_same_event(server: FakeApi, notices: Notices) -> None:
+async def test_the_same_words_make_the_same_event(server: FakeApi, notices: FindingEvents) -> None:
     """What is said there already has the same name, so that the API server refuses it, and no failure is counted."""
     names = []
     for text in ("One.", "One.", "Other."):
@@ -84,7 +84,7 @@ async def test_the_same_words_make_the_same_event(server: FakeApi, notices: Noti
     assert (notices.told, notices.problems) == (Told(written=3), [])
 
 
-async def test_few_are_written(server: FakeApi, notices: Notices, times: Times) -> None:
+async def test_few_are_written(server: FakeApi, notices: FindingEvents, times: Times) -> None:
     """A run writes so many at most, few of them in one Namespace, at the rate of the audit, and counts the others."""
     places = [chr(ord("a") + number) for number in range(MOST // SHARE + 1)]
     for place in places:
@@ -110,7 +110,7 @@ async def test_few_are_written(server: FakeApi, notices: Notices, times: Times) 
     ids=["a right is missing", "a quota", "refused", "gone", "ending", "broken"],
 )
 async def test_what_a_failure_ends(
-    server: FakeApi, notices: Notices, code: int, message: str, sent: list[str], told: Told
+    server: FakeApi, notices: FindingEvents, code: int, message: str, sent: list[str], told: Told
 ) -> None:
     """A refusal ends the Events of its Namespace, a failing API server all; a Namespace that goes is no failure."""
     server.fail("/api/v1/namespaces/a/events", code, status(code, message), times=8 if code == 500 else 1)
@@ -130,7 +130,7 @@ async def test_what_a_failure_ends(
 )
 async def test_who_is_not_told(server: FakeApi, api: Connection, text: str, kind: str, *, on: bool) -> None:
     """There is no Event without a refusal, none about an Event, which would have one itself, and none if off."""
-    notices = Notices(Lister(api, _QPS), on=on)
+    notices = FindingEvents(Lister(api, _QPS), on=on)
     await notices.tell(Scope("v1", kind, "a", "x", "u"), text)
 
     assert (server.seen, notices.told) == ([], Told())

@@ -15,7 +15,7 @@ from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, NoReportsE
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.reports import MANAGER, Kinds, Notices, Reports, Told, Written, kinds
+from webhook.cluster.inspection.reports import MANAGER, FindingEvents, Kinds, Reports, Told, Written, kinds
 
 
 def _kinds(form: Form) -> Kinds:
@@ -60,7 +60,7 @@ def _judged(name: str, *verdicts: str) -> Judged:
 async def _write(api: Connection, times: Times, *judged: Judged) -> tuple[Written, list[str]]:
     """A run that found this."""
     lister = Lister(api, 10, times.clock)
-    notices = Notices(lister, times.clock)
+    notices = FindingEvents(lister, times.clock)
     with Store() as store:
         for each in judged:
             store.add(each)

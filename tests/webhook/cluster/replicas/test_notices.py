@@ -11,12 +11,12 @@ from support.api.times import Times
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.events import Subject
-from webhook.cluster.replicas.looks import MOST, Notices
+from webhook.cluster.replicas.looks import MOST, RepeatedEvents
 
 _EVENTS = "/api/v1/namespaces/team/events"
 
 
-async def _look(notices: Notices, *names: str) -> None:
+async def _look(notices: RepeatedEvents, *names: str) -> None:
     """A look that has something to say about each of these Pods."""
     with notices.look():
         for name in names:
@@ -31,7 +31,7 @@ def _told(server: FakeApi) -> list[str]:
 
 async def test_each_is_told_once_while_it_is_there(server: FakeApi, api: Connection, times: Times) -> None:
     """What a look finds again is not told again, unless a look in between did not find it."""
-    notices = Notices(api, times.clock)
+    notices = RepeatedEvents(api, times.clock)
 
     for names in (["a", "b"], ["a", "b", "c"], ["a"], ["a", "b"]):
         await _look(notices, *names)
@@ -42,7 +42,7 @@ async def test_each_is_told_once_while_it_is_there(server: FakeApi, api: Connect
 async def test_a_refusal_ends_the_events_of_a_look(server: FakeApi, api: Connection, times: Times) -> None:
     """Without the right one Event is tried in each look, and the log says so once; with it, all are written."""
     server.fail(_EVENTS, 403, status(403, "may not create events"), times=3)
-    notices = Notices(api, times.clock)
+    notices = RepeatedEvents(api, times.clock)
     numbers = []
 
     with capture_logs() as logs:
@@ -63,7 +63,7 @@ async def test_what_an_answer_means(
 ) -> None:
     """An Event that is there, or whose Namespace is gone, is settled; any other failure waits for the next look."""
     server.fail(_EVENTS, code, status(code, "no"))
-    notices = Notices(api, times.clock)
+    notices = RepeatedEvents(api, times.clock)
 
     sent = []
     for _ in range(2):
@@ -75,7 +75,7 @@ async def test_what_an_answer_means(
 
 async def test_another_failure_is_logged_again(server: FakeApi, api: Connection, times: Times) -> None:
     """The log has a line for each change of the answer, also when what worked in between fails again."""
-    notices = Notices(api, times.clock)
+    notices = RepeatedEvents(api, times.clock)
 
     with capture_logs() as logs:
         for number, code in enumerate((403, 403, 500, 0, 403)):
@@ -88,7 +88,7 @@ async def test_another_failure_is_logged_again(server: FakeApi, api: Connection,
 
 async def test_a_look_that_breaks_off_forgets_nothing(server: FakeApi, api: Connection, times: Times) -> None:
     """What was told before stays told, and so does what the broken look itself told."""
-    notices = Notices(api, times.clock)
+    notices = RepeatedEvents(api, times.clock)
     await _look(notices, "a", "b")
 
     async def broken() -> None:
@@ -105,7 +105,7 @@ async def test_a_look_that_breaks_off_forgets_nothing(server: FakeApi, api: Conn
 
 async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:
     """One look writes so many at most, and the next one goes on."""
-    notices = Notices(api, times.clock)
+    notices = RepeatedEvents(api, times.clock)
     names = [str(number) for number in range(MOST + 10)]
 
     numbers = []

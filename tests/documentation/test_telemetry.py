@@ -66,7 +66,7 @@ def _logged(tree: ast.Module) -> Iterator[str]:
         match node:
             case ast.Call(ast.Attribute(attr=level), [event, *_]) if level in _LEVELS:
                 yield from _patterns(event, constants)
-            case ast.Call(ast.Name("Problem"), [event, *_]) | ast.Call(ast.Name("LogEvent"), [_, event, *_]):
+            case ast.Call(ast.Name("Problem"), [event, *_]):
                 yield from _patterns(event, constants)
             case ast.Call(ast.Name("Patrol"), [_, _, event, *_]):
                 yield from _patterns(event, constants)

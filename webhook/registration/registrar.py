@@ -88,21 +88,21 @@ class Repairs:
         return self._fight and now - self._times[-1] <= _FIGHT_SECONDS
 
 
-class _Problem(NamedTuple):
+class Problem(NamedTuple):
     """A problem by the event under which it is logged: when it appears, and when its reason changes."""
 
     event: str
     level: Literal["info", "warning", "error"] = "error"
 
 
-_FAILED = _Problem("not registered")
-_SUSPENDED = _Problem("registration is suspended", "warning")
-_UNDONE = _Problem("registration is undone")
-_UNREADABLE = _Problem("CA bundle not read")
-_NO_OWNER = _Problem("owner of the registration not found", "warning")
-_ABSENT = _Problem("no configuration for the CA bundle", "warning")
-_WAITING = _Problem("registration waits", "info")
-_WITHHELD = _Problem("entries wait for replicas", "info")
+_FAILED = Problem("not registered")
+_SUSPENDED = Problem("registration is suspended", "warning")
+_UNDONE = Problem("registration is undone")
+_UNREADABLE = Problem("CA bundle not read")
+_NO_OWNER = Problem("owner of the registration not found", "warning")
+_ABSENT = Problem("no configuration for the CA bundle", "warning")
+_WAITING = Problem("registration waits", "info")
+_WITHHELD = Problem("entries wait for replicas", "info")
 
 
 class Registrar:
@@ -129,7 +129,7 @@ class Registrar:
         self._ruleset: RuleSet | None = None
         self._ready_since: float | None = None
         self._calls_arrive = False
-        self._problems: dict[_Problem, str] = {}
+        self._problems: dict[Problem, str] = {}
         self._repairs = Repairs()
         self._written: dict[str, WriteTarget] = {}  # the last written target of each configuration, by kind
         self._owner: Owner | None = None
@@ -438,7 +438,7 @@ class Registrar:
                     await changed.wait()
             self._look_at_readiness(ready=self._inputs().ready)
 
-    def _note(self, problem: _Problem, reason: str, **details: Any) -> None:
+    def _note(self, problem: Problem, reason: str, **details: Any) -> None:
         """Remember a problem, and log it when it is new; without a reason it is over."""
         if not reason:
             self._clear(problem)
@@ -446,6 +446,6 @@ class Registrar:
             getattr(self._log, problem.level)(problem.event, reason=reason, **details)
             self._problems[problem] = reason
 
-    def _clear(self, *problems: _Problem) -> None:
+    def _clear(self, *problems: Problem) -> None:
         for problem in problems:
             self._problems.pop(problem, None)

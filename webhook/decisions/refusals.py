@@ -49,7 +49,7 @@ class Find(Protocol):
 class Write(Protocol):
     """Writes an Event; see `Events.write`."""
 
-    def __call__(self, about: Subject, reason: Reason, message: str, *, occasion: str) -> Awaitable[None]:
+    def __call__(self, about: Subject, reason: Reason, message: str, *, occasion: str) -> Awaitable[object]:
         """Write it. Raises ClusterError."""
         ...
 

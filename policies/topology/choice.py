@@ -282,7 +282,8 @@ class Search:
         rows = self.layout.order[np.asarray(is_open.any(axis=0))[self.layout.order]]
         counts = np.array([count for _, count in pairs], np.int64)
         free = np.array([column[rows] for column in columns], np.int64)
-        return Room(members, resources, asked, counts, rows, free, is_open[:, rows], _most_on_one_node(members))
+        most = np.array([1 if member.alone else np.iinfo(np.int64).max for member in members], np.int64)
+        return Room(members, resources, asked, counts, rows, free, is_open[:, rows], most)
 
 
 def choose(ground: Ground, gangs: Sequence[Gang], terms: Terms, also: Also | None = None) -> list[Placing] | None:
@@ -345,10 +346,6 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
 
 def _at(gang: Gang, level: int) -> Gang:
     return Gang(gang.key, gang.topology, gang.tiers, gang.members, level)
-
-
-def _most_on_one_node(members: Sequence[Member]) -> Integers:
-    return np.array([1 if member.alone else np.iinfo(np.int64).max for member in members], np.int64)
 
 
 def _measured(members: Iterable[Member]) -> tuple[str, ...]:
@@ -515,15 +512,14 @@ class _Level:
                 yield heappop(heap)[1]
                 certain += 1
             if self.fits(group):
-                number = least if certain >= _CERTAIN or tries >= _MOST_TRIES else self._number(group, nearer)
+                number = least
+                if certain < _CERTAIN and tries < _MOST_TRIES:
+                    inside = self.room.at(np.flatnonzero(self._groups == group))
+                    number = len(pack.fewest(inside, self.layout.groups(nearer)[inside.rows], self._budget))
                 tries += 1
                 heappush(heap, (number, group))
         while heap:
             yield heappop(heap)[1]
-
-    def _number(self, group: int, nearer: int) -> int:
-        inside = self.room.at(np.flatnonzero(self._groups == group))
-        return len(pack.fewest(inside, self.layout.groups(nearer)[inside.rows], self._budget))
 
     @cached_property
     def _needed(self) -> Integers:

@@ -249,27 +249,15 @@ _PACK = 4
 
 def packed(room: Room, budget: Budget) -> Integers | None:
     """A packing of the whole gang on these Nodes, by member and Node; None if none is known when the budget ends."""
-    taken = most(room, budget)
-    return taken if int(taken.sum()) == int(room.counts.sum()) else None
-
-
-def most(room: Room, budget: Budget) -> Integers:
-    """The packing of `packed`; if none is known, one of the Pods that find a place one after the other."""
     budget.steps -= _PACK * len(room.members)
-    whole = np.zeros(len(room.rows), np.int32)
+    whole, pods = np.zeros(len(room.rows), np.int32), int(room.counts.sum())
     if len(room.members) == 1:
-        return first(room.fit[0], whole[:1], int(room.counts[0]))[None]
-    taken = pack(room, whole)
-    pods = int(room.counts.sum())
-    if int(taken.sum()) == pods or not hopeful(room, whole, capacities(room, whole, 1))[0]:
-        return taken
-    better = packing(room, pods, budget)
-    return taken if better is None else better
-
-
-def fits(room: Room, budget: Budget) -> bool:
-    """Whether the whole gang fits on these Nodes. False also where the budget ends before that is known."""
-    return packed(room, budget) is not None
+        taken = first(room.fit[0], whole[:1], pods)[None]
+    else:
+        taken = pack(room, whole)
+        if int(taken.sum()) < pods and hopeful(room, whole, capacities(room, whole, 1))[0]:
+            return packing(room, pods, budget)
+    return taken if int(taken.sum()) == pods else None
 
 
 def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
@@ -292,7 +280,7 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
             if tries > _MOST_SETS or budget.steps <= 0:
                 return _one_by_one(room, names, numbers, size, budget)
             enough = (fit[:, chosen].sum(axis=1) >= room.counts).all()
-            if enough and fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
+            if enough and packed(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget) is not None:
                 return tuple(int(names[number]) for number in chosen)
     return tuple(map(int, names))
 
@@ -318,7 +306,7 @@ def _one_by_one(room: Room, names: Codes, numbers: Codes, least: int, budget: Bu
         if budget.steps <= 0:
             break
         chosen = order[:size]
-        if fits(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget):
+        if packed(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget) is not None:
             return tuple(sorted(int(names[number]) for number in chosen))
     return tuple(map(int, names))
 

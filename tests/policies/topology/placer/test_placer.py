@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -382,23 +383,25 @@ def test_levels_inside_each_other() -> None:
     assert len(set(racks_of(world, "narrow"))) == 1
 
 
-def leader_worker_set(world: World, policy: str) -> Json:
-    """A LeaderWorkerSet of one group of four Pods; returns the template of its Pods."""
-    template = world.template(required("rack"))
-    spec = {"replicas": 1, "startupPolicy": policy, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template}}
+def leader_worker_set(
+    world: World, policy: str, placement: Mapping[str, str] = required("rack"), size: int = 4
+) -> Json:
+    """A LeaderWorkerSet of groups of some Pods; returns the template of its Pods."""
+    template = world.template(placement)
+    spec = {"replicas": 2, "startupPolicy": policy, "leaderWorkerTemplate": {"size": size, "workerTemplate": template}}
     world.root("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "serve", spec)
     return template
 
 
-def group_pod(world: World, template: Json, index: int) -> None:
-    """A Pod of the LeaderWorkerSet's group 0."""
+def group_pod(world: World, template: Json, index: int, group: int = 0) -> None:
+    """A Pod of one of the LeaderWorkerSet's groups."""
     labels = {
         "leaderworkerset.sigs.k8s.io/name": "serve",
-        "leaderworkerset.sigs.k8s.io/group-index": "0",
+        "leaderworkerset.sigs.k8s.io/group-index": str(group),
         "leaderworkerset.sigs.k8s.io/worker-index": str(index),
     }
-    name = f"serve-0-{index}" if index else "serve-0"
-    world.pod(name, ("apps/v1", "StatefulSet", "serve-0" if index else "serve"), template, labels)
+    name = f"serve-{group}-{index}" if index else f"serve-{group}"
+    world.pod(name, ("apps/v1", "StatefulSet", f"serve-{group}" if index else "serve"), template, labels)
 
 
 def test_stages_keep_room_for_those_to_come() -> None:
@@ -424,6 +427,20 @@ def test_stages_keep_room_for_those_to_come() -> None:
         group_pod(world, template, index)
     world.look()
     assert {world.pods[f"serve-0-{index}"]["spec"]["nodeName"][:5] for index in (1, 2, 3)} == {"f-1-2"}
+
+
+def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
+    """Workers that only prefer their leader's rack have to be on their Nodes while room is kept in another rack."""
+    world = World()
+    world.racks("f/1/1", "f/1/2", nodes=3)
+    template = leader_worker_set(world, "LeaderReady", required("superpod", preferred="rack"), size=3)
+    for group in (0, 1):
+        group_pod(world, template, 0, group)
+        world.look()
+    for index in (1, 2):
+        group_pod(world, template, index)
+    world.look(bind=False)
+    assert [world.placer.pods["team", f"serve-0-{index}"].fixed for index in (1, 2)] == [True, True]
 
 
 def test_all_of_a_group_at_once() -> None:

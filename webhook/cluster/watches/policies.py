@@ -151,7 +151,7 @@ class PolicyMaps(Followers):
             await self._annotate(name, text)
             await self._event(known, reason)
         except ClusterError as error:
-            self._log.warning("a ConfigMap could not be told", config_map=name, reason=str(error))
+            self._log.warning("could not annotate the ConfigMap", config_map=name, reason=str(error))
 
     async def _annotate(self, name: str, text: str) -> None:
         await fetch(
@@ -186,7 +186,7 @@ class PolicyMaps(Followers):
             occasion = f"{self._events.hour()}\n{reason}\n{message}"
             await self._events.write(self._subject(known), reason, message, occasion=occasion)
         except ClusterError as error:
-            self._log.warning("a ConfigMap could not be told", config_map=name, reason=str(error))
+            self._log.warning("could not write an Event on the ConfigMap", config_map=name, reason=str(error))
 
     def _subject(self, known: PolicyMap) -> Subject:
         return Subject("v1", "ConfigMap", self.namespace, known.name, known.uid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import msgspec
@@ -108,39 +108,6 @@ class _Watch(NamedTuple):
     served: ServedKind
     reflector: Reflector[WholeObject]
     task: asyncio.Task[NoReturn]
-
-
-class Roots:
-    """The workloads of several API groups. kinds: those to follow. sink: makes the sink of a kind."""
-
-    def __init__(
-        self, api: Connection, kinds: Iterable[GroupKind], sink: Callable[[GroupKind], Sink], clock: Clock
-    ) -> None:
-        sinks: dict[str, dict[str, Sink]] = {}
-        for group, kind in kinds:
-            sinks.setdefault(group, {})[kind] = sink((group, kind))
-        self._groups = [_Group(api, group, own, clock) for group, own in sinks.items()]
-        self._tasks: list[asyncio.Task[NoReturn]] = []
-
-    async def start(self) -> None:
-        """Begin to follow; `unsynced` tells what has not arrived yet."""
-        self._tasks = [asyncio.create_task(group.run(), name=f"workloads of {group.name}") for group in self._groups]
-
-    async def stop(self) -> None:
-        """Stop following."""
-        await cancelled(self._tasks)
-
-    def unsynced(self) -> list[str]:
-        """What has not arrived yet, though nothing is known to be in its way."""
-        return [reason for group in self._groups for reason in group.unsynced()]
-
-    def problems(self) -> list[str]:
-        """What is not followed, with reasons and remedies."""
-        return [problem for group in self._groups for problem in group.problems()]
-
-    def reflectors(self) -> list[Reflector[WholeObject]]:
-        """What is followed now."""
-        return [reflector for group in self._groups for reflector in group.reflectors()]
 
 
 class _Group:
@@ -267,17 +234,23 @@ class Follower(Followers):
         )
         configured = set(options.workloads) - {row.group_kind for row in BUILT_IN}
         kinds = {kind for kind in ROOT_KINDS if kind in options.workloads}
-        self._roots = Roots(api, sorted(kinds | configured), self._sink, clock)
+        sinks: dict[str, dict[str, Sink]] = {}
+        for group, kind in sorted(kinds | configured):
+            sinks.setdefault(group, {})[kind] = self._sink((group, kind))
+        self._groups = [_Group(api, group, own, clock) for group, own in sinks.items()]
+        self._discovering: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
         """Begin to follow; `unsynced` tells what has not arrived yet."""
         await super().start()
-        await self._roots.start()
+        self._discovering = [
+            asyncio.create_task(group.run(), name=f"workloads of {group.name}") for group in self._groups
+        ]
 
     async def stop(self) -> None:
         """Stop following."""
         await super().stop()
-        await self._roots.stop()
+        await cancelled(self._discovering)
 
     async def list_anew(self) -> None:
         """List the Pods from the API server's storage: until they have arrived, `unsynced` says so.
@@ -300,16 +273,16 @@ class Follower(Followers):
             if now - one.fresh >= STALE_SECONDS
         ]
         listed = [reason for one in self._reflectors for reason in one.unsynced()]
-        return [*listed, *stale, *self._roots.unsynced(), *self._facts()]
+        return [*listed, *stale, *(reason for group in self._groups for reason in group.unsynced()), *self._facts()]
 
     def reflectors(self) -> Sequence[Reflector[Any]]:
         """What is followed now."""
-        return [*super().reflectors(), *self._roots.reflectors()]
+        return [*super().reflectors(), *(one for group in self._groups for one in group.reflectors())]
 
     def problems(self) -> list[str]:
         """What is not followed, with reasons and remedies."""
         own = [f"{one.resource.name}: {one.problem}" for one in self._reflectors if one.problem]
-        return [*own, *self._roots.problems()]
+        return [*own, *(problem for group in self._groups for problem in group.problems())]
 
     def refresh(self) -> None:
         """Take the topologies as they are now."""

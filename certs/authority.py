@@ -211,22 +211,6 @@ def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timede
     return Authority(_signed(builder, key), key)
 
 
-def load_authority(cert_pem: bytes, key_pem: bytes) -> Authority:
-    """The CA in PEM text. Dates are not checked: an expired CA loads, and renewal decides about it.
-
-    Raises PemError, PairError and KeyMismatchError as `load_pair` does; AuthorityError if there are several
-    certificates, or the certificate may not sign others.
-    """
-    pair = load_pair(cert_pem, key_pem)
-    if len(pair.chain) > 1:
-        raise AuthorityError(f"it holds {len(pair.chain)} certificates; a CA and its key are exactly one")
-    if not may_sign(pair.certificate):
-        raise AuthorityError(
-            f"{titled(pair.certificate.subject)} may not sign: its basic constraints or key usage forbid it"
-        )
-    return Authority(pair.certificate, pair.key)
-
-
 def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
     """The subject of a CA with that name, by which a store recognizes its own certificates."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -16,7 +16,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from certs.authority import load_authority, new_authority
+from certs.authority import new_authority
+from certs.plan import usable_authority
 from certs.serving import ServingContext
 from cluster import manifests
 from cluster.controlplane import ControlPlane
@@ -365,7 +366,9 @@ def test_the_certificate_has_expired(installation: Installation) -> None:
 def _shown_instead(installation: Installation, left: timedelta) -> Iterator[None]:
     """Where the service should be, somebody shows a certificate of its CA that ends in so much time from now."""
     directory = installation.service.directory / "certs"
-    authority = load_authority((directory / "ca.crt").read_bytes(), (directory / "ca.key").read_bytes())
+    stored = {name: (directory / name).read_bytes() for name in ("ca.crt", "ca.key")}
+    authority = usable_authority(stored, datetime.now(UTC))
+    assert authority is not None
     with installation.stopped():
         moment = datetime.now(UTC) - timedelta(minutes=30)  # its own CA is an hour old at least, by its dates
         leaf = authority.issue(["127.0.0.1"], moment, lifetime=left + timedelta(minutes=30))

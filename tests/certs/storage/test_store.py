@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from certs.authority import load_authority, load_pair
+from certs.authority import load_pair
 from certs.errors import ForeignFileError, StoreError
 from certs.material import Bundle
+from certs.plan import usable_authority
 from certs.store import DirectoryStore, ensure, read_file
 
 _NAMES = ("a.example.com", "10.0.0.1")
@@ -43,7 +44,7 @@ def test_the_first_call_makes_the_directory(store: DirectoryStore, now: datetime
     assert sorted(path.name for path in store.path.iterdir()) == [".lock", *_FILES]
     stored = store.read()
     assert load_pair(stored["tls.crt"], stored["tls.key"]) == made.leaf
-    assert load_authority(stored["ca.crt"], stored["ca.key"]) == made.authority
+    assert usable_authority(stored, now) == made.authority
     assert Bundle.from_pem(stored["ca-bundle.crt"]) == made.bundle
     assert made.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
 
@@ -245,7 +246,8 @@ def test_processes_that_start_together_agree(store: DirectoryStore, now: datetim
         results = _race(store, when)
 
         stored = store.read()
-        authority = load_authority(stored["ca.crt"], stored["ca.key"])
+        authority = usable_authority(stored, when)
+        assert authority is not None
         leaf = load_pair(stored["tls.crt"], stored["tls.key"])
         assert {(result[0], result[1]) for result in results} == {(authority.fingerprint, leaf.fingerprint)}
         assert sorted(len(result[2]) for result in results) == [0, 0, 0, reasons]

@@ -16,11 +16,10 @@ from certs.authority import (
     LEAF_LIFETIME,
     Authority,
     Leaf,
-    load_authority,
     load_pair,
     new_authority,
 )
-from certs.errors import AuthorityError, InvalidNameError, KeyMismatchError
+from certs.errors import AuthorityError, InvalidNameError
 from certs.material import issued_by, moment
 
 
@@ -185,53 +184,11 @@ def test_an_authority_needs_a_life(now: datetime) -> None:
         new_authority(now, lifetime=timedelta(seconds=-1))
 
 
-def test_an_authority_comes_back_from_pem(authority: Authority, now: datetime) -> None:
-    """What was written is read again, and what it signs then chains to the same certificate."""
-    again = load_authority(authority.cert_pem, authority.key_pem)
-
-    assert again == authority
-    assert issued_by(again.issue(["a.example"], now).certificate, authority.certificate)
-
-
-def test_an_expired_authority_still_loads(now: datetime) -> None:
-    """Dates are for the renewal decision, not for loading."""
-    old = new_authority(now - timedelta(days=4000))
-
-    assert load_authority(old.cert_pem, old.key_pem) == old
-
-
-def test_a_leaf_is_no_authority(leaf: Leaf) -> None:
-    """A pair whose certificate may not sign is refused as a CA."""
-    with pytest.raises(AuthorityError, match=r"CN=a\.example\.com may not sign"):
-        load_authority(leaf.cert_pem, leaf.key_pem)
-
-
-def test_a_certificate_that_may_not_sign_is_no_authority(forge: Any, pem: Any) -> None:
-    """A CA whose key usage lacks the signing of certificates is refused, as Go refuses what it signed."""
-    ca = x509.BasicConstraints(ca=True, path_length=None)
-    certificate, key = forge("odd CA", names=[], extensions=[ca, _usage("digital_signature")])
-
-    with pytest.raises(AuthorityError, match="may not sign"):
-        load_authority(pem(certificate), pem(key))
-
-
-def test_two_authorities_in_one_file_are_refused(authority: Authority, now: datetime) -> None:
-    """Which of two CAs the key belongs to has to be plain."""
-    with pytest.raises(AuthorityError, match="it holds 2 certificates; a CA and its key are exactly one"):
-        load_authority(authority.cert_pem + new_authority(now).cert_pem, authority.key_pem)
-
-
-def test_an_authority_with_another_key_is_refused(authority: Authority, now: datetime) -> None:
-    """A CA and the key of another CA do not load."""
-    with pytest.raises(KeyMismatchError):
-        load_authority(authority.cert_pem, new_authority(now).key_pem)
-
-
-def test_authorities_made_elsewhere_can_sign(forge: Any, pem: Any, now: datetime) -> None:
-    """An RSA CA without identifiers, as openssl makes it, loads, and its leaves point to its key all the same."""
+def test_authorities_made_elsewhere_can_sign(forge: Any, now: datetime) -> None:
+    """An RSA CA without identifiers, as openssl makes it, signs, and its leaves point to its key all the same."""
     ca = x509.BasicConstraints(ca=True, path_length=None)
     certificate, key = forge("their CA", key=rsa.generate_private_key(65537, 2048), names=[], extensions=[ca])
-    theirs = load_authority(pem(certificate), pem(key))
+    theirs = Authority(certificate, key)
 
     leaf = theirs.issue(["a.example"], now, lifetime=timedelta(days=1))
 

@@ -24,9 +24,9 @@ from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_
 from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies
 from policies.cel import explain
 from policies.cel.activation import activation
-from policies.cel.cases.run import PATCHING, RESULTS
+from policies.cel.cases import PATCHING, RESULTS
 from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.cel.explain import Reason, shown
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Names, Program, compile_expression

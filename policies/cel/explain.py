@@ -18,7 +18,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from policies.cel.cases.document import encode
+from policies.cel.cases import encode
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import arguments, plan
 from policies.cel.evaluation.run import Outcome, Run, Step, failed

@@ -1,7 +1,7 @@
 """The declarations of a library: functions and their overloads, with implementations and costs.
 
-A library is a module with `LIBRARY = Library(...)`. The order of functions and overloads is the reference's, because
-the first overload whose parameters fit the values runs if the types are not known in advance.
+The order of functions and overloads is the reference's, because the first overload whose parameters fit the values runs
+if the types are not known in advance.
 """
 
 from __future__ import annotations

@@ -1,39 +1,111 @@
 """The environment of admission policies in kube-apiserver: its variables, their types, its libraries.
 
+The functions are the newest release's. `FORMER` holds the overloads of the releases before. A library that came with a
+release says so itself (`Library.since`), because new expressions may not use it at once. What the language itself has
+since a release is a `Feature` of the dialect.
+
 Sources: k8s.io/apiserver's pkg/cel/environment/base.go (libraries and their versions), and of
 pkg/admission/plugin/cel compile.go (variables and the declared fields of `request` and `namespaceObject`) and
-composition.go (`variables`).
+composition.go (`variables`); the differences between cel-go 0.26.0 (1.36) and 0.29.2 (1.37).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 
-from policies.cel.dialect import NEW, Dialect
-from policies.cel.environment import STANDARD_TYPES, Environment, merged
-from policies.cel.library import (
-    arithmetic,
-    authorizer,
-    conversion,
-    ip,
-    lists,
-    optional,
-    quantity,
-    regex,
-    relations,
-    semver,
-    strings,
-    time,
-    url,
-)
+from policies.cel import cost
+from policies.cel.environment import NEW, STANDARD_TYPES, Dialect, Environment, merged
+from policies.cel.function import Function, Library, Overload
+from policies.cel.library import authorizer, lists, optional, quantity, regex, semver, strings
 from policies.cel.library import format as format_
-from policies.cel.library.changes import formerly
+from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME
+from policies.cel.library.network import CIDRS, IPS, JSONPATCH, URLS
+from policies.cel.library.operators import ARITHMETIC, RELATIONS
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
+from policies.kubernetes.release import Release, named
 
-STANDARD = (relations.LIBRARY, arithmetic.LIBRARY, conversion.LIBRARY, strings.TEXT, time.LIBRARY)
+_V1_37 = named("1.37")
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """Overloads as they were before a release, by the names of their functions.
+
+    An overload with the id of a present one stands in its place; another one comes last.
+    """
+
+    until: Release
+    what: str
+    overloads: Mapping[str, tuple[Overload, ...]]
+
+
+def _was(library: Library, id: str, **changes: object) -> dict[str, tuple[Overload, ...]]:
+    """A present overload with some of its fields as they were, by the name of its function."""
+    name, present = next(
+        (function.name, overload)
+        for function in library.functions
+        for overload in function.overloads
+        if overload.id == id
+    )
+    return {name: (replace(present, **changes),)}  # type: ignore[arg-type]  # fields of an Overload
+
+
+FORMER = (
+    Former(
+        _V1_37,
+        "`startsWith` and `endsWith` cost one pass over the text, and not over what is looked for.",
+        {
+            **_was(strings.TEXT, "starts_with_string", cost=cost.of_first),
+            **_was(strings.TEXT, "ends_with_string", cost=cost.of_first),
+        },
+    ),
+    Former(_V1_37, "`matches(text, pattern)` costs 1, as a call.", _was(regex.LIBRARY, "matches", cost=1)),
+    Former(_V1_37, "`duration` takes an int, which then fails.", {"duration": (INT_TO_DURATION,)}),
+    Former(
+        _V1_37,
+        "`lists.range` gives an empty list for a negative size, and has no limit of its own.",
+        _was(lists.CEL_LISTS, "lists_range", call=lists.unbounded_range),
+    ),
+    Former(
+        _V1_37,
+        "The cost of `flatten` falls with a negative depth.",
+        {
+            "flatten": (
+                *_was(lists.CEL_LISTS, "list_flatten", cost=lists.of_any_depth)["flatten"],
+                *_was(lists.CEL_LISTS, "list_flatten_int", cost=lists.of_any_depth)["flatten"],
+            )
+        },
+    ),
+    Former(
+        _V1_37,
+        "An empty text is found at any offset, also behind the end and before the start.",
+        {
+            **_was(strings.STRINGS, "string_index_of_string_int", call=strings.index_of_anywhere),
+            **_was(strings.STRINGS, "string_last_index_of_string_int", call=strings.last_index_of_anywhere),
+        },
+    ),
+)
+
+
+def formerly(functions: Mapping[str, Function], release: Release) -> Mapping[str, Function]:
+    """The newest release's functions as a release has them."""
+    changed = dict(functions)
+    for former in FORMER:
+        for name, overloads in former.overloads.items() if release < former.until else ():
+            changed[name] = replace(changed[name], overloads=_replaced(changed[name].overloads, overloads))
+    return changed
+
+
+def _replaced(present: tuple[Overload, ...], former: tuple[Overload, ...]) -> tuple[Overload, ...]:
+    by_id = {overload.id: overload for overload in (*present, *former)}
+    return tuple(by_id.values())
+
+
+STANDARD = (RELATIONS, ARITHMETIC, CONVERSION, strings.TEXT, TIME)
 KUBERNETES = (
-    url.URLS,
+    URLS,
     regex.LIBRARY,
     lists.LISTS,
     authorizer.LIBRARY,
@@ -41,8 +113,8 @@ KUBERNETES = (
     quantity.LIBRARY,
     strings.STRINGS,
     lists.SETS,
-    ip.IPS,
-    ip.CIDRS,
+    IPS,
+    CIDRS,
     format_.LIBRARY,
     lists.COMPREHENSIONS,
     semver.LIBRARY,
@@ -124,7 +196,7 @@ def admission(
     >>> sorted(admission(params=False).variables)[:3]
     ['authorizer', 'authorizer.requestResource', 'namespaceObject']
     """
-    known = (*STANDARD, *KUBERNETES, *((url.JSONPATCH,) if patch_types else ()))
+    known = (*STANDARD, *KUBERNETES, *((JSONPATCH,) if patch_types else ()))
     libraries = [library for library in known if dialect.knows(library)]
     variables = {
         "object": DYN,

@@ -19,8 +19,7 @@ from msgspec import Struct
 from policies.cel import types
 from policies.cel.checking.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.dialect import NEW, Dialect, Feature
-from policies.cel.environment import Environment
+from policies.cel.environment import NEW, Dialect, Environment, Feature
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.run import Outcome, Run, Step, failed

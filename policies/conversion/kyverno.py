@@ -29,7 +29,7 @@ from policies.conversion.outcome import (
     matches,
     policy,
 )
-from policies.golang.quote import quote
+from policies.golang.strconv import quote
 
 _WRITES = ("CREATE", "UPDATE")
 _SELECTORS = (("selector", "objectSelector"), ("namespaceSelector", "namespaceSelector"))

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.documents.document import Path
-from policies.golang.quote import quote
+from policies.golang.strconv import quote
 from policies.objects.workload import plural
 
 

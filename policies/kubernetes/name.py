@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from policies.golang.quote import utf8
+from policies.golang.strconv import utf8
 
 LABEL_LENGTH, SUBDOMAIN_LENGTH = 63, 253
 ALPHANUMERIC_ENDS = "and must start and end with an alphanumeric character"

@@ -13,7 +13,7 @@ from policies.admissionpolicy.builtin.table import QUANTITY
 from policies.admissionpolicy.model import Expression, Policy
 from policies.admissionpolicy.schema import definition
 from policies.cel import types
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.program import compile_expression
 from policies.cel.syntax.ast import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, walk

@@ -22,8 +22,7 @@ from policies.admissionpolicy.model import Expression, NamedRule, ParamKind, Pol
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checking.checker import check
-from policies.cel.dialect import Dialect, Feature
-from policies.cel.environment import Environment
+from policies.cel.environment import Dialect, Environment, Feature
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
 from policies.cel.recursion import deeply
 from policies.cel.syntax.ast import Node, Select, walk

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
-from policies.golang.quote import utf8
+from policies.golang.strconv import utf8
 from policies.kubernetes.name import (
     dns1035_label,
     dns_label,

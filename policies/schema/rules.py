@@ -14,7 +14,7 @@ from typing import Any
 from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.engine.match import SelectorRequirement
 from policies.engine.request import mapping
-from policies.golang.quote import utf8
+from policies.golang.strconv import utf8
 from policies.kubernetes.name import dns_label, dns_subdomain, label_value, path_segment
 from policies.schema.flaw import FORMATS, Flaws, Format, Place, below, config_key, port_name
 from policies.schema.shape import Rule

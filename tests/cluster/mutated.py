@@ -19,7 +19,7 @@ from cluster.programs import judged_as
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.mutation import application
 from policies.cel import types
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import compile_expression

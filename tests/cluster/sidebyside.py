@@ -16,7 +16,7 @@ from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ReviewParameters, parameter_keys
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.cluster.api.client import connect

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.programs import judged_as
 from policies.cel.activation import activation
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Check, CheckAnswer, Table
 from policies.cel.program import Evaluation, compile_expression

@@ -18,7 +18,7 @@ from support.policies.refusedpolicies import Case, cases, without_own_words
 from cluster.programs import judged_as
 from policies.admissionpolicy.documents.document import Document, Problem
 from policies.admissionpolicy.documents.reader import read
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

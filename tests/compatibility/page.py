@@ -11,8 +11,8 @@ import yaml
 from conformance import casefile
 
 from compatibility.recording import RESULTS
-from policies.cel.dialect import Feature
-from policies.cel.library.changes import FORMER
+from policies.cel.environment import Feature
+from policies.cel.kubernetes import FORMER
 from policies.kubernetes.release import RELEASES, Release
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compatibility.md"

@@ -1,4 +1,4 @@
-"""Reads the case files beside this one; `policies.cel.cases.document` knows their form."""
+"""Reads the case files beside this one; `policies.cel.cases` knows their form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from policies.cel.cases.document import CelCase, cases
+from policies.cel.cases import CelCase, cases
 
 HERE = Path(__file__).parent
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from policies.cel.cases.document import CelCase, encode
-from policies.cel.cases.run import bound, compiled
+from policies.cel.cases import CelCase, bound, compiled, encode
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.dialect import STORED, Dialect
+from policies.cel.environment import STORED, Dialect
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import type_of
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from policies.cel.cases.document import INPUTS
+from policies.cel.cases import INPUTS
 from policies.kubernetes.release import RELEASES, Release
 
 HERE = Path(__file__).parent

@@ -9,9 +9,8 @@ import pytest
 from conformance.casefile import HERE, files, read
 from conformance.ours import faulty, generated_differs
 
-from policies.cel.cases.document import difference
-from policies.cel.cases.run import run
-from policies.cel.dialect import Dialect
+from policies.cel.cases import difference, run
+from policies.cel.environment import Dialect
 from policies.kubernetes.release import RELEASES, Release
 
 FEWEST = {

@@ -14,10 +14,9 @@ import click
 from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
-from policies.cel.cases.document import CaseError, cases, difference, encode
-from policies.cel.cases.run import PATCHING, RESULTS, run
+from policies.cel.cases import PATCHING, RESULTS, CaseError, cases, difference, encode, run
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.cel.explain import explain
 from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Check, CheckAnswer

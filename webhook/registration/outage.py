@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.cel.dialect import STORED
+from policies.cel.environment import STORED
 from policies.cel.kubernetes import admission
 from policies.cel.program import Program, compile_expression
 from policies.cel.syntax.source import CompileError

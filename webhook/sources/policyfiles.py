@@ -21,7 +21,7 @@ from policies.admissionpolicy.documents.reader import Loaded, Part
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.schema import Schema
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.kubernetes.release import NEWEST, Release

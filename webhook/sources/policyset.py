@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import Loaded, Part, parts, together
 from policies.admissionpolicy.model import Policy
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.engine.request import JsonObject
 from policies.kubernetes.release import NEWEST, Release
 from webhook.files import manifest, walk, yamlfile

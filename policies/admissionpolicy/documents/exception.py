@@ -26,7 +26,7 @@ from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
 from policies.admissionpolicy.documents.validation import NAME_HINT, check_format, check_needed, check_selector
 from policies.engine.match import LabelSelector
 from policies.engine.rule import PolicyException
-from policies.golang.quote import trimmed
+from policies.golang.strconv import trimmed
 from policies.kubernetes.name import dns_subdomain
 from policies.kubernetes.spelling import closest, did_you_mean
 from policies.objects.workload import BUILT_IN

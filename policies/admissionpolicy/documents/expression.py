@@ -11,14 +11,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from policies.admissionpolicy.documents.document import Problem, Spot, invalid, show
-from policies.cel.dialect import Dialect
-from policies.cel.environment import Environment
+from policies.cel.environment import Dialect, Environment
 from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT
 from policies.cel.program import Composition, InstantiationError, ResultError, compile_expression
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import BOOL, NULL, STRING, Type, list_of
-from policies.golang.quote import trimmed
+from policies.golang.strconv import trimmed
 
 PATCH_TYPES = {"ApplyConfiguration": OBJECT, "JSONPatch": list_of(JSON_PATCH)}
 """What expressions of mutations return, by patchType."""

@@ -38,7 +38,7 @@ from policies.admissionpolicy.model import (
     Origin,
     Policy,
 )
-from policies.cel.dialect import NEW, Dialect
+from policies.cel.environment import NEW, Dialect
 from policies.engine.match import LabelSelector
 from policies.engine.request import GroupVersionKind
 from policies.golang.strconv import quote

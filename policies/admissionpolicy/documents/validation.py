@@ -20,10 +20,9 @@ from policies.admissionpolicy.documents.document import (
 )
 from policies.admissionpolicy.documents.expression import Expressions
 from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.celtext import is_identifier
-from policies.golang.quote import trimmed
-from policies.golang.strconv import quote
+from policies.golang.strconv import quote, trimmed
 from policies.kubernetes.name import (
     SERVED_VERSIONS,
     Format,

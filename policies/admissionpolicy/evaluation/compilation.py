@@ -16,8 +16,7 @@ from hashlib import sha256
 from policies.admissionpolicy.model import Expression, Policy
 from policies.cached import cached_property
 from policies.cel import types
-from policies.cel.dialect import Dialect
-from policies.cel.environment import Environment
+from policies.cel.environment import Dialect, Environment
 from policies.cel.generation import fusion
 from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import JSON_PATCH, OBJECT

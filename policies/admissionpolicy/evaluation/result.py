@@ -16,8 +16,7 @@ from policies.admissionpolicy.model import Expression, PolicyKind, Reason, Valid
 from policies.cel import explain
 from policies.cel.values import Value
 from policies.engine.violation import CODES, FORBIDDEN, Status
-from policies.golang.quote import trimmed
-from policies.golang.strconv import quote
+from policies.golang.strconv import quote, trimmed
 
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 MESSAGE_LIMIT = 5 * 1024

@@ -32,7 +32,7 @@ from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Vari
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import Value, type_of
 from policies.engine.interruption import Expired, look
-from policies.golang.quote import trimmed
+from policies.golang.strconv import trimmed
 
 
 class SpentError(Exception):

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from policies.cel import types
 from policies.cel.checking import validation
-from policies.cel.dialect import Feature
-from policies.cel.environment import Declared, Environment
+from policies.cel.environment import Declared, Environment, Feature
 from policies.cel.function import Function, Overload
 from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax.ast import (

@@ -36,7 +36,7 @@ from policies.cel.evaluation.steps import (
     grow,
 )
 from policies.cel.function import Cost, Function, Overload
-from policies.cel.library import arithmetic
+from policies.cel.library.operators import add
 from policies.cel.library.regex import compile_pattern
 from policies.cel.syntax.ast import (
     Call,
@@ -306,7 +306,7 @@ def _membership(values: Value) -> Callable[[Value], bool] | None:
 
 
 def _add(left: Value, right: Value) -> Value:
-    return grow(left, right) if left.__class__ is Growing else arithmetic.add(left, right)
+    return grow(left, right) if left.__class__ is Growing else add(left, right)
 
 
 def _plan_call(node: Call) -> Step:

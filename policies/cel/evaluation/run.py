@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.dialect import NEW, Dialect
+from policies.cel.environment import NEW, Dialect
 from policies.cel.equality import find
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Duration, Optional, Timestamp, Uint, Value, type_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.dialect import Feature
 from policies.cel.display import shown
+from policies.cel.environment import Feature
 from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.evaluation.run import (
     KEYS,

@@ -10,9 +10,19 @@ from policies.cel.cost import STRING_TRAVERSAL, size, traversal
 from policies.cel.equality import equal
 from policies.cel.errors import BudgetError
 from policies.cel.evaluation.run import check_key, present, qualify
-from policies.cel.library.arithmetic import add, multiply, subtract
 from policies.cel.library.lists import insert, insert_all
-from policies.cel.library.relations import different, greater, greater_or_equal, is_in, length, less, less_or_equal
+from policies.cel.library.operators import (
+    add,
+    different,
+    greater,
+    greater_or_equal,
+    is_in,
+    length,
+    less,
+    less_or_equal,
+    multiply,
+    subtract,
+)
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
 from policies.engine.interruption import Expired, look

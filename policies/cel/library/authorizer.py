@@ -24,7 +24,7 @@ from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
 from policies.engine.interruption import Key, Missing
-from policies.golang.quote import trimmed
+from policies.golang.strconv import trimmed
 from policies.kubernetes.name import is_dns_label, is_dns_subdomain
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")

@@ -19,7 +19,7 @@ from policies.cel.errors import no_such_overload
 from policies.cel.function import Function, Library, single
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
-from policies.golang.url import UrlError, parse_request_uri
+from policies.golang.net import UrlError, parse_request_uri
 from policies.kubernetes.name import (
     dns1035_label,
     dns1035_label_prefix,

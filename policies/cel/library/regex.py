@@ -19,7 +19,7 @@ from policies.cel.cost import of_match
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload
 from policies.cel.values import Value, lacking
-from policies.golang.quote import clean, utf8
+from policies.golang.strconv import clean, utf8
 
 _CACHED = 256
 _LARGER_PROGRAM = 128 * 2**20  # Go's own limit on a compiled expression

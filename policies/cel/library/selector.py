@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from policies.golang.quote import clean, quote
+from policies.golang.strconv import clean, quote
 from policies.kubernetes.name import label_key, label_value
 
 EQUALS, DOUBLE_EQUALS, NOT_EQUALS = "=", "==", "!="

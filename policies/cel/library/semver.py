@@ -15,7 +15,7 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
-from policies.golang.quote import clean, quote
+from policies.golang.strconv import clean, quote
 
 TYPE = types.struct("kubernetes.Semver")
 _DIGITS = re.compile(r"[0-9]*")

@@ -20,8 +20,7 @@ from policies.cel.function import Cost, Function, Implementation, Library, Overl
 from policies.cel.library.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
-from policies.golang.quote import ESCAPES, quote, trimmed
-from policies.golang.strconv import fixed, general
+from policies.golang.strconv import ESCAPES, fixed, general, quote, trimmed
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)

@@ -23,7 +23,7 @@ from policies.admissionpolicy.evaluation.parameters import KindScope, StaticPara
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.cel.library.authorizer import Check, CheckAnswer, Table, answer_of, subject_access_review
 from policies.engine.interruption import Missing
 from policies.engine.request import GroupVersionKind

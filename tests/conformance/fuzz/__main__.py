@@ -24,9 +24,8 @@ from conformance.fuzz.grammar import Tree, generate, typed
 from conformance.ours import generated_differs
 from conformance.record import built, dump, expectation, question
 
-from policies.cel.cases.document import CelCase, difference
-from policies.cel.cases.run import run
-from policies.cel.dialect import Dialect
+from policies.cel.cases import CelCase, difference, run
+from policies.cel.environment import Dialect
 from policies.kubernetes.release import NEWEST, Release, named
 
 BATCH = 200

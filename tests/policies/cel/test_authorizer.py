@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.errors import CelError
 from policies.cel.function import Function, Overload
 from policies.cel.library.authorizer import (
@@ -66,107 +65,6 @@ def _alice(rules: _Rules | Table | None = None) -> Authorizer:
 
 def _pods(rules: _Rules | Table | None = None) -> ResourceCheck:
     return ResourceCheck(_alice(rules), "", "pods", "status", "team-a", "web-0")
-
-
-def test_signatures() -> None:
-    """Functions have the reference's overload ids, types and costs."""
-    auth, path, group, resource, decision = (
-        f"kubernetes.authorization.{name}"
-        for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
-    )
-    found = {
-        overload.id: (function.name, *map(str, overload.parameters), str(overload.result), overload.stepwise)
-        for function in LIBRARY.functions
-        for overload in function.overloads
-    }
-    assert all(overload.member for function in LIBRARY.functions for overload in function.overloads)
-    assert found == {
-        "authorizer_path": ("path", auth, "string", path, False),
-        "authorizer_group": ("group", auth, "string", group, False),
-        "authorizer_serviceaccount": ("serviceAccount", auth, "string", "string", auth, True),
-        "groupcheck_resource": ("resource", group, "string", resource, False),
-        "resourcecheck_subresource": ("subresource", resource, "string", resource, False),
-        "resourcecheck_namespace": ("namespace", resource, "string", resource, False),
-        "resourcecheck_name": ("name", resource, "string", resource, False),
-        "pathcheck_check": ("check", path, "string", decision, False),
-        "resourcecheck_check": ("check", resource, "string", decision, False),
-        "decision_errored": ("errored", decision, "bool", False),
-        "decision_error": ("error", decision, "string", False),
-        "decision_allowed": ("allowed", decision, "bool", False),
-        "decision_reason": ("reason", decision, "string", False),
-        "authorizer_fieldselector": ("fieldSelector", resource, "string", resource, False),
-        "authorizer_labelselector": ("labelSelector", resource, "string", resource, False),
-    }
-    assert {f.name: f.cost for f in LIBRARY.functions if isinstance(f.cost, int)} == {
-        **dict.fromkeys(("path", "group", "serviceAccount", "resource", "subresource", "namespace", "name"), 1),
-        **dict.fromkeys(("errored", "error", "allowed", "reason"), 1),
-        "check": 350_000,
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "cost"),
-    [
-        pytest.param("", 10, id="empty"),
-        pytest.param("a", 61, id="one-character"),
-        pytest.param("abc", 111, id="three-characters"),
-        pytest.param("äöüx", 111, id="characters-not-bytes"),
-        pytest.param("spec.nodeName=x", 412, id="a-field"),
-        pytest.param("123456789012345678901234567890", 763, id="thirty"),
-    ],
-)
-@pytest.mark.parametrize("name", ["fieldSelector", "labelSelector"])
-def test_selector_cost(name: str, text: str, cost: int) -> None:
-    """A selector costs by its length as a list of the most requirements that it could hold."""
-    charged = _FUNCTIONS[name].cost
-    assert callable(charged)
-    assert charged((_pods(), text), _pods()) == cost
-
-
-def test_two_checks_fit() -> None:
-    """An expression may ask twice, not three times."""
-    cost = _FUNCTIONS["check"].cost
-    assert isinstance(cost, int)
-    assert 2 * cost < EXPRESSION_LIMIT < 3 * cost
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        pytest.param("path /healthz.check get.reason", "health", id="path"),
-        pytest.param("path /healthz.check get.allowed", True, id="path-allowed"),
-        pytest.param("path /healthz.check GET.reason", "no rule", id="verb-as-it-is"),
-        pytest.param("path healthz.check get.reason", "no rule", id="path-as-it-is"),
-        pytest.param((("path", "\x1c"), ("check", "get"), ("allowed",)), False, id="no-white-space-of-go"),
-        pytest.param("path /healthz.check get.error", "", id="no-error"),
-        pytest.param("path /healthz.check get.errored", False, id="not-errored"),
-        pytest.param(
-            (("group", ""), ("resource", "pods"), ("namespace", "team-a"), ("check", "get"), ("reason",)),
-            "alice owns team-a",
-            id="resource",
-        ),
-        pytest.param((("group", ""), ("resource", "pods"), ("check", "get"), ("reason",)), "no rule", id="denied"),
-        pytest.param(
-            "serviceAccount team-a builder.group apps.resource deployments.check create.reason", "sa", id="other-user"
-        ),
-    ],
-)
-def test_answers(steps: str | tuple[tuple[str, ...], ...], expected: object) -> None:
-    """A chain of calls ends in what the authorizer says."""
-    assert _follow(_alice(), steps) == expected
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        pytest.param("check get.reason", "alice owns team-a", id="as-asked-for"),
-        pytest.param((("namespace", ""), ("check", "get"), ("reason",)), "no rule", id="namespace-unset"),
-        pytest.param("subresource x.name y.namespace team-a.check get.reason", "alice owns team-a", id="all-set"),
-    ],
-)
-def test_request_resource(steps: str | tuple[tuple[str, ...], ...], expected: str) -> None:
-    """`authorizer.requestResource` starts from the resource of the request."""
-    assert _follow(_pods(), steps) == expected
 
 
 @pytest.mark.parametrize(
@@ -234,13 +132,6 @@ def test_steps_leave_their_target_alone() -> None:
     assert [check.namespace for check in rules.asked] == ["team-a"]
 
 
-def test_answer_with_an_error() -> None:
-    """`errored` and `error` tell of an error beside the decision, which stands."""
-    decision = _follow(_pods(Table({_STATUS: CheckAnswer(allowed=True, reason="r", error="e")})), "check get")
-    found = [_follow(decision, name) for name in ("allowed", "reason", "errored", "error")]
-    assert found == [True, "r", True, "e"]
-
-
 _STATUS = Check(user=_ALICE, verb="get", resource="pods", subresource="status", namespace="team-a", name="web-0")
 
 
@@ -252,15 +143,6 @@ def test_unanswered_check() -> None:
     assert raised.value.key == _STATUS
     answered = Table({_STATUS: _DENIED})
     assert _follow(_pods(answered), "check get.reason") == "no rule"
-
-
-def test_no_equality() -> None:
-    """The library's values cannot be compared, not even with themselves."""
-    alice = _alice()
-    values = [alice, _pods(), _follow(alice, "path /a"), _follow(alice, "group apps"), _follow(_pods(), "check get")]
-    for value in values:
-        with pytest.raises(CelError, match=r"\Ano such overload\Z"):
-            value.cel_equal(value)
 
 
 @pytest.mark.parametrize(

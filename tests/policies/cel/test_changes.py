@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policies.cel.dialect import NEW, STORED, Dialect, Feature
-from policies.cel.kubernetes import admission
-from policies.cel.library.changes import FORMER
+from policies.cel.environment import NEW, STORED, Dialect, Feature
+from policies.cel.kubernetes import FORMER, admission
 from policies.kubernetes.release import NEWEST, RELEASES, named
 
 _OLDEST = RELEASES[0]

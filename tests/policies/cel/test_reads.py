@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from properties.shapes import bounded, pods
 from support.builders import Json
 
-from policies.cel.cases.document import COMPILE, CelCase, difference, encode
-from policies.cel.cases.run import bound, compiled, run
+from policies.cel.cases import COMPILE, CelCase, bound, compiled, difference, encode, run
 from policies.cel.checking.checker import check
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Program, compile_expression

@@ -25,7 +25,7 @@ from policies.admissionpolicy.model import (
     Policy,
     Validation,
 )
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.kubernetes.release import RELEASES, Release
 

@@ -8,7 +8,7 @@ from support.policies.refusedpolicies import Case, cases, without_own_words
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
-from policies.cel.dialect import Dialect
+from policies.cel.environment import Dialect
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
 CASES = cases(NEWEST)

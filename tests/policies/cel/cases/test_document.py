@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from policies.cel import types
-from policies.cel.cases.document import CaseError, CelCase, Outcome, authorizer_rules, cases, difference, encode
+from policies.cel.cases import CaseError, CelCase, Outcome, authorizer_rules, cases, difference, encode
 from policies.cel.library.authorizer import Check, CheckAnswer, User
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint

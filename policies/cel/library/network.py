@@ -1,6 +1,6 @@
-"""Addresses and networks: `ip('10.0.0.1').isLoopback()`, `cidr('10.0.0.0/8').containsIP('10.0.0.1')`.
+"""Addresses, networks and URLs: `ip('10.0.0.1').isLoopback()`, `cidr('10.0.0.0/8').masked()`, `url(...).getHost()`.
 
-Sources: k8s.io/apiserver's pkg/cel/library/ip.go and cidr.go, pkg/cel/ip.go and cidr.go.
+Sources: k8s.io/apiserver's pkg/cel/library and pkg/cel: ip.go, cidr.go, urls.go and url.go; jsonpatch.go for its keys.
 """
 
 from __future__ import annotations
@@ -17,17 +17,27 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
-from policies.golang.netip import IPV4_BITS, Address, AddressError, parse_address, parse_prefix
-from policies.golang.quote import clean, quote
+from policies.golang.net import (
+    IPV4_BITS,
+    Address,
+    AddressError,
+    UrlError,
+    WebUrl,
+    parse_address,
+    parse_prefix,
+    parse_request_uri,
+    parse_url,
+)
+from policies.golang.strconv import clean, quote, text_of
 
-TYPE = types.opaque("net.IP")
+IP_TYPE = types.opaque("net.IP")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IP(Incomparable):
     """An IP address without a zone. It is never an IPv4 address mapped into IPv6."""
 
-    cel_type: ClassVar[Type] = TYPE
+    cel_type: ClassVar[Type] = IP_TYPE
     address: Address
 
     def cel_equal(self, other: object) -> bool:
@@ -45,7 +55,7 @@ class IP(Incomparable):
         return str(self.address)
 
 
-def parse(text: str) -> IP:
+def parse_ip(text: str) -> IP:
     """The address in a text. Raises CelError with the reference's message."""
     text = clean(text)
     try:
@@ -61,7 +71,7 @@ def parse(text: str) -> IP:
 
 
 def _is_canonical(text: str) -> bool:
-    return str(parse(text)) == text
+    return str(parse_ip(text)) == text
 
 
 def _is_unspecified(ip: IP) -> bool:
@@ -99,14 +109,14 @@ def _is_global_unicast(ip: IP) -> bool:
 
 
 def _property(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return single(name, overload, (TYPE,), result, call, member=True, cost=1)
+    return single(name, overload, (IP_TYPE,), result, call, member=True, cost=1)
 
 
 IPS = Library(
     name="kubernetes.net.ip",
-    types={"net.IP": TYPE},
+    types={"net.IP": IP_TYPE},
     functions=(
-        single("ip", "string_to_ip", (types.STRING,), TYPE, parse, cost=of_first),
+        single("ip", "string_to_ip", (types.STRING,), IP_TYPE, parse_ip, cost=of_first),
         _property("family", "ip_family", types.INT, lambda ip: 4 if ip.address.bits == IPV4_BITS else 6),
         single("ip.isCanonical", "ip_is_canonical", (types.STRING,), types.BOOL, _is_canonical, cost=of_first_twice),
         _property("isUnspecified", "ip_is_unspecified", types.BOOL, _is_unspecified),
@@ -114,8 +124,8 @@ IPS = Library(
         _property("isLinkLocalMulticast", "ip_is_link_local_multicast", types.BOOL, _is_link_local_multicast),
         _property("isLinkLocalUnicast", "ip_is_link_local_unicast", types.BOOL, _is_link_local_unicast),
         _property("isGlobalUnicast", "ip_is_global_unicast", types.BOOL, _is_global_unicast),
-        single("isIP", "is_ip", (types.STRING,), types.BOOL, succeeds(parse), cost=of_first),
-        single("string", "ip_to_string", (TYPE,), types.STRING, str),
+        single("isIP", "is_ip", (types.STRING,), types.BOOL, succeeds(parse_ip), cost=of_first),
+        single("string", "ip_to_string", (IP_TYPE,), types.STRING, str),
     ),
 )
 
@@ -170,7 +180,7 @@ def _contains_ip(network: CIDR, address: IP) -> bool:
 
 def _contains_ip_text(network: CIDR, text: str) -> bool:
     try:
-        address = parse(text)
+        address = parse_ip(text)
     except CelError:
         raise no_such_overload() from None  # the reference loses the message here
     return _contains_ip(network, address)
@@ -211,7 +221,9 @@ _CONTAINS_IP = (
         member=True,
         cost=_of_contains_ip_text,
     ),
-    Overload(id="cidr_contains_ip_ip", parameters=(_NETWORK, TYPE), result=types.BOOL, call=_contains_ip, member=True),
+    Overload(
+        id="cidr_contains_ip_ip", parameters=(_NETWORK, IP_TYPE), result=types.BOOL, call=_contains_ip, member=True
+    ),
 )
 _CONTAINS_CIDR = (
     Overload(
@@ -229,7 +241,7 @@ _CONTAINS_CIDR = (
 
 CIDRS = Library(
     name="kubernetes.net.cidr",
-    types={"net.CIDR": _NETWORK, "net.IP": TYPE},
+    types={"net.CIDR": _NETWORK, "net.IP": IP_TYPE},
     functions=(
         single("cidr", "string_to_cidr", (types.STRING,), _NETWORK, parse_network, cost=of_first),
         function("containsIP", *_CONTAINS_IP, cost=of_first_twice),
@@ -239,7 +251,7 @@ CIDRS = Library(
             Overload(
                 id="cidr_ip",
                 parameters=(_NETWORK,),
-                result=TYPE,
+                result=IP_TYPE,
                 call=lambda network: IP(network.address),
                 member=True,
                 cost=1,
@@ -250,5 +262,85 @@ CIDRS = Library(
         single("masked", "cidr_masked", (_NETWORK,), _NETWORK, _masked, member=True, cost=1),
         single("isCIDR", "is_cidr", (types.STRING,), types.BOOL, succeeds(parse_network), cost=of_first),
         single("string", "cidr_to_string", (_NETWORK,), types.STRING, str),
+    ),
+)
+
+
+URL_TYPE = types.struct("kubernetes.URL")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class URL(Incomparable):
+    """A URL. Two are equal if their normalized texts are."""
+
+    cel_type: ClassVar[Type] = URL_TYPE
+    parts: WebUrl
+
+    def cel_equal(self, other: object) -> bool:
+        """Whether `==` holds. Raises CelError for a value of another type."""
+        if not isinstance(other, URL):
+            raise no_such_overload()
+        return bytes(self.parts) == bytes(other.parts)
+
+    def __str__(self) -> str:
+        return text_of(bytes(self.parts))
+
+
+def read_url(text: str) -> URL:
+    """The URL in a text: absolute, or a path from the root. Raises CelError with the reference's message."""
+    try:
+        parse_request_uri(text)
+        return URL(parse_url(text))
+    except UrlError as error:
+        raise CelError(f"URL parse error during conversion from string: {error}") from None
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parse_request_uri(text)
+    except UrlError:
+        return False
+    return True
+
+
+def _query(url: URL) -> dict[str, list[str]]:
+    return {text_of(name): list(map(text_of, values)) for name, values in url.parts.parameters().items()}
+
+
+def _getter(name: str, overload: str, result: Type, call: Implementation) -> Function:
+    return single(name, overload, (URL_TYPE,), result, call, member=True, cost=1)
+
+
+URLS = Library(
+    name="kubernetes.urls",
+    functions=(
+        single("url", "string_to_url", (types.STRING,), URL_TYPE, read_url, cost=of_first),
+        _getter("getScheme", "url_get_scheme", types.STRING, lambda url: text_of(url.parts.scheme)),
+        _getter("getHost", "url_get_host", types.STRING, lambda url: text_of(url.parts.host)),
+        _getter("getHostname", "url_get_hostname", types.STRING, lambda url: text_of(url.parts.hostname)),
+        _getter("getPort", "url_get_port", types.STRING, lambda url: text_of(url.parts.port)),
+        _getter("getEscapedPath", "url_get_escaped_path", types.STRING, lambda url: text_of(url.parts.escaped_path)),
+        _getter("getQuery", "url_get_query", types.map_of(types.STRING, types.list_of(types.STRING)), _query),
+        single("isURL", "is_url_string", (types.STRING,), types.BOOL, _is_url),
+    ),
+)
+
+
+def escape_key(key: str) -> str:
+    """A key as in a JSON Pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+JSONPATCH = Library(
+    name="kubernetes.jsonpatch",
+    functions=(
+        single(
+            "jsonpatch.escapeKey",
+            "string_jsonpatch_escapeKey_string",
+            (types.STRING,),
+            types.STRING,
+            escape_key,
+            cost=of_first,
+        ),
     ),
 )

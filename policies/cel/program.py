@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from msgspec import Struct
 
 from policies.cel import types
-from policies.cel.checking.checker import check
+from policies.cel.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.environment import NEW, Dialect, Environment, Feature
 from policies.cel.errors import BudgetError, CelError

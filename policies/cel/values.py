@@ -16,17 +16,20 @@ optional  Optional
 type      types.Type
 others    a class of the library that defines them, with a `cel_type`
 
-Values never change after they are made: lists and dicts belong to the request.
+Values never change after they are made: lists and dicts belong to the request. Messages show them as Go's `%v` does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from policies.cel import types
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.types import Type
+from policies.golang.strconv import general
+from policies.golang.time import format_timestamp, go_duration
 
 Value = Any
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
@@ -139,3 +142,63 @@ def type_of(value: Value) -> Type:
     """The type of a value at run time. As in the reference, lists and maps are of dyn."""
     type_ = _TYPES.get(value.__class__)
     return value.cel_type if type_ is None else type_
+
+
+def shown(value: Value) -> str:
+    """A value as messages show it (fmt's %v on a value of cel-go)."""
+    match value:
+        case None:
+            return "0"  # the number of structpb.NullValue
+        case list():
+            return f"[{', '.join(map(_native, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{shown(key)}: {shown(item)}' for key, item in value.items())}}}"
+        case _:
+            return _scalar(value)
+
+
+def _native(value: Value) -> str:
+    """A value of decoded JSON as Go itself shows it."""
+    match value:
+        case None:
+            return "<nil>"
+        case list():
+            return f"[{' '.join(map(_native, value))}]"
+        case dict():
+            entries = sorted((shown(key), _native(item)) for key, item in value.items())
+            return f"map[{' '.join(f'{key}:{item}' for key, item in entries)}]"
+        case _:
+            return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    call = _SHOWN.get(value.__class__)
+    return str(value) if call is None else call(value)
+
+
+def _optional(value: Optional) -> str:
+    return "optional.none()" if value.value is ABSENT else f"optional({shown(value.value)})"
+
+
+def type_name(described: Type) -> str:
+    """A type as cel-go's Type.String shows it at run time."""
+    return {"list": "list(dyn)", "map": "map(dyn, dyn)"}.get(described.name, described.name)
+
+
+def _moment(moment: Timestamp) -> str:
+    text = format_timestamp(moment.nanoseconds, moment.offset).replace("T", " ")
+    if not moment.offset:
+        return f"{text[:-1]} +0000 UTC"
+    zone = text[-6:].replace(":", "")
+    return f"{text[:-6]} {zone} {zone}"
+
+
+_SHOWN: dict[type, Callable[[Any], str]] = {
+    bool: lambda value: "true" if value else "false",
+    float: general,
+    bytes: lambda value: f"[{' '.join(map(str, value))}]",
+    Optional: _optional,
+    Type: type_name,
+    Duration: lambda value: go_duration(value.nanoseconds),
+    Timestamp: _moment,
+}

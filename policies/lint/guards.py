@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from policies.cel.checking.checker import qualified_name
+from policies.cel.checker import qualified_name
 from policies.cel.evaluation.plan import arguments
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children, walk
 from policies.cel.syntax.source import CompileError

@@ -9,7 +9,7 @@ from policies.admissionpolicy.builtin.table import ApiResource, served_resources
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.reader import Loaded, objects
 from policies.admissionpolicy.model import LINT_IGNORE, Binding, MatchResources, NamedRule, Policy
-from policies.cel.checking.checker import nearest
+from policies.cel.checker import nearest
 from policies.cel.recursion import deeply
 from policies.cel.syntax.ast import Call, Node, Select, walk
 from policies.cel.syntax.parser import parse

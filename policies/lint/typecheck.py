@@ -21,7 +21,7 @@ from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, Scope, 
 from policies.admissionpolicy.model import Expression, NamedRule, ParamKind, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
-from policies.cel.checking.checker import check
+from policies.cel.checker import check
 from policies.cel.environment import Dialect, Environment, Feature
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
 from policies.cel.recursion import deeply

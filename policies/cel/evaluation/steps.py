@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.display import shown
 from policies.cel.environment import Feature
 from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.evaluation.run import (
@@ -28,7 +27,7 @@ from policies.cel.evaluation.run import (
 )
 from policies.cel.function import Cost
 from policies.cel.patchtypes import ObjectValue, construct
-from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Value, type_of
+from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Value, shown, type_of
 
 
 class Qualifier:

@@ -13,13 +13,24 @@ from operator import attrgetter, gt
 from typing import Any
 
 from policies.cel import cost, types
-from policies.cel.display import type_name
 from policies.cel.equality import alike, compare, contains, find
 from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.evaluation.run import show_key
 from policies.cel.function import Cost, Function, Implementation, Library, Overload, function, single
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, lacking, type_of
+from policies.cel.values import (
+    ABSENT,
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    Duration,
+    Timestamp,
+    Uint,
+    Value,
+    lacking,
+    type_name,
+    type_of,
+)
 from policies.kubernetes.release import named
 
 _COMPARABLE = (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from policies.cel import types
-from policies.cel.display import shown
 from policies.cel.errors import CelError
 from policies.cel.function import Function, Library, Overload, function, single
 from policies.cel.types import BOOL, DYN, INT, STRING
-from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint, Value
+from policies.cel.values import ABSENT, NONE, Duration, Optional, Timestamp, Uint, Value, shown
 
 _K, _V = types.parameter("K"), types.parameter("V")
 _OPTIONAL, _LIST, _MAP = types.optional_of(_V), types.list_of(_V), types.map_of(_K, _V)

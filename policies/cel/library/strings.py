@@ -14,12 +14,11 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from policies.cel import cost, types
-from policies.cel.display import shown
 from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.function import Cost, Function, Implementation, Library, Overload, function, single
 from policies.cel.library.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
-from policies.cel.values import Duration, Timestamp, Uint, Value, type_of
+from policies.cel.values import Duration, Timestamp, Uint, Value, shown, type_of
 from policies.golang.strconv import ESCAPES, fixed, general, quote, trimmed
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)

@@ -16,7 +16,7 @@ from properties.shapes import bounded, pods
 from support.builders import Json
 
 from policies.cel.cases import COMPILE, CelCase, bound, compiled, difference, encode, run
-from policies.cel.checking.checker import check
+from policies.cel.checker import check
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Program, compile_expression
 from policies.cel.reads import EVERYTHING, NOTHING, Reads, composed_reads, reads

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from policies.cel.checking.checker import check
+from policies.cel.checker import check
 from policies.cel.evaluation.plan import plan
 from policies.cel.evaluation.run import Step
 from policies.cel.kubernetes import admission

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from policies.cel import types
-from policies.cel.display import shown, type_name
-from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint
+from policies.cel.values import NONE, Duration, Optional, Timestamp, Uint, shown, type_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from policies.cel import types
-from policies.cel.checking import validation
 from policies.cel.environment import Declared, Environment, Feature
 from policies.cel.function import Function, Overload
 from policies.cel.patchtypes import JSON_PATCH
@@ -25,6 +24,7 @@ from policies.cel.syntax.ast import (
 )
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Kind, Type
+from policies.cel.validation import issues as further_issues
 from policies.cel.values import type_of
 from policies.kubernetes.spelling import closest
 
@@ -201,7 +201,7 @@ def check(tree: Node, source: Source, environment: Environment) -> Type:
     checker.settle()
     if checker.untyped and not checker.issues:
         raise UntypedFieldError(source, tuple(checker.untyped))
-    issues = checker.issues or validation.issues(tree)
+    issues = checker.issues or further_issues(tree)
     if issues:
         raise CompileError(source, tuple(issues))
     return checker.type(tree)

@@ -228,9 +228,8 @@ def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
 
 def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
     """The check whether API servers know a CA: by the webhook configurations, if the service writes its CA there."""
-    writes = registration.apply or registration.ca_only
     others = registration.ca_file or registration.inject_ca_from
-    return TrustWatch(webhooks) if webhooks is not None and writes and not others else by_all
+    return TrustWatch(webhooks) if webhooks is not None and registration.writes and not others else by_all
 
 
 class TrustWatch:

@@ -183,8 +183,7 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, look))
     if not isinstance(parts.keeper, RuleKeeper):
         run(stack, "policies", parts.keeper.run(look))
-    registration = parts.settings.registration
-    if registration.apply or registration.ca_only:
+    if parts.settings.registration.writes:
         run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
     facts, leadership = parts.cluster.facts, parts.replica.leadership
     work = looks(

@@ -123,32 +123,53 @@ async def serve(
 async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
     """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
-    cluster = await stack.enter_async_context(await _cluster(settings)) if _has_cluster(settings) else None
-    placement = await _placement(stack, settings, cluster, measures)
-    lookout = await _lookout(stack, settings, cluster)
+    namespace = settings.cluster.namespace
     taking_part = AsyncExitStack()
-    stack.push_async_callback(taking_part.aclose)
-    replica = await _replica(taking_part, settings, cluster)
-    certificates = _certificates(settings, measures, replica)
-    reports = not settings.manage.apart
-    measures.kubernetes = cluster.release if cluster else None
+    cluster: Followed | None = None
+    placement: Placement | None = None
+    lookout: PlacerLookout | None = None
+    webhooks: Webhooks | None = None
+    replica: Replica | None = None
+    if settings.cluster.is_given:  # what is imported here costs 16 MB, and numpy for placers
+        cluster = await stack.enter_async_context(await _cluster(settings))
+        api, measures.kubernetes = cluster.facts.api, cluster.release
+        if roles.places(settings):
+            from webhook.place import placing  # noqa: PLC0415 - as above
+
+            placement = await stack.enter_async_context(placing(cluster.facts, settings, measures))
+        if settings.place.apart and roles.gates(settings):
+            from webhook.cluster.placer.gates import PlacerLookout  # noqa: PLC0415 - as above
+
+            lookout = PlacerLookout(api, namespace, settings.place.lease)
+            run(stack, "placer's Lease", lookout.run())
+        stack.push_async_callback(taking_part.aclose)
+        if settings.registration.writes or settings.tls.secret:
+            from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - as above
+
+            replica = await taking_part.enter_async_context(joined(api, settings))
+        if settings.manage.apart:
+            from webhook.cluster.replicas.webhooks import Webhooks  # noqa: PLC0415 - as above
+
+            webhooks = Webhooks(api, settings.registration.name)
+            await webhooks.start()
+            stack.push_async_callback(webhooks.stop)
     shared = SharedParameters(cluster.facts.parameters) if cluster and settings.policies.shadow else None
-    followed = shared.part() if shared else None
-    rule_keeper = await keeper(configuration.current, measures, cluster, followed, reports=reports)
-    webhooks = await _webhooks(stack, settings, cluster)
     return _Parts(
         configuration,
         measures,
         cluster,
         taking_part,
         replica,
-        certificates,
-        rule_keeper,
+        _certificates(settings, measures, replica),
+        await keeper(
+            configuration.current, measures, cluster, shared.part() if shared else None,
+            reports=not settings.manage.apart,
+        ),
         webhooks,
         placement,
         lookout,
         shared,
-    )
+    )  # fmt: skip
 
 
 def _run_all(
@@ -239,55 +260,8 @@ def _check(settings: Settings) -> None:
     if registration.apply and registration.ca_only:
         raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
     for key, is_set in (("apply", registration.apply), ("caOnly", registration.ca_only)):
-        if is_set and not _has_cluster(settings):
+        if is_set and not settings.cluster.is_given:
             raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
-
-
-def _registers(settings: Settings) -> bool:
-    return settings.registration.apply or settings.registration.ca_only
-
-
-async def _replica(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Replica | None:
-    """The state that the process shares with others; None if there is none. Raises ClusterError."""
-    if cluster is None or not (_registers(settings) or settings.tls.secret):
-        return None
-    from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-
-    return await stack.enter_async_context(joined(cluster.facts.api, settings))
-
-
-async def _placement(
-    stack: AsyncExitStack, settings: Settings, cluster: Followed | None, measures: Metrics
-) -> Placement | None:
-    """The placer of this process, which works until the stack is closed; None where another process has it."""
-    if cluster is None or not roles.places(settings):
-        return None
-    from webhook.place import placing  # noqa: PLC0415 - numpy is for placers only
-
-    return await stack.enter_async_context(placing(cluster.facts, settings, measures))
-
-
-async def _lookout(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> PlacerLookout | None:
-    """The look-out for a placer that runs apart, until the stack is closed; None where there is none."""
-    if cluster is None or not (settings.place.apart and roles.gates(settings)):
-        return None
-    from webhook.cluster.placer.gates import PlacerLookout  # noqa: PLC0415 - for clusters only
-
-    lookout = PlacerLookout(cluster.facts.api, settings.cluster.namespace, settings.place.lease)
-    run(stack, "placer's Lease", lookout.run())
-    return lookout
-
-
-async def _webhooks(stack: AsyncExitStack, settings: Settings, cluster: Followed | None) -> Webhooks | None:
-    """The configurations that manage writes, followed until the stack is closed; None if it does not run apart."""
-    if cluster is None or not settings.manage.apart:
-        return None
-    from webhook.cluster.replicas.webhooks import Webhooks  # noqa: PLC0415 - for clusters only
-
-    webhooks = Webhooks(cluster.facts.api, settings.registration.name)
-    await webhooks.start()
-    stack.push_async_callback(webhooks.stop)
-    return webhooks
 
 
 def _certificates(settings: Settings, measures: Metrics, replica: Replica | None) -> Certificates:
@@ -309,7 +283,7 @@ def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> U
 def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
     """The registrar of the webhook configurations; None if the service does not manage them."""
     replica, facts = parts.replica, parts.facts
-    if replica is None or facts is None or not _registers(parts.settings):
+    if replica is None or facts is None or not parts.settings.registration.writes:
         return None
     from webhook.registration.registrar import Registrar, RegistrarInputs  # noqa: PLC0415 - for clusters only
 
@@ -369,10 +343,6 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
     state.add_note("watches", ages.problems)
     state.add_gate("watches", ages.unready)
     run(stack, "watch ages", ages.run())
-
-
-def _has_cluster(settings: Settings) -> bool:
-    return bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
 
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:

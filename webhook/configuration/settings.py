@@ -178,6 +178,11 @@ class Registration(Model):
         1, ge=1, le=30, description="The same for writes that a cluster needs to come up."
     )
 
+    @property
+    def writes(self) -> bool:
+        """Whether webhook configurations, or their caBundle, are written."""
+        return self.apply or self.ca_only
+
 
 class SampleSettings(Model):
     """Which answers are recorded."""

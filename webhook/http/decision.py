@@ -6,7 +6,7 @@ Rules never wait; this module looks up the values that they miss, and waits for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -18,20 +18,17 @@ from policies.engine import engine
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import Facts
 from policies.engine.interruption import FactUnavailable, Key, Missing, OvertimeError, PostponedError
-from policies.engine.request import AdmissionRequest, Target
+from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Phase, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.heavy import LAST_WORDS, Allowance, Child, ChildError, NoTurnError, Slice, SlowPolicies, Ticks, Turns
 from webhook.http.health import Readiness
-from webhook.http.review import Decoder, ReviewError, encode, head, is_about, presumed_target, target
+from webhook.http.review import Decoder, ReviewError, encode, head
 from webhook.measures import RuleTimes
 from webhook.metrics import Metrics
 from webhook.tracing import Span, Trace
 
 T = TypeVar("T")
-# Up to this many rules, it does not pay to find out first which of them match. With the built-in rules it takes 4
-# us more than it saves (docs/benchmarks.md).
-FEW = 6
 # Policies and rules change in one replica sooner than in another, so the API server may call paths that have no rules
 # yet or any more. An error would then be a refusal if the failure policy is Fail.
 GROUPS: Mapping[Phase, frozenset[str]] = {
@@ -50,37 +47,13 @@ class Resolver(Protocol):
 class Route:
     """A path: its phase, its group of rules (None: all of them), and how to decode its reviews.
 
-    Only those parts of an object are decoded that the matching rules read. If there are few rules, it is cheaper not to
-    find out which of them match.
+    Only those parts of an object are decoded that its rules read.
     """
 
     def __init__(self, phase: Phase, group: str | None, ruleset: RuleSet) -> None:
         self.phase = phase
         self.group = group
-        self._ruleset = ruleset
-        rules, reads = ruleset.route(phase, group)
-        self._few = len(rules) <= FEW
-        self._all = Decoder(reads)
-        self._decoders = {reads: self._all}
-
-    def decode(self, body: bytes) -> AdmissionRequest:
-        """The request of a review. Raises ReviewError."""
-        if self._few:
-            return self._all.decode(body)
-        presumed = presumed_target(body)
-        if presumed is not None:
-            request = self._decoder(presumed).decode(body)
-            if is_about(request, presumed):
-                return request
-        parsed = target(body)
-        return (self._all if parsed is None else self._decoder(parsed)).decode(body)
-
-    def _decoder(self, of: Target) -> Decoder:
-        reads = self._ruleset.select(self.phase, of, self.group).reads
-        decoder = self._decoders.get(reads)
-        if decoder is None:
-            decoder = self._decoders[reads] = Decoder(reads)
-        return decoder
+        self.decode = Decoder(ruleset.route(phase, group).reads).decode
 
 
 class Served:
@@ -90,15 +63,11 @@ class Served:
         self.ruleset = ruleset
         self.facts = facts
         self.resolver = resolver
-        self.routes = dict(_routes(ruleset))
-
-
-def _routes(ruleset: RuleSet) -> Iterator[tuple[str, Route]]:
-    phases: tuple[Phase, ...] = ("mutate", "validate")
-    for phase in phases:
-        yield f"/{phase}", Route(phase, None, ruleset)
-        for group in ruleset.groups(phase) | GROUPS[phase]:
-            yield f"/{phase}/{group}", Route(phase, group, ruleset)
+        self.routes: dict[str, Route] = {}
+        for phase, groups in GROUPS.items():
+            self.routes[f"/{phase}"] = Route(phase, None, ruleset)
+            for group in ruleset.groups(phase) | groups:
+                self.routes[f"/{phase}/{group}"] = Route(phase, group, ruleset)
 
 
 class ServingState(Readiness):
@@ -135,7 +104,7 @@ class Reviewed(NamedTuple):
     spans: Sequence[Span] = ()
 
 
-class _ToldError(Exception):
+class _RemoteError(Exception):
     """An error of another process."""
 
     def __repr__(self) -> str:
@@ -163,28 +132,22 @@ class Judge:
         applies.
         """
         if len(body) > LARGE:
-            return await self._elsewhere(body, head(body), route, served, deadline, trace)
+            return await self._heavy(body, head(body), route, served, deadline, trace)
         request = route.decode(body)
         if trace is not None:
             trace.lap("decode", bytes=len(body))
             trace.lap("match", rules=len(_rules(request, route, served)))
         if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
+            times = self._metrics.rules.times
+            lap = times if trace is None else trace.laps(times)
+            facts = replace(served.facts, skipped=self._slow.skipped, lap=lap, spend=times.spend)
             try:
-                answer = await self._here(request, route, served, deadline, trace)
+                answer = await self.evaluated(request, route, served, facts, deadline, trace)
                 return Reviewed(_encoded(request, answer, trace), request, answer)
             except PostponedError as error:
                 self._slow.postpone(error.rule, request.namespace)
                 self._prepare(served.ruleset)
-        return await self._elsewhere(body, request, route, served, deadline, trace)
-
-    async def _here(
-        self, request: AdmissionRequest, route: Route, served: Served, deadline: float, trace: Trace | None
-    ) -> Answer:
-        """The answer to a request, found in the event loop. Raises PostponedError if that takes too long."""
-        times = self._metrics.rules.times
-        lap = times if trace is None else trace.laps(times)
-        facts = replace(served.facts, skipped=self._slow.skipped, lap=lap, spend=times.spend)
-        return await self.evaluated(request, route, served, facts, deadline, trace)
+        return await self._heavy(body, request, route, served, deadline, trace)
 
     async def evaluated(
         self,
@@ -207,7 +170,7 @@ class Judge:
             else:
                 self._prepare(served.ruleset)
                 return answer
-            facts = await self._entered(facts, key, served.resolver, deadline, trace)
+            facts = await self._looked_up(facts, key, served.resolver, deadline, trace)
 
     def _prepare(self, ruleset: RuleSet) -> None:
         """Have what reviews turned out to need made faster, in another thread: one thing at a time.
@@ -220,21 +183,20 @@ class Judge:
                 self._preparing = asyncio.get_running_loop().run_in_executor(None, screener.prepare)
                 self._preparing.add_done_callback(lambda _: self._slow.postponed.clear())
 
-    async def _entered(
+    async def _looked_up(
         self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float, trace: Trace | None
     ) -> Facts:
         """The facts with the value of a key, or with the failure to find it."""
         if trace is not None:
             trace.begin()
-        remaining = deadline - asyncio.get_running_loop().time()
-        entry = await _entry(key, facts.entries, resolver, remaining)
+        entry = await _entry(key, facts.entries, resolver, deadline - asyncio.get_running_loop().time())
         failed = isinstance(entry, FactUnavailable) or (isinstance(entry, CheckAnswer) and entry.error is not None)
         self._metrics.lookups.labels("failed" if failed else "found").inc()
         if trace is not None:
             trace.lap("look-up", key=type(key).__name__, found=not failed)
         return facts.entered(key, entry)
 
-    async def _elsewhere(
+    async def _heavy(
         self,
         body: bytes,
         request: AdmissionRequest | None,
@@ -250,20 +212,15 @@ class Judge:
             while True:
                 if trace is not None:
                     trace.begin()
-                told = await self._told(body, tenant, route, facts, served, deadline, trace and trace.branch())
+                work = partial(_judged, body, route, served, trace=trace and trace.branch())
+                result = await self._in_child(work, facts, tenant, deadline)
                 if trace is not None:
                     trace.lap("child", bytes=len(body))
-                if isinstance(told, Reviewed):
-                    self._metrics.rules.times.add(told.times, told.used)
-                    if trace is not None:
-                        trace.spans += told.spans
-                    if told.policy:
-                        self._slow.overtime(told.policy, dry_run=bool(told.request.dry_run))
-                    return told
-                if isinstance(told, Key):
-                    facts = await self._entered(facts, told, served.resolver, deadline, trace)
-                else:
-                    raise ReviewError(*told)
+                if isinstance(result, Reviewed):
+                    break
+                if not isinstance(result, Key):
+                    raise ReviewError(*result)
+                facts = await self._looked_up(facts, result, served.resolver, deadline, trace)
         except (NoTurnError, ChildError) as error:
             if request is None:
                 raise ReviewError(f"The review could not be read in time: {error}.", 503) from None
@@ -271,44 +228,39 @@ class Judge:
                 request, served.ruleset, route.phase, route.group, OvertimeError(f"no time was left for it: {error}")
             )
             return Reviewed(encode(request.uid, answer), request, answer)
+        self._metrics.rules.times.add(result.times, result.used)
+        if trace is not None:
+            trace.spans += result.spans
+        if result.policy:
+            self._slow.overtime(result.policy, dry_run=bool(result.request.dry_run))
+        return result
 
-    async def _told(
-        self,
-        body: bytes,
-        tenant: str,
-        route: Route,
-        facts: Facts,
-        served: Served,
-        deadline: float,
-        trace: Trace | None,
-    ) -> Reviewed | Key[Any] | tuple[str, int]:
-        """What a child process says: the answer, a value that it misses, or an error in the review.
-
-        Raises NoTurnError and ChildError.
-        """
+    async def _in_child(self, work: Callable[..., _Result], facts: Facts, tenant: str, deadline: float) -> _Result:
+        """What a child process makes of a review in a turn of the tenant. Raises NoTurnError and ChildError."""
         loop = asyncio.get_running_loop()
         async with self._turns.turn(tenant, deadline) as turn:
-            seconds = deadline - LAST_WORDS - loop.time()
-            child = Child(lambda: _judged(body, route, facts, served, seconds, trace))
+            child = Child(partial(work, facts, deadline - LAST_WORDS - loop.time()))
             turn.end = child.end
             ending = loop.call_at(deadline - LAST_WORDS, child.end)
             try:
-                told: Reviewed | Key[Any] | tuple[str, int] = await child.result
+                result: _Result = await child.result
             except ChildError:
                 self._metrics.heavy.labels("ended").inc()
                 raise
             else:
                 self._metrics.heavy.labels("answered").inc()
-                return told
+                return result
             finally:
                 ending.cancel()
                 child.kill()
                 await asyncio.shield(child.gone)
 
 
-def _judged(
-    body: bytes, route: Route, facts: Facts, served: Served, seconds: float, trace: Trace | None
-) -> Reviewed | Key[Any] | tuple[str, int]:
+_Result = Reviewed | Key[Any] | tuple[str, int]
+"""What a child process says: the answer, a value that it misses, or the text and status of an error in the review."""
+
+
+def _judged(body: bytes, route: Route, served: Served, facts: Facts, seconds: float, *, trace: Trace | None) -> _Result:
     """The work of a child process."""
     allowance, times = Allowance(), RuleTimes()
     try:
@@ -328,12 +280,25 @@ def _judged(
         return key
     except ReviewError as error:
         return str(error), error.status
+    reply = _encoded(request, answer, trace)
     fields = {name: value for name, value in asdict(request).items() if not name.endswith("object")}
     fields["name"] = request.display_name
-    told = replace(answer, decisions=tuple(map(_told, answer.decisions)))
-    reply = _encoded(request, answer, trace)
-    spans = () if trace is None else trace.spans
-    return Reviewed(reply, AdmissionRequest(**fields), told, allowance.policy, times.seconds, times.used, spans)
+    return Reviewed(
+        reply,
+        AdmissionRequest(**fields),
+        replace(answer, decisions=tuple(map(_portable, answer.decisions))),
+        allowance.policy,
+        times.seconds,
+        times.used,
+        () if trace is None else trace.spans,
+    )
+
+
+def _portable(decision: Decision) -> Decision:
+    """A decision that can be sent to another process. Not all exceptions can be."""
+    if (failure := decision.failure) is None:
+        return decision
+    return replace(decision, failure=RuleFailure(_RemoteError(repr(failure.error)), failure.policy))
 
 
 def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> bytes:
@@ -344,13 +309,6 @@ def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> 
     reply = encode(request.uid, answer)
     trace.lap("encode", operations=len(answer.operations), bytes=len(reply))
     return reply
-
-
-def _told(decision: Decision) -> Decision:
-    """A decision as it is told to another process. Not all exceptions can be."""
-    if decision.failure is None:
-        return decision
-    return replace(decision, failure=RuleFailure(_ToldError(repr(decision.failure.error)), decision.failure.policy))
 
 
 def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rule, ...]:
@@ -367,8 +325,15 @@ async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver 
     """The value of a key, or the failure to find it. known: the keys that were looked up in this review."""
     if resolver is None:
         return key.without_cluster()
-    if reason := _limit_reached(key, known) or ("no time was left to ask the API server" if seconds <= 0 else ""):
-        return key.failure(reason)
+    checks, is_check = sum(isinstance(other, Check) for other in known), isinstance(key, Check)
+    limits = (
+        (is_check and checks >= CHECKS, f"over {CHECKS} authorization checks in one review"),
+        (not is_check and len(known) - checks >= LOOKUPS, f"one review looks for {LOOKUPS} things at most"),
+        (seconds <= 0, "no time was left to ask the API server"),
+    )
+    for is_reached, reason in limits:
+        if is_reached:
+            return key.failure(reason)
     try:
         return await resolver.read(key, seconds)
     except FactUnavailable as error:
@@ -377,14 +342,6 @@ async def _entry(key: Key[Any], known: Collection[Key[Any]], resolver: Resolver 
         return FactUnavailable(f"{key.missing}, although it was looked for")
     except Exception as error:  # noqa: BLE001 - a defect in a look-up fails the rules that need it, not the review
         return FactUnavailable(f"{key.missing}: {type(error).__name__}: {error}")
-
-
-def _limit_reached(key: Key[Any], known: Collection[Key[Any]]) -> str:
-    """The limit that forbids another look-up; empty if there is none."""
-    checks = sum(isinstance(known_key, Check) for known_key in known)
-    if isinstance(key, Check):
-        return f"over {CHECKS} authorization checks in one review" if checks >= CHECKS else ""
-    return f"one review looks for {LOOKUPS} things at most" if len(known) - checks >= LOOKUPS else ""
 
 
 class Answered(NamedTuple):

@@ -7,18 +7,17 @@ answer's `response.status`. Wire form: https://kubernetes.io/docs/reference/acce
 from __future__ import annotations
 
 import gc
-import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from policies.engine.engine import Answer, Decision, Unanimity
-from policies.engine.request import AdmissionRequest, GroupVersionResource, JsonObject, Operation, Target, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, mapping
 from policies.engine.violation import CODES, MESSAGE_LENGTH, Violation, in_order, quote
 from policies.kubernetes.name import NAME_LENGTH
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
@@ -61,56 +60,6 @@ class _Envelope(Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
     request: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _Target(Struct, frozen=True, rename="camel"):
-    """The fields that determine which rules run (policies.engine.request.Target)."""
-
-    operation: Operation
-    resource: GroupVersionResource
-    sub_resource: str = ""
-
-
-class _Targeted(Struct):
-    request: _Target
-
-
-_TARGETED = msgspec.json.Decoder(_Targeted)
-
-
-# The fields in the API server's order (AdmissionRequest in k8s.io/api's admission/v1), before the user and the objects.
-# This takes a quarter of the time of decoding to the end of the objects.
-_HEAD = re.compile(
-    rb'"resource":\{"group":"([^"\\]*)","version":"([^"\\]*)","resource":"([^"\\]*)"\},'
-    rb'(?:"subResource":"([^"\\]*)",)?"requestKind":[^\\]*?"operation":"(CREATE|UPDATE|DELETE|CONNECT)","userInfo":'
-)
-_HEAD_LENGTH = 2048
-
-
-def presumed_target(body: bytes) -> Target | None:
-    """The target of a review, guessed from the API server's format. The caller has to verify it with `is_about`."""
-    head = _HEAD.search(body, 0, _HEAD_LENGTH)
-    if head is None:
-        return None
-    group, version, resource, sub_resource, operation = (part.decode("utf-8", "replace") for part in head.groups(b""))
-    return _Target(cast("Operation", operation), GroupVersionResource(group, version, resource), sub_resource)
-
-
-def is_about(request: Target, presumed: Target) -> bool:
-    """Whether a request has the presumed target."""
-    return (
-        request.resource == presumed.resource
-        and request.operation == presumed.operation
-        and request.sub_resource == presumed.sub_resource
-    )
-
-
-def target(body: bytes) -> Target | None:
-    """The target of a review, decoded without the objects; None for an invalid review, which a Decoder reports."""
-    try:
-        return _TARGETED.decode(body).request
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
 
 
 class Decoder:

@@ -70,7 +70,7 @@ def needed(settings: Settings) -> list[Right]:
 def needed_by_manager(settings: Settings) -> list[Right]:
     """All rights that manage needs, without duplicates. Raises SettingsError if it cannot run with these settings."""
     chosen = roles.of_manager(settings)
-    writes = chosen.registration.apply or chosen.registration.ca_only
+    writes = chosen.registration.writes
     paths = "replicas say which paths they answer"
     return [
         *_rights(_FOLLOW, "", "namespaces", "entries name the Namespaces of the control plane"),

@@ -1,21 +1,14 @@
 """What is served, and whether it may be: readiness with its reasons, as probes see it."""
 
-import json
-from typing import Any
-
-import pytest
-from support.builders import Json, pod
-from support.service.reviews import TODAY, body, review, rule, served
+from support.builders import pod
+from support.service.reviews import TODAY, body, rule, served
 from support.service.servers import Serve, default_rules
 
 from policies.engine.facts import StaticFacts
-from policies.engine.match import ResourceRule
-from policies.engine.rule import POLICY_GROUPS, Hook, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import POLICY_GROUPS
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
-from webhook.http.decision import FEW, GROUPS, Served, ServingState
-from webhook.http.review import is_about, presumed_target, target
+from webhook.http.decision import GROUPS, Served, ServingState
 
 
 def test_readiness_has_every_reason() -> None:
@@ -101,63 +94,6 @@ async def test_the_health_port_has_no_reviews(serve: Serve) -> None:
 
     for path in ("/validate", "/mutate", "/", "/validate/things"):
         assert (await running.get(path)).status == 404
-
-
-def _many() -> RuleSet:
-    """More rules than are read for together: those on Pods read containers, those on Jobs the template."""
-    return RuleSet(
-        [
-            Rule(
-                f"{resource}-{number}",
-                (Hook("validate", "things", (ResourceRule(("CREATE",), ("*",), (resource,)),), "Fail"),),
-                "deny",
-                frozenset({reads}),
-                validate=lambda request, facts: (),  # noqa: ARG005 - it is never asked
-            )
-            for resource, reads in (("pods", "spec.containers"), ("jobs", "spec.template"))
-            for number in range(FEW)
-        ]
-    )
-
-
-_SPEC: Json = {"containers": [{"name": "main"}], "template": {"spec": {}}}
-_WHOLE = json.dumps(review({**pod(), "spec": _SPEC}), separators=(",", ":")).encode()
-_OF_JOBS = _WHOLE.replace(b'"resource":"pods"', b'"resource":"jobs"')
-
-
-@pytest.mark.parametrize(
-    ("sent", "resource", "spec"),
-    [
-        pytest.param(_WHOLE, "pods", {"containers": _SPEC["containers"]}, id="pods"),
-        pytest.param(_OF_JOBS, "jobs", {"template": _SPEC["template"]}, id="jobs"),
-        pytest.param(
-            _WHOLE.replace(
-                b'"userInfo":', b'"resource":{"group":"batch","version":"v1","resource":"jobs"},"userInfo":'
-            ),
-            "jobs",
-            {"template": _SPEC["template"]},
-            id="told-twice",
-        ),
-        pytest.param(json.dumps(json.loads(_WHOLE), indent=1).encode(), "pods", _SPEC["containers"], id="indented"),
-    ],
-)
-def test_what_is_read_follows_what_a_review_is_about(sent: bytes, resource: str, spec: Any) -> None:
-    """No more is decoded than the rules for an object read; of what a review tells twice the last one counts."""
-    request = Served(_many(), StaticFacts(TODAY)).routes["/validate"].decode(sent)
-
-    wanted = spec if isinstance(spec, dict) else {"containers": spec}
-    assert (request.resource.resource, (request.object or {})["spec"]) == (resource, wanted)
-
-
-def test_the_head_of_a_review_tells_what_it_is_about() -> None:
-    """What an API server sends needs no second reading; what it never sends so is not presumed."""
-    presumed = presumed_target(_WHOLE)
-    found = target(_WHOLE)
-
-    assert presumed is not None
-    assert found is not None
-    assert is_about(found, presumed)
-    assert presumed_target(json.dumps(json.loads(_WHOLE), indent=1).encode()) is None
 
 
 def test_every_group_is_known_beforehand() -> None:

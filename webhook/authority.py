@@ -357,7 +357,6 @@ class Issuance:
             return None
 
     async def _stored(self, authority: Authority, *, trusted: bool) -> bool:
-        """Store a leaf if one is due. Return whether one was due."""
         leaf, reason = self._due(authority, trusted=trusted)
         if leaf is None:
             return False
@@ -372,7 +371,6 @@ class Issuance:
         return True
 
     def _due(self, authority: Authority, *, trusted: bool) -> tuple[Leaf | None, str]:
-        """The leaf to store and the reason; None if none is due."""
         now = self._now()
         try:
             return plan_stored_leaf(self._secret.stored, authority, self._names, now, trusted=trusted)

@@ -312,7 +312,6 @@ class Upkeep:
             self._certificates.install(self._trusted)
 
     def _tell(self) -> None:
-        """Notify the registrar of a new CA or leader."""
         self._metrics.leader.set(self._replica is not None and self._replica.leadership.leading)
         now = self._certificates.ca_bundle, self.writing
         if self._registrar is not None and now != self._told:

@@ -17,7 +17,7 @@ from policies.kubernetes.release import NEWEST
 from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError, TracingSettings
-from webhook.decisions.log import DecisionLog, Writer, output
+from webhook.decisions.log import DecisionLog, output, writer
 from webhook.http.app import Service
 from webhook.metrics import Metrics
 from webhook.sources.rulekeeper import RuleKeeper
@@ -140,12 +140,12 @@ def trace(stack: AsyncExitStack, service: Service, settings: TracingSettings) ->
         )
     from webhook import opentelemetry  # noqa: PLC0415 - OpenTelemetry costs 8 MB
 
-    export = opentelemetry.export(settings.endpoint)
-    export.start()
-    stack.callback(export.end)
-    service.metrics.traces = export
-    service.state.add_note("tracing", export.problems)
-    service.tracing = opentelemetry.Tracer(settings.share, settings.rule_seconds, export.add)
+    traces = opentelemetry.sender(stack, settings.endpoint)
+    traces.start()
+    stack.callback(traces.end)
+    service.metrics.traces = traces
+    service.state.add_note("tracing", traces.problems)
+    service.tracing = opentelemetry.Tracer(settings.share, settings.rule_seconds, traces.put)
 
 
 class Followers:
@@ -200,12 +200,12 @@ def _decision_log(
     chosen = settings.decisions
     if not chosen.log:
         return None
-    writer = Writer(output(chosen))
-    writer.start()
-    stack.callback(writer.end)
-    service.metrics.records = writer
-    service.state.add_note("decision log", writer.problems)
-    return DecisionLog(chosen, writer, _release(settings, cluster))
+    records = writer(output(chosen))
+    records.start()
+    stack.callback(records.end)
+    service.metrics.records = records
+    service.state.add_note("decision log", records.problems)
+    return DecisionLog(chosen, records, _release(settings, cluster))
 
 
 def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None) -> Refusals | None:

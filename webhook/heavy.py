@@ -201,7 +201,6 @@ class Child:
                 signal.pidfd_send_signal(self._process, number)
 
     def _read(self) -> None:
-        """Read what the child has written so far."""
         with suppress(BlockingIOError):
             while part := os.read(self._reading, _CHUNK):
                 self._received += part
@@ -281,7 +280,6 @@ def _detach(writing: int) -> None:
 
 
 def _virtual() -> int:
-    """The virtual memory that this process has now, in bytes."""
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     try:
         return int(os.read(statm, 100).split()[0]) * resource.getpagesize()
@@ -412,7 +410,6 @@ class Turns:
             self._next()
 
     async def _place(self, tenant: str, deadline: float) -> Turn:
-        """The turn that comes after a while."""
         of_one = sum(claim.tenant == tenant for claim in self._waiting)
         if self.waiting >= WAITING or of_one >= WAITING_OF_ONE:
             raise NoTurnError("too many reviews that take long wait already")
@@ -445,7 +442,6 @@ class Turns:
             self._turn.end_at(turn_end(claim, others, self._use, asyncio.get_running_loop().time()))
 
     def _next(self) -> None:
-        """Give the turn to who comes first."""
         self._turn = None
         while self._waiting:
             claim = self._queue()[0]

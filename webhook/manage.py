@@ -157,7 +157,6 @@ def _registrar(parts: _Parts, writing: Callable[[], bool]) -> Registrar:
 
 
 def _readiness(parts: _Parts, registrar: Registrar) -> Readiness:
-    """The readiness, with all gates and notes."""
     readiness = Readiness()
     readiness.add_gate("cluster", parts.cluster.unsynced)
     readiness.add_gate("manage", parts.replica.unsynced)
@@ -173,7 +172,6 @@ def _readiness(parts: _Parts, registrar: Registrar) -> Readiness:
 
 
 def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep: Upkeep) -> None:
-    """Run all background tasks until the stack is closed."""
 
     async def look() -> None:
         registrar.look()

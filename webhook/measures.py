@@ -203,7 +203,6 @@ class RuleMetrics:
         self._uncounted[key] = self._uncounted.get(key, 0) + times
 
     def _add(self, counter: Counter, labels: tuple[str, ...], times: float = 1, *, at: int = 0) -> None:
-        """Count in a series. at: where its labels have the rule."""
         name = self._own.name(labels[at])
         own = (*labels[:at], name, *labels[at + 1 :])
         self._series.setdefault(name, set()).add((counter, own))

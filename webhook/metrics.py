@@ -43,16 +43,6 @@ class Kubernetes(Protocol):
         """Whether it is proven that policies are judged as by this API server."""
 
 
-class Inventory(Protocol):
-    """The Nodes and Pods from which domains are chosen."""
-
-    def age(self) -> float:
-        """Seconds since the last proof that all of it is up to date."""
-
-    def sizes(self) -> Mapping[str, int]:
-        """How much it holds, by kind."""
-
-
 class Log(Protocol):
     """Where log lines go."""
 
@@ -278,7 +268,6 @@ class Metrics:
 
 
 def _sent(counter: Counter, outcome: str, sending: Sending | None) -> None:
-    """Count what was written or sent, and what was lost."""
     if sending is not None:
         for result, times in zip((outcome, "lost"), sending.take(), strict=True):
             counter.labels(result).inc(times)

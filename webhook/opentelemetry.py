@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from random import random
+from typing import TypeVar
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -17,28 +20,65 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, get_current_span, 
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from yarl import URL
 
-from webhook.tracing import Export, Reasons, Trace
+from webhook.outbox import Outbox
+from webhook.tracing import Trace
 from webhook.version import VERSION
 
 _PARENT, _STATE = "traceparent", "tracestate"
 
 
+T = TypeVar("T")
 # A receiver beside the service answers in milliseconds. While one attempt lasts, traces wait.
 _SEND_SECONDS = 5.0
 _TRACES_PATH = "/v1/traces"
+# Spans that wait for a slow receiver: those of some thousand traces, 5 KiB each.
+BACKLOG = 10 * 1024
+# Spans that are sent at once. To encode so many takes some 2 ms, for which reviews of this process may have to wait.
+BATCH = 64
+# How long a trace waits for others that are sent with it.
+LINGER = 1.0
+LIBRARY = "opentelemetry"
+"""The name of the loggers of OpenTelemetry."""
 
 
-def export(endpoint: str) -> Export[ReadableSpan]:
-    """What sends traces to a receiver. It takes the place of all handlers for what OpenTelemetry logs."""
-    reasons = Reasons()
-    reasons.install()
-    sender = OTLPSpanExporter(receiver(endpoint), timeout=_SEND_SECONDS)
-    return Export(
+class _LastReason(logging.Handler):
+    """Keeps what OpenTelemetry logs out of the log, but for the last line, which says why sending failed."""
+
+    text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()
+
+
+def sender(stack: AsyncExitStack, endpoint: str) -> Outbox[Trace]:
+    """Sends traces to a receiver until the stack is closed, in a thread of its own."""
+    reason, logger = _LastReason(), logging.getLogger(LIBRARY)
+    logger.handlers, logger.propagate = [reason], False
+    exporter = OTLPSpanExporter(receiver(endpoint), timeout=_SEND_SECONDS)
+    stack.callback(exporter.shutdown)  # after the end of the outbox, so that it ends an attempt to send
+    return outbox(
         Spans().of,
-        lambda spans: sender.export(spans) is SpanExportResult.SUCCESS,
-        sender.shutdown,
-        lambda: f"{endpoint}: {reasons.last}",
+        lambda spans: exporter.export(spans) is SpanExportResult.SUCCESS,
+        lambda: f"{endpoint}: {reason.text}",
     )
+
+
+def outbox(
+    spans: Callable[[Trace], Sequence[T]], export: Callable[[Sequence[T]], bool], reason: Callable[[], str]
+) -> Outbox[Trace]:
+    """Traces that are sent as spans. export: sends spans, and returns whether the receiver took them."""
+
+    def send(traces: list[Trace]) -> str:
+        made = [span for trace in traces for span in spans(trace)]
+        is_taken = all(export(made[at : at + BATCH]) for at in range(0, len(made), BATCH))
+        return "" if is_taken else reason() or "the receiver did not take them"
+
+    events = ("traces lost", "traces sent again")
+    return Outbox(send, _spans, BACKLOG, BATCH, events, level="warning", linger=LINGER)
+
+
+def _spans(trace: Trace) -> int:
+    return 1 + len(trace.spans)
 
 
 def receiver(endpoint: str) -> str:

@@ -180,7 +180,6 @@ def _run_all(
     service: Service,
     followers: Followers,
 ) -> None:
-    """Run all background tasks until the stack is closed."""
     state = service.state
 
     async def swap() -> None:
@@ -265,7 +264,6 @@ def _check(settings: Settings) -> None:
 
 
 def _certificates(settings: Settings, measures: Metrics, replica: Replica | None) -> Certificates:
-    """The certificates for the settings. Raises SettingsError."""
     if replica is None or replica.authority is None:
         return Certificates(settings.tls, measures)
     from webhook.authority import SharedAuthority  # noqa: PLC0415 - for clusters only
@@ -281,7 +279,6 @@ def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> U
 
 
 def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
-    """The registrar of the webhook configurations; None if the service does not manage them."""
     replica, facts = parts.replica, parts.facts
     if replica is None or facts is None or not parts.settings.registration.writes:
         return None
@@ -296,7 +293,6 @@ def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]
 
 
 def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
-    """The serving state, with all gates and notes of readiness."""
     state = ServingState(_served(parts))
     state.add_note("configuration", parts.configuration.notes)
     state.add_gate("certificate", lambda: _certificate_reasons(parts))

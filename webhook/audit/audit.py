@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any, Final, Protocol, TypeVar
 
@@ -21,7 +21,8 @@ from policies.engine.rule import PatchOperation, PolicyException
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, is_control_plane
 from policies.engine.violation import Violation, shortened
 from policies.objects.fieldpath import Location, lookup, render
-from webhook.audit.finding import Finding, Scope, Subject, Verdict, subject
+from webhook.audit.finding import Finding, Subject, Verdict, subject
+from webhook.audit.owners import Owners
 from webhook.audit.rules import Rules
 
 _NODE: Final = ("", "Node")
@@ -110,7 +111,6 @@ def _sentence(decision: Decision, violation: Violation) -> str:
 
 
 def _excepted(subject: Subject, decision: Decision, exception: PolicyException) -> Iterator[Finding]:
-    """What passes by an exception; of a mutation, that it is not made."""
     until, grounds = _end(exception.until), f" (exception {exception.grounds})"
     for violation in decision.violations:
         text = _sentence(decision, violation) + grounds
@@ -125,7 +125,6 @@ def _end(last: date) -> str:
 
 
 def _change(before: Any, operation: PatchOperation) -> tuple[Location, str]:
-    """The place that an operation changes, and how."""
     place = _location(operation["path"])
     if operation["op"] == "remove":
         return place, "would be removed"
@@ -161,13 +160,6 @@ class Resolver(Protocol):
         """The value of a key, within a time limit. Raises FactUnavailable, and Missing if it does not exist."""
 
 
-class Workloads(Protocol):
-    """Knows whose an object is."""
-
-    async def topmost(self, request: AdmissionRequest) -> tuple[str, Scope]:
-        """The topmost owner of an object: kind and name, such as `Deployment/web`, and what a report is about."""
-
-
 class Judged(Struct, frozen=True):
     """An object that was judged, with what is found; its workload is looked up only if there is something."""
 
@@ -189,17 +181,12 @@ class Audit:
     """
 
     def __init__(
-        self, rules: Rules, facts: Facts, resolver: Resolver | None = None, workloads: Workloads | None = None
+        self, rules: Rules, facts: Facts, resolver: Resolver | None = None, workloads: Owners | None = None
     ) -> None:
         self.rules = rules
         self._facts = facts
         self._resolver = resolver
         self._workloads = workloads
-
-    async def all(self, requests: AsyncIterable[AdmissionRequest]) -> AsyncIterator[Judged]:
-        """What is found about each object, in the order of the requests. See `creation` for a request."""
-        async for request in requests:
-            yield await self.judged(request)
 
     async def judged(self, request: AdmissionRequest) -> Judged:
         """What is found about an object: nothing if it is being deleted."""
@@ -212,7 +199,6 @@ class Audit:
         return Judged(about, tuple(findings))
 
     def _findings(self, about: Subject, request: AdmissionRequest, facts: Facts) -> list[Finding]:
-        """What is found. Raises Missing."""
         if is_being_deleted(request.object):
             return []
         ruleset = self.rules.ruleset
@@ -247,7 +233,6 @@ class Audit:
             facts = facts.entered(key, await self._entry(key))
 
     async def _entry(self, key: Key[Any]) -> Any:
-        """The value of a key, or the failure to find it."""
         if self._resolver is None:
             return key.without_cluster()
         try:

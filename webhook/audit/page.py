@@ -181,7 +181,6 @@ def _section(name: str, title: str, content: str) -> str:
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: int = 0) -> str:
-    """A table. rows: of HTML. numbers: how many columns at the end are numbers."""
     titles = tuple(heads)
     kinds = [""] * (len(titles) - numbers) + [' class="number"'] * numbers
     head = "".join(f'<th scope="col"{kind}>{title}</th>' for title, kind in zip(titles, kinds, strict=True))
@@ -191,7 +190,6 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]], *, numbers: int 
 
 
 def _rest(number: int, noun: str) -> str:
-    """A line that says what a table leaves out; empty if nothing."""
     return f'<p class="rest">… and {_many(number, noun)} more.</p>\n' if number else ""
 
 
@@ -252,7 +250,6 @@ def _placed(workloads: Mapping[tuple[str, str], Group]) -> list[tuple[tuple[str,
 
 
 def _groups(name: str, title: str, heads: tuple[str, ...], groups: list[tuple[tuple[str, ...], Group]]) -> str:
-    """A table with a row for each group and a column for each verdict."""
     words = tuple(word for word, _ in _VERDICTS.values())
     rows = (
         (*map(_text, names), _top(group), *(f"{group.verdicts[verdict]:,}" for verdict in _VERDICTS))
@@ -263,7 +260,6 @@ def _groups(name: str, title: str, heads: tuple[str, ...], groups: list[tuple[tu
 
 
 def _top(group: Group) -> str:
-    """The names of the policies that found the most."""
     ordered = sorted(group.policies, key=lambda name: (-group.policies[name], name))
     more = f" and {len(ordered) - 3:,} more" if ordered[3:] else ""
     return ", ".join(map(_text, ordered[:3])) + more

@@ -190,7 +190,6 @@ def _literal(value: Any) -> Literal:
 
 
 def _rebuilt(node: Node, visit: Callable[[Node], Node]) -> Node:
-    """A node with other children."""
     match node:
         case Select():
             return replace(node, operand=visit(node.operand))
@@ -239,7 +238,6 @@ def _constant(node: Call) -> Node:
 
 
 def _declared(call: Call) -> Iterator[Ident]:
-    """The names that a call declares, if it is a macro."""
     if call.target is not None and len(call.args) > 1:
         yield from (arg for arg in call.args[:2] if isinstance(arg, Ident))
 
@@ -288,7 +286,6 @@ def _may_hold(condition: Node) -> bool:
 
 
 def _compares(policy: Policy) -> bool:
-    """Whether an expression names the old object."""
     return any(_OLD in expression.text for expression in policy.expressions)
 
 
@@ -342,7 +339,6 @@ def made(settings: Settings, files: PolicyFiles, native: Loaded = NOTHING, catal
 
 
 def _with_rules(built: RuleSet, chosen: Sequence[Rule]) -> RuleSet:
-    """Other rules with the same exceptions, and the same that is spared."""
     return RuleSet(chosen, built.exceptions, built.safety)
 
 
@@ -368,7 +364,6 @@ def _merged(files: PolicyFiles, own: Loaded) -> PolicyFiles:
 
 
 def _silent(known: Sequence[Policy], bindings: Sequence[Binding], policies: PolicyRules) -> tuple[NotAuditable, ...]:
-    """The policies in force that cannot be asked."""
     bound: set[tuple[str, str]] = {(binding.kind, binding.policy_name) for binding in bindings}
     bound |= {(f"{policy.kind}Binding", policy.name) for policy in policies.shipped}
     return tuple(
@@ -391,7 +386,6 @@ def _asks(policy: Policy) -> bool:
 
 
 def _mutations(files: PolicyFiles, built: RuleSet, compile_: Compile) -> Iterator[Rule]:
-    """The mutating rules in their order, with one for each mutating policy."""
     loaded = files.loaded
     for rule in built.rules:
         if rule.name != mutatingrule.NAME:

@@ -93,7 +93,6 @@ def _bounded(record: JsonObject, longest: int) -> bytes:
 
 
 def _record(asked: Asked, content: Content, longest: int, more: Mapping[str, Any]) -> JsonObject:
-    """A record. Raises _ContentError if its content cannot be part of it."""
     answer = asked.answer
     described: JsonObject = {"request": _identity(asked.request)}
     hide: Callable[[str], str] | None = None
@@ -162,7 +161,6 @@ def _identity(request: AdmissionRequest) -> JsonObject:
 
 
 def _masked(asked: Asked, longest: int) -> tuple[JsonObject, Masking]:
-    """The whole request with masked objects, and what was masked. Raises _ContentError."""
     if len(asked.body) > longest:
         raise _ContentError(f"the review has {len(asked.body)} bytes; decisions.maxRecordBytes is {longest}")
     masking = Masking()

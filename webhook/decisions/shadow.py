@@ -148,7 +148,6 @@ class Shadow:
         self._tell(unasked(policies, rules, real.ruleset))
 
     def _tell(self, policies: tuple[Unasked, ...]) -> None:
-        """Log what the policies are not asked about, once, and count them."""
         self._metrics.unasked.set(len(policies))
         for policy in policies:
             if policy not in self._unasked:

@@ -58,7 +58,6 @@ class Room:
         return Body(self, refuse)
 
     def _make_way(self, newcomer: Body) -> None:
-        """Raises NoRoom if no larger body can make way."""
         size = self.size if newcomer.size <= SMALL else self.size - self.size // 8
         while self.held > size:
             largest = max(self._arriving, key=lambda body: body.size, default=newcomer)

@@ -261,7 +261,6 @@ _Result = Reviewed | Key[Any] | tuple[str, int]
 
 
 def _judged(body: bytes, route: Route, served: Served, facts: Facts, seconds: float, *, trace: Trace | None) -> _Result:
-    """The work of a child process."""
     allowance, times = Allowance(), RuleTimes()
     try:
         with allowance.running(seconds):
@@ -302,7 +301,6 @@ def _portable(decision: Decision) -> Decision:
 
 
 def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> bytes:
-    """The bytes of the reply."""
     if trace is None:
         return encode(request.uid, answer)
     trace.begin()

@@ -259,7 +259,6 @@ def encode(uid: str, answer: Answer) -> bytes:
 
 
 def _annotations(answer: Answer) -> dict[str, str]:
-    """The audit annotations: one for each rule, and those that policies publish."""
     annotations: dict[str, str] = {}
     for decision in answer.decisions:
         key = _rule_key(decision.rule)

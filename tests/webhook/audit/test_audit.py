@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import date
 from typing import Any
 
@@ -89,18 +88,6 @@ async def test_a_change_is_told_with_its_path() -> None:
             'would be [{"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}]',
         ),
     )  # fmt: skip
-
-
-async def test_a_stream_is_judged_in_its_order() -> None:
-    """Requests in, objects with what is found out, those without findings too."""
-
-    async def stream() -> AsyncIterator[AdmissionRequest]:
-        yield _request("ConfigMap", "configmaps", labels={})
-        yield _request("Secret", "secrets")
-
-    judged = [one async for one in Audit(_RULES, _FACTS).all(stream())]
-
-    assert [(one.subject.kind, len(one.findings)) for one in judged] == [("ConfigMap", 0), ("Secret", 1)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from webhook.configuration.settings import Settings, SettingsError
 
 
 def _part(context: click.Context, parameter: click.Parameter, value: str) -> Part:
-    """The part that `INDEX/COUNT` means."""
     index, _, count = value.partition("/")
     if not (index.isdecimal() and count.isdecimal() and int(index) < int(count)):
         raise click.BadParameter(f"{value!r} is not INDEX/COUNT, such as 0/4 to 3/4", context, parameter)

@@ -57,7 +57,6 @@ def _request(obj: JsonObject) -> AdmissionRequest:
 
 
 def _is_asked(request: AdmissionRequest, asked: Inquiry) -> bool:
-    """Whether an object is in a Namespace and of a kind that are asked for."""
     kind, resource = request.kind, request.resource
     group = f".{kind.group}" if kind.group else ""
     names = {name.lower() for name in (kind.kind, kind.kind + group, resource.resource, resource.resource + group)}

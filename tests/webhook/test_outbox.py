@@ -1,0 +1,143 @@
+"""Records and traces on their way: none keeps anybody waiting, and all of them are counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+from support.patience import PATIENCE
+
+from webhook import opentelemetry
+from webhook.decisions.log import writer
+from webhook.opentelemetry import BACKLOG, BATCH
+from webhook.outbox import Outbox
+from webhook.tracing import Span, Trace
+
+
+class _Place:
+    """Takes lines or spans once it is free. answers: what becomes of them, True by default."""
+
+    def __init__(self, *answers: bool | Exception) -> None:
+        self.begun, self.free = threading.Event(), threading.Event()
+        self.lines: list[bytes] = []
+        self.sizes: list[int] = []
+        self._answers = list(answers)
+
+    def send(self, lines: list[bytes]) -> str:
+        self.write(b"".join(lines))
+        return ""
+
+    def write(self, lines: bytes) -> None:
+        self.export(lines)
+        self.lines += lines.splitlines()
+
+    def export(self, spans: Sequence[int]) -> bool:
+        self.begun.set()
+        assert self.free.wait(PATIENCE)
+        self.sizes.append(len(spans))
+        answer = self._answers.pop(0) if self._answers else True
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.lines.append(b"closed")
+
+
+def _outbox(place: _Place, room: int = 100) -> Outbox[bytes]:
+    outbox = Outbox[bytes](
+        place.send, len, room, 1000,
+        ("lost", "again"), close=place.close,
+    )  # fmt: skip
+    outbox.start()
+    return outbox
+
+
+def test_what_waits_is_bounded() -> None:
+    """While nothing can be written, so much waits; the rest is lost and counted, and nobody waits for it."""
+    place = _Place()
+    outbox = _outbox(place, room=4)
+    outbox.put(b"1\n")
+    place.begun.wait()
+    for number in (2, 3, 4):
+        outbox.put(b"%d\n" % number)
+    outbox.lose()
+    place.free.set()
+    outbox.end()
+
+    assert place.lines == [b"1", b"2", b"3", b"closed"]
+    assert (outbox.take(), outbox.take(), outbox.problems()) == ((3, 2), (0, 0), [])
+
+
+@pytest.mark.parametrize("end", [Outbox.end, lambda outbox: outbox.end(0.0)], ids=["in-time", "not-in-time"])
+def test_the_end(end: Callable[[Outbox[bytes]], None]) -> None:
+    """After the end nothing is taken; a place that blocks for ever does not keep a process from ending."""
+    place = _Place()
+    if end is Outbox.end:
+        place.free.set()
+    outbox = _outbox(place)
+    end(outbox)
+    outbox.put(b"late\n")
+
+    assert outbox.take() == (0, 1)
+    place.free.set()
+
+
+def test_errors_of_a_disk_are_told_until_it_works_again() -> None:
+    """Records that cannot be written are lost, and said, until something could be written."""
+    place = _Place(OSError(28, "No space left on device"))
+    place.free.set()
+    records = writer(place)
+    records.start()
+    records.put(b"1\n")
+    records.end()
+
+    assert (records.take(), records.problems()) == ((0, 1), ["records cannot be written: No space left on device"])
+
+
+def _traces(place: _Place, reason: str = "") -> Outbox[Trace]:
+    return opentelemetry.outbox(lambda _: [1, 2], place.export, lambda: reason)
+
+
+def _trace(parts: int = 0) -> Trace:
+    trace = Trace(None, 0.0)
+    trace.spans += [Span("rule", 0.0, 0.0, {})] * parts
+    return trace
+
+
+def test_traces_are_sent_together() -> None:
+    """While the receiver takes nothing, traces beyond the backlog are lost; the rest is sent later, many at once."""
+    place = _Place()
+    traces = _traces(place)
+    for _ in range(BACKLOG + 7):
+        traces.put(_trace())
+    assert traces.take() == (0, 7)
+
+    place.free.set()
+    traces.start()
+    traces.end(PATIENCE)
+    assert traces.take() == (BACKLOG, 0)
+    assert sum(place.sizes) == 2 * BACKLOG
+    assert max(place.sizes) == BATCH
+
+
+def test_a_failure_is_told_once() -> None:
+    """One line says that traces are lost, whatever the reason, and one that they are sent again."""
+    place = _Place(False, ValueError("torn"), False, True)  # noqa: FBT003 - answers
+    place.free.set()
+    traces = _traces(place, "no route")
+    structlog.reset_defaults()
+    with capture_logs() as lines:
+        traces.start()
+        for _ in range(4):
+            traces.put(_trace(parts=BATCH))  # so that each is sent by itself
+        traces.end(PATIENCE)
+
+    assert lines == [
+        {"event": "traces lost", "reason": "no route", "log_level": "warning"},
+        {"event": "traces sent again", "log_level": "info"},
+    ]
+    assert (traces.take(), traces.problems()) == ((1, 3), [])

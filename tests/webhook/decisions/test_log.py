@@ -1,8 +1,14 @@
 """Records on their way to a file."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
-from webhook.decisions.log import RotatingFile
+from support.service.reviews import violation
+
+from policies.engine.engine import Answer, Decision, RuleFailure, Unanimity
+from webhook.configuration.settings import DecisionsSettings, SampleSettings
+from webhook.decisions.log import RotatingFile, Sampling
 
 
 def _texts(directory: Path) -> dict[str, str]:
@@ -28,3 +34,39 @@ def test_a_torn_line_is_ended(tmp_path: Path) -> None:
     file.close()
 
     assert _texts(tmp_path) == {"log": "half\nwhole\n"}
+
+
+_ADMITTED = Answer(Unanimity((Decision("labels", "admit"), Decision("team", "admit"))))
+_WARNED = Answer((Decision("labels", "admit"), Decision("team", "warn", (violation(),))))
+_REFUSED = Answer((Decision("labels", "deny", (violation(),)), Decision("team", "admit")))
+_FAILED = Answer((Decision("team", "error", failure=RuleFailure(ValueError("x"), "Ignore")),))
+_ANSWERS = {"none": Answer(), "admitted": _ADMITTED, "warned": _WARNED, "refused": _REFUSED, "failed": _FAILED}
+
+
+def _taken(*samples: SampleSettings) -> set[str]:
+    sampling = Sampling(samples)
+    return {name for name, answer in _ANSWERS.items() for _ in range(2) if sampling.takes("uid", answer)}
+
+
+def test_the_default_takes_refusals_and_failures() -> None:
+    """Nothing that was admitted is recorded unless somebody asks for it, but for rules that failed."""
+    assert _taken(*DecisionsSettings().samples) == {"refused", "failed"}
+
+
+def test_the_first_entry_with_rule_and_verdict_counts() -> None:
+    """An entry may leave out a rule that a later one would take; an answer without any rule is an admission."""
+    everything = SampleSettings(verdicts=("admit", "warn"))
+
+    assert _taken() == set()
+    assert _taken(everything) == {"none", "admitted", "warned", "refused"}
+    assert _taken(SampleSettings(verdicts=("admit",), rules=("t*",))) == {"admitted", "refused"}
+    assert _taken(SampleSettings(verdicts=("admit", "warn"), share=0), everything) == set()
+
+
+def test_a_share_goes_by_the_uid() -> None:
+    """Of many reviews about the share is taken, and each one always or never."""
+    sampling = Sampling((SampleSettings(verdicts=("deny",), share=0.25),))
+    taken = [uid for uid in map(str, range(4000)) if sampling.takes(uid, _REFUSED)]
+
+    assert 900 < len(taken) < 1100
+    assert [uid for uid in map(str, range(4000)) if sampling.takes(uid, _REFUSED)] == taken

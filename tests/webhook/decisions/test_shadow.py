@@ -1,21 +1,25 @@
 """Policies in the shadow: their budget, what is dropped, and where they are asked."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.builders import pod
 from support.patience import until
 from support.service.reviews import Fixed, body, rule, served, violation
 
 from policies.engine.interruption import PostponedError
-from policies.engine.rule import Rule
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions import shadow as module
-from webhook.decisions.shadow import BURST, SHARE, WAITING, WAITING_BYTES, Budget, Shadow
+from webhook.decisions.shadow import BURST, SHARE, WAITING, WAITING_BYTES, Budget, Shadow, Unasked, beside, unasked
 from webhook.heavy import SlowPolicies
 from webhook.http.decision import LARGE, Answered, Judge, Served
 from webhook.metrics import Metrics
@@ -143,3 +147,66 @@ async def test_series_end_with_their_policies() -> None:
     await site.ask("/validate/policies")
 
     assert (before, await site.counted()) == ({"judged": 1, "b refuse": 1}, {"judged": 1})
+
+
+_PODS = ResourceRule(("CREATE",), ("",), ("pods",))
+_PRODUCTION = LabelSelector((SelectorRequirement("stage", "In", ("production",)),))
+
+
+def _rule_of(
+    name: str, *resources: ResourceRule, group: str = "policies", namespaces: LabelSelector = EVERYTHING
+) -> Rule:
+    hook = Hook("validate", group, resources, "Fail", scope="*", namespaces=namespaces)
+    return replace(rule(name=name), hooks=(hook,))
+
+
+def _told(tried: Sequence[Rule], real: Sequence[Rule], *names: str) -> tuple[Unasked, ...]:
+    policies = PolicyRules(tuple(tried), names=(*(policy.name for policy in tried), *names))
+    in_force = RuleSet(real)
+    return unasked(policies, beside(policies, RuleSet(tried), in_force), in_force)
+
+
+@pytest.mark.parametrize(
+    ("tried", "about"),
+    [
+        pytest.param(_rule_of("a", _PODS), "", id="as-in-force"),
+        pytest.param(_rule_of("a", _PODS, group="policies-ignore"), "", id="of-a-name-in-force"),
+        pytest.param(_rule_of("b", _PODS, group="policies-ignore"), "CREATE pods", id="of-another-failure-policy"),
+        pytest.param(
+            _rule_of("b", ResourceRule(("CREATE", "UPDATE"), ("",), ("pods", "nodes"))),
+            "UPDATE pods; CREATE, UPDATE nodes",
+            id="more-operations-and-kinds",
+        ),
+        pytest.param(
+            _rule_of("b", ResourceRule(("*",), ("apps",), ("*",), ("v1",))),
+            "CREATE, UPDATE, DELETE, CONNECT *.apps (v1)",
+            id="another-group",
+        ),
+        pytest.param(
+            _rule_of("b", *(ResourceRule(("CREATE",), ("apps",), (f"kind{number}",)) for number in range(7))),
+            "; ".join(f"CREATE kind{number}.apps" for number in range(5)) + "; and 2 more",
+            id="many",
+        ),
+    ],
+)
+def test_what_is_not_sent(tried: Rule, about: str) -> None:
+    """What no policy in force with the same failurePolicy is for is named, operation by operation."""
+    assert [policy.about for policy in _told([tried], [_rule_of("a", _PODS)])] == ([about] if about else [])
+
+
+def test_namespaces() -> None:
+    """If all policies in force are for some Namespaces only, no other is asked about; one in force for all suffices."""
+    tried, real = _rule_of("b", _PODS), _rule_of("a", _PODS, namespaces=_PRODUCTION)
+    abouts = [
+        [policy.about for policy in _told(*sets)]
+        for sets in (([tried], [real]), ([tried], [real, _rule_of("c", _PODS)]), ([real], [real]))
+    ]
+
+    assert abouts == [["requests of Namespaces without stage In (production)"], [], []]
+
+
+def test_a_mutating_policy() -> None:
+    """It is not asked at all."""
+    assert [policy.text for policy in _told([], [], "ours")] == [
+        "ours is not asked about anything: it is a mutating policy; see what it changes by check --diff, and replay"
+    ]

@@ -1,16 +1,22 @@
 """Facts that are not at hand: fetched while the call waits, and what follows where they cannot be had."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Sequence
+from textwrap import dedent
 from typing import Any
 
 import pytest
-from support.builders import pod
+from support.builders import WORKLOADS, pod
+from support.policies.policydocuments import documents
 from support.service.reviews import REFUSAL, NeedsNamespaces, answer_of, body, refused_body, rule, served
 from support.service.servers import Directory, Serve, Unreachable, default_rules, time_at_rest
 
-from policies.admissionpolicy.evaluation.parameters import ParametersKey
+from policies.admissionpolicy.documents.reader import read
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ParametersKey
 from policies.admissionpolicy.model import ParamKind
+from policies.admissionpolicy.rules.validatingrule import rules
 from policies.cel.library.authorizer import Check, User
 from policies.engine.facts import Facts, NamespaceKey, References
 from policies.engine.interruption import Key, Missing
@@ -412,3 +418,48 @@ async def test_references_that_cannot_be_had(serve: Serve, resolver: Any, given:
 
     assert _refusal(reply) == (200, "InternalError", _could_not(cause))
     assert _lookups("failed") + " 1.0\n" in (await running.get("/metrics")).text
+
+
+_TEAMS = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: teams}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "'team' in namespaceObject.metadata.labels"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: teams}
+spec: {policyName: teams, validationActions: [Deny]}
+"""
+
+
+def _teams() -> RuleSet:
+    loaded = read(documents(dedent(_TEAMS)))
+    return RuleSet(rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
+
+
+@pytest.mark.parametrize(("namespace", "allowed"), [("gold", True), ("lead", False)])
+async def test_the_namespace_is_read_once(serve: Serve, namespace: str, *, allowed: bool) -> None:
+    """The Namespace that an expression reads is fetched when it is not at hand, and is what decides."""
+    directory = Directory({"gold": {"team": "a"}, "lead": {"other": "b"}})
+    running = await serve(Served(_teams(), directory.facts(), directory))
+
+    reply = await running.post(body(pod(), namespace=namespace), "/validate")
+
+    assert answer_of(reply.body)["allowed"] is allowed
+    assert [name for name, _ in directory.asked] == [namespace]
+
+
+async def test_a_namespace_that_is_lost_follows_the_failure_policy(serve: Serve) -> None:
+    """A Namespace that cannot be had fails the policy, after one attempt, with the reason."""
+    cluster = Unreachable("connection refused")
+    running = await serve(Served(_teams(), Directory().facts(), cluster))
+
+    answer = answer_of((await running.post(body(pod()), "/validate")).body)
+
+    assert answer["allowed"] is False
+    assert "namespace default could not be read: connection refused" in answer["status"]["message"]
+    assert cluster.asked == ["default"]

@@ -1,5 +1,7 @@
 """Which policies count as slow, and what follows."""
 
+from __future__ import annotations
+
 import re
 
 import pytest

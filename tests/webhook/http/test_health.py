@@ -1,7 +1,11 @@
 """What is served, and whether it may be: readiness with its reasons, as probes see it."""
 
+from __future__ import annotations
+
+import json
+
 from support.builders import pod
-from support.service.reviews import TODAY, body, rule, served
+from support.service.reviews import TODAY, body, refused_body, rule, served
 from support.service.servers import Serve, default_rules
 
 from policies.engine.facts import StaticFacts
@@ -9,6 +13,7 @@ from policies.engine.rule import POLICY_GROUPS
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
 from webhook.http.decision import GROUPS, Served, ServingState
+from webhook.http.health import ANSWERED
 
 
 def test_readiness_has_every_reason() -> None:
@@ -102,3 +107,17 @@ def test_every_group_is_known_beforehand() -> None:
 
     for phase, known in GROUPS.items():
         assert known - set(POLICY_GROUPS.values()) == everything.groups(phase)
+
+
+async def test_a_replica_lists_the_paths_that_it_answers(serve: Serve) -> None:
+    """`/paths` on the health port has every path at which a review is answered, and no other."""
+    running = await serve(Served(default_rules(), StaticFacts(TODAY)))
+
+    reply = await running.get("/paths")
+    listed = json.loads(reply.body)
+    statuses = {path: (await running.post(refused_body(), path)).status for path in [*listed, "/validate/other"]}
+
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json; charset=utf-8")
+    assert listed == sorted(listed)
+    assert {path for path, status in statuses.items() if status == 200} == set(listed)
+    assert set(listed) >= ANSWERED

@@ -1,5 +1,7 @@
 """How often rules were evaluated, and how long that took."""
 
+from __future__ import annotations
+
 from support.builders import pod, request
 from support.service.reviews import TODAY, Fixed, rule
 

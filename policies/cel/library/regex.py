@@ -55,7 +55,7 @@ class Pattern:
             return self._plain if self.matches(text) else ""
         raw = utf8(text)
         span = self._search(raw, 0)
-        return "" if span is None else raw[span[0] : span[1]].decode()
+        return "" if span is None else raw[span[0] : span[1]].decode(errors="replace")
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
         """The texts of all matches that do not overlap, from left to right. limit: the most matches; negative for all.
@@ -69,7 +69,7 @@ class Pattern:
                 break
             start, end = span
             if end > at or start != before:
-                places.append(raw[start:end].decode())
+                places.append(raw[start:end].decode(errors="replace"))
             at = end if end > at else _next(raw, at)
             before = end
         return places

@@ -181,10 +181,11 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     for position, rule in enumerate(rules, 1):
         try:
             decision, mutation = _mutation(rule, current, ruleset, facts)
-            # After the last rule it is enough that the patch applies.
-            is_last, obj = position == len(rules), current.object or {}
-            if mutation.operations and not (is_last and patch.adds_in_place(obj, mutation.operations)):
-                current = replace(current, object=patch.apply(obj, mutation.operations))
+            if mutation.operations:
+                obj = current.object or {}
+                # After the last rule it is enough that the patch applies.
+                if position < len(rules) or not patch.adds_in_place(obj, mutation.operations):
+                    current = replace(current, object=patch.apply(obj, mutation.operations))
         except MutationRefusedError as refusal:
             (violation,), _ = bounded((refusal.violation,))
             mutation = NO_MUTATION
@@ -192,10 +193,13 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
         except (TimeLimitError, Exception) as error:  # noqa: BLE001 - a failure becomes a decision, never a 500
             mutation = NO_MUTATION
             decision = Decision(rule.name, "error", failure=_failure(error, rule, "mutate", request, ruleset, facts))
-        skips = _skips(mutation.skipped)
-        excepted = [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
-        decisions += [decision, *excepted, *skips]
-        lines += [line for made in (decision, *skips) for line in _warnings(made)]
+        decisions.append(decision)
+        lines += _warnings(decision)
+        if mutation.excepted or mutation.skipped:
+            skips = _skips(mutation.skipped)
+            decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+            decisions += skips
+            lines += [line for skip in skips for line in _warnings(skip)]
         if facts.lap is not None:
             facts.lap(rule.name)
         operations += mutation.operations

@@ -69,13 +69,15 @@ def _is_evaluation(frame: FrameType | None) -> bool:
     """Whether what is raised in a frame ends the evaluation of a slice.
 
     In finalizers and in callbacks of the garbage collector it would only be printed. So it is in callbacks of weak
-    references, which cannot be told from other functions; there the next tick is the one that ends the slice.
+    references, which cannot be told from other functions; there the next tick is the one that ends the slice. An import
+    that ends half way leaves half a module.
     """
     callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None:
         if frame.f_code is Slice.run.__code__:
             return True
-        if frame.f_code.co_name == "__del__" or frame.f_code in callbacks:
+        code = frame.f_code
+        if code.co_name == "__del__" or code in callbacks or code.co_filename.startswith("<frozen importlib"):
             return False
         frame = frame.f_back
     return False

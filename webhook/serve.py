@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -133,6 +134,9 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     if settings.cluster.is_given:  # what is imported here costs 16 MB, and numpy for placers
         cluster = await stack.enter_async_context(await _cluster(settings))
         api, measures.kubernetes = cluster.facts.api, cluster.release
+        if settings.topology.action != "off":
+            # The rule loads it, and numpy, for the first gang, whose review must not wait for that.
+            import_module("policies.topology.choice")
         if roles.places(settings):
             from webhook.place import placing  # noqa: PLC0415 - as above
 

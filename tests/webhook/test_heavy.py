@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import os
 import resource
 import signal
@@ -116,6 +117,24 @@ def test_finalizers_and_the_garbage_collector_are_not_interrupted(ticks: Ticks) 
             Slice(ticks).run(collect)
     finally:
         gc.callbacks.remove(spin)
+
+
+def test_an_import_is_not_interrupted(ticks: Ticks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that takes longer than a slice is whole for later reviews, and the slice ends behind it."""
+    source = (
+        "import time\nuntil = time.thread_time() + 0.2\nwhile time.thread_time() < until:\n    pass\nwhole = True\n"
+    )
+    (tmp_path / "slowly_loaded.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def load() -> None:
+        importlib.import_module("slowly_loaded")
+        _spin(60)
+
+    with pytest.raises(PostponedError):
+        Slice(ticks).run(load)
+
+    assert importlib.import_module("slowly_loaded").whole is True
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -71,7 +71,7 @@ def test_a_replica_waits_for_its_certificate(audited: ControlPlane, installed: R
     wait_for("the deleted one to end", lambda: not installed.kubelet.named(victim))
     code, text = readiness(replica)
     told = doctor(audited, replica)
-    refusal = installed.refusal({"foo.coreweave.cloud/bar": "1"})
+    installed.wait_until_asked()  # the balancer knows nothing of readiness, and may send a call to the one that waits
     audited.kubectl("scale", f"deployment/{MANAGE}", "--replicas=1", *where, user="admin", check=True)
     wait_for("the replica to be ready", lambda: replica.name in {each.name for each in installed.kubelet.ready()})
 
@@ -79,5 +79,4 @@ def test_a_replica_waits_for_its_certificate(audited: ControlPlane, installed: R
     assert WHY in text
     assert "Secret cks-admission/cks-admission-tls: it does not exist, so no replica has a certificate" in told
     assert "Deployment cks-admission-manage: 0 of 0 replicas ready" in told
-    assert "are not allowed" in refusal
     installed.wait()

@@ -100,7 +100,7 @@ def _asked(listening: Listening, sent: bytes) -> int:
         raise LoadError(f"the Pod does not pass all policies: {passed}")
     if not refused.get("auditAnnotations", {}).get(f"{policysets.PREFIX}registry", "").startswith("deny"):
         raise LoadError(f"a Pod with images from elsewhere is not refused: {refused}")
-    return len(judged.keys() - {"labels", "tolerations"})
+    return len(judged.keys() - {"labels", "tolerations", "selectors", "guard"})
 
 
 def _check_findings(listening: Listening, refused: bytes) -> None:

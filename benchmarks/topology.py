@@ -91,7 +91,7 @@ def _rounds(
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
     """The figures with their targets."""
-    yield Figure("translation of one Job", measurement.translation, TRANSLATION, unit=" us")
+    yield Figure("translation of one Job", measurement.translation, TRANSLATION, unit=" µs")
     for path, phase in PATHS.items():
         if path != phase:
             yield Figure(

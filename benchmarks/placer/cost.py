@@ -52,4 +52,4 @@ def figures(measurement: Measurement) -> Iterator[Figure]:
     for name in ("opens 8 Pods", "opens 512 Pods", "after a Pod has finished"):
         yield Figure(f"a look, {name}, p99", measurement.looks[name]["p99"], LOOK, unit=" ms")
     for name in ("put a Pod", "remove a Pod"):
-        yield Figure(name, measurement.times[name], UPDATE, unit=" us")
+        yield Figure(name, measurement.times[name], UPDATE, unit=" µs")

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from cluster.golang import ToolchainError
 from cluster.kubectl import KubectlError
@@ -64,22 +65,12 @@ def _footprint(run: Run) -> list[str]:
     return report.shown((), footprint.figures(run.directory, _say))
 
 
-def _rounds(module: object) -> Callable[[Run], list[str]]:
-    """A part that runs in rounds. module: it has `measure`, `table` and `figures`."""
+def _measured(module: Any, *, rounds: bool = False) -> Callable[[Run], list[str]]:
+    """A part by its module, which has `measure`, `table` and `figures`. rounds: whether it takes number and length."""
 
     def part(run: Run) -> list[str]:
-        found = module.measure(run.directory, run.rounds, run.seconds, _say)  # type: ignore[attr-defined]
-        return report.shown(module.table(found), module.figures(found))  # type: ignore[attr-defined]
-
-    return part
-
-
-def _once(module: object) -> Callable[[Run], list[str]]:
-    """A part that runs once."""
-
-    def part(run: Run) -> list[str]:
-        found = module.measure(run.directory, _say)  # type: ignore[attr-defined]
-        return report.shown(module.table(found), module.figures(found))  # type: ignore[attr-defined]
+        found = module.measure(run.directory, *((run.rounds, run.seconds) if rounds else ()), _say)
+        return report.shown(module.table(found), module.figures(found))
 
     return part
 
@@ -92,18 +83,18 @@ def _placement(run: Run) -> list[str]:
 PLACEMENT = "placement"
 """The part that writes a page of its own."""
 PARTS: Mapping[str, Callable[[Run], list[str]]] = {
-    "speed": _rounds(speed),
+    "speed": _measured(speed, rounds=True),
     "policies": _policies,
-    "shadow": _rounds(shadow),
-    "topology": _rounds(topology),
-    "placer": _once(placer),
-    "check": _once(manifests),
+    "shadow": _measured(shadow, rounds=True),
+    "topology": _measured(topology, rounds=True),
+    "placer": _measured(placer),
+    "check": _measured(manifests),
     "footprint": _footprint,
-    "sizing": _once(sizing),
-    "apiserver": _rounds(apiserver),
-    "cel": _once(cel),
+    "sizing": _measured(sizing),
+    "apiserver": _measured(apiserver, rounds=True),
+    "cel": _measured(cel),
     PLACEMENT: _placement,
-    "audit": _rounds(audit),
+    "audit": _measured(audit, rounds=True),
 }
 
 

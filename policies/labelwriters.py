@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.labels import RESERVED_DOMAINS, LabelException
 
 POLICY: Final = "MutatingAdmissionPolicy"
@@ -74,12 +74,8 @@ def of_definition(definition: JsonObject) -> LabelWriter | None:
 
 def _expressions(policy: JsonObject) -> Iterator[str]:
     spec = mapping(policy, "spec")
-    for mutation in _maps(spec.get("mutations")):
+    for mutation in mappings(spec, "mutations"):
         for form in ("jsonPatch", "applyConfiguration"):
             yield str(mapping(mutation, form).get("expression", ""))
-    for variable in _maps(spec.get("variables")):
+    for variable in mappings(spec, "variables"):
         yield str(variable.get("expression", ""))
-
-
-def _maps(value: Any) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -20,7 +20,7 @@ from policies.podspec import READS as ACCELERATOR_READS
 from policies.podspec import Accelerators, allows, size
 
 RULE = "tolerations"
-DaemonSetMode = Literal["inject", "warn", "off"]
+Mode = Literal["inject", "warn", "off"]
 CPU_TAINT = "is_cpu_compute"
 _CPU_NODES = Taint(CPU_TAINT, "NoSchedule")
 CPU_TOLERATION = {"key": CPU_TAINT, "operator": "Exists", "effect": "NoSchedule"}
@@ -47,7 +47,7 @@ def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, s
 class CpuToleration:
     """The rule for Pods and for the templates of DaemonSets, whose controller chooses Nodes by the template."""
 
-    def __init__(self, accelerators: Accelerators, daemon_sets: DaemonSetMode) -> None:
+    def __init__(self, accelerators: Accelerators, daemon_sets: Mode) -> None:
         self.accelerators = accelerators
         self.daemon_sets = daemon_sets
 
@@ -93,7 +93,6 @@ class CpuToleration:
 
 
 SUNK_RULE = "sunk"
-SunkMode = Literal["inject", "warn", "off"]
 # Requirements and values of a DaemonSet times SUNK Nodes: a tenth of a second.
 MOST_COMPARED = 200_000
 SUNK_PREFIX = "sunk.coreweave.com/"
@@ -127,7 +126,7 @@ class SunkDaemonSets:
     value of the reserved taint; empty to read it from the Nodes.
     """
 
-    def __init__(self, mode: SunkMode, node_selector: Mapping[str, str], reserved_hash: str) -> None:
+    def __init__(self, mode: Mode, node_selector: Mapping[str, str], reserved_hash: str) -> None:
         self.mode = mode
         self.node_selector = dict(node_selector)
         self.reserved_hash = reserved_hash

@@ -37,8 +37,13 @@ def _numbers(left: Value, right: Value) -> bool:
 
 def same_number(double: float, integer: int) -> bool:
     """Whether a double equals an integer. They are compared as doubles, so integers beyond 2**53 lose precision."""
-    low, high = (0.0, float(UINT_MAX)) if integer.__class__ is Uint else (float(INT_MIN), float(INT_MAX))
+    low, high = _bounds(integer)
     return low <= double <= high and double == float(integer)
+
+
+def _bounds(integer: int) -> tuple[float, float]:
+    """The least and the greatest double that an integer of this type is compared with."""
+    return (0.0, float(UINT_MAX)) if integer.__class__ is Uint else (float(INT_MIN), float(INT_MAX))
 
 
 def _lists(left: Value, right: Value) -> bool:
@@ -127,7 +132,6 @@ def alike(left: Value, right: Value) -> bool:
         return False
 
 
-_NUMBERS_ordering = (int, Uint, float)
 _PLAIN = (str, bytes, bool)
 _NOT_ORDERED = "NaN values cannot be ordered"
 _TIMES = (Duration, Timestamp)
@@ -136,8 +140,8 @@ _TIMES = (Duration, Timestamp)
 def compare(left: Value, right: Value) -> int:
     """The order of two values: -1, 0 or 1. Raises CelError for values without an order, and for NaN."""
     kind, other = left.__class__, right.__class__
-    if kind in _NUMBERS_ordering and other in _NUMBERS_ordering:
-        return _numbers_ordering(left, right)
+    if kind in _NUMBERS and other in _NUMBERS:
+        return _order_of_numbers(left, right)
     if kind is float and left != left:  # noqa: PLR0124 - true only for NaN
         raise CelError(_NOT_ORDERED)
     if kind is not other:
@@ -149,7 +153,7 @@ def compare(left: Value, right: Value) -> int:
     raise no_such_overload()
 
 
-def _numbers_ordering(left: Value, right: Value) -> int:
+def _order_of_numbers(left: Value, right: Value) -> int:
     if left != left or right != right:  # noqa: PLR0124 - true only for NaN
         raise CelError(_NOT_ORDERED)
     if left.__class__ is float and right.__class__ is not float:
@@ -160,7 +164,7 @@ def _numbers_ordering(left: Value, right: Value) -> int:
 
 
 def _double_to_integer(double: float, integer: int) -> int:
-    low, high = (0.0, float(UINT_MAX)) if integer.__class__ is Uint else (float(INT_MIN), float(INT_MAX))
+    low, high = _bounds(integer)
     if double < low:
         return -1
     if double > high:

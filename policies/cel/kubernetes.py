@@ -18,11 +18,11 @@ from functools import cache
 from policies.cel import cost
 from policies.cel.environment import NEW, STANDARD_TYPES, Dialect, Environment, merged
 from policies.cel.function import Function, Library, Overload
-from policies.cel.library import authorizer, lists, optional, quantity, regex, semver, strings
+from policies.cel.library import authorizer, lists, quantity, regex, semver, strings
 from policies.cel.library import format as format_
 from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME
 from policies.cel.library.network import CIDRS, IPS, JSONPATCH, URLS
-from policies.cel.library.operators import ARITHMETIC, RELATIONS
+from policies.cel.library.operators import ARITHMETIC, OPTIONAL, RELATIONS
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
 from policies.kubernetes.release import Release, named
 
@@ -109,7 +109,7 @@ KUBERNETES = (
     regex.LIBRARY,
     lists.LISTS,
     authorizer.LIBRARY,
-    optional.LIBRARY,
+    OPTIONAL,
     quantity.LIBRARY,
     strings.STRINGS,
     lists.SETS,

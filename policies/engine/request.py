@@ -113,6 +113,12 @@ def mapping(value: object, key: str) -> JsonObject:
     return {}
 
 
+def mappings(value: object, key: str) -> list[JsonObject]:
+    """The maps in the list `value[key]`; none if there is no such list. What is no map is left out."""
+    items = value.get(key) if isinstance(value, dict) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
 def is_owned(obj: JsonObject | None) -> bool:
     """Whether a controller owns the object: it has an owner reference with `controller: true`."""
     return controller_reference(obj) is not None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from policies.engine.facts import Facts
-from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping, mappings
 from policies.engine.safety import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
@@ -39,12 +39,12 @@ def selection(template: JsonObject) -> Selection:
     """What a template asks of Nodes."""
     spec, labels = mapping(template, "spec"), mapping(mapping(template, "metadata"), "labels")
     node = mapping(spec.get("affinity"), "nodeAffinity")
-    preferences = (mapping(weighted, "preference") for weighted in _maps(node.get(PREFERRED)))
+    preferences = (mapping(weighted, "preference") for weighted in mappings(node, PREFERRED))
     # The API server sorts them, too.
     selector = sorted(mapping(spec, "nodeSelector").items())
     return Selection(
         tuple(Requirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
-        _terms(_maps(mapping(node, REQUIRED).get(TERMS))),
+        _terms(mappings(mapping(node, REQUIRED), TERMS)),
         _terms(preferences),
         tuple(_groupings(spec, labels)),
     )
@@ -54,7 +54,7 @@ def _terms(written: Iterable[JsonObject]) -> tuple[Term | None, ...]:
     terms: list[Term | None] = []
     for term in written:
         requirements = []
-        for expression in _maps(term.get("matchExpressions")):
+        for expression in mappings(term, "matchExpressions"):
             key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
             if isinstance(key, str) and isinstance(operator, str) and isinstance(values, list):
                 texts = tuple(value for value in values if isinstance(value, str))
@@ -67,22 +67,18 @@ def _groupings(spec: JsonObject, labels: JsonObject) -> Iterator[Grouping]:
     kinds: tuple[tuple[str, Effect], ...] = (("podAffinity", "together"), ("podAntiAffinity", "apart"))
     for kind, effect in kinds:
         path, rules = f"affinity.{kind}", mapping(spec.get("affinity"), kind)
-        for term in _maps(rules.get(REQUIRED)):
+        for term in mappings(rules, REQUIRED):
             if isinstance(key := term.get("topologyKey"), str):
                 own = mapping(mapping(term, "labelSelector"), "matchLabels")
                 is_own = bool(own) and own.items() <= labels.items()
                 yield Grouping(path, key, effect, is_required=True, is_own=is_own)
-        for weighted in _maps(rules.get(PREFERRED)):
+        for weighted in mappings(rules, PREFERRED):
             if isinstance(key := mapping(weighted, "podAffinityTerm").get("topologyKey"), str):
                 yield Grouping(path, key, effect, is_required=False)
-    for constraint in _maps(spec.get("topologySpreadConstraints")):
+    for constraint in mappings(spec, "topologySpreadConstraints"):
         if isinstance(key := constraint.get("topologyKey"), str):
             waits = constraint.get("whenUnsatisfiable") != "ScheduleAnyway"
             yield Grouping("topologySpreadConstraints", key, "spread", is_required=waits)
-
-
-def _maps(value: object) -> list[JsonObject]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 RULE = "selectors"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.objects.fieldpath import Location, lookup
 from policies.objects.workload import BUILT_IN, Workload
 from policies.topology.gang import MOST_PODS
@@ -296,7 +296,7 @@ def _order(obj: JsonObject, row: Workload) -> _Order:
             waits = spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
             return {"launcher": (1, 0, False)} if waits else {}
         case ("batch.volcano.sh", _):
-            after = {_name(task): _names(mapping(task, "dependsOn").get("name")) for task in _maps(spec.get("tasks"))}
+            after = {_name(task): _names(mapping(task, "dependsOn").get("name")) for task in mappings(spec, "tasks")}
             return {name: (stage, 0, False) for name, stage in _depths(after).items() if name in after}
         case ("apps", "StatefulSet"):
             return {"": (0, 0, spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady")}
@@ -305,13 +305,13 @@ def _order(obj: JsonObject, row: Workload) -> _Order:
 
 
 def _of_jobset(spec: JsonObject, *, is_exclusive: bool) -> _Order:
-    jobs = _maps(spec.get("replicatedJobs"))
+    jobs = mappings(spec, "replicatedJobs")
     ordered = mapping(spec, "startupPolicy").get("startupPolicyOrder") == "InOrder"
     after: dict[str, list[str]] = {}
     complete: dict[str, list[str]] = {}
     for number, job in enumerate(jobs):
         name = _name(job)
-        given = _maps(job.get("dependsOn"))
+        given = mappings(job, "dependsOn")
         after[name] = [_name(jobs[number - 1])] if ordered and number else []
         after[name] += [_name(one) for one in given if one.get("status") != "Complete"]
         complete[name] = [_name(one) for one in given if one.get("status") == "Complete"]
@@ -338,10 +338,6 @@ def _depths(after: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
     for name in order:
         depths[name] = max((1 + depths.get(other, 0) for other in graph.get(name, ())), default=0)
     return depths
-
-
-def _maps(value: Any) -> list[JsonObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _name(holder: JsonObject) -> str:

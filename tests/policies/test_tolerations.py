@@ -10,7 +10,7 @@ from policies.engine.facts import Node, StaticFacts, Taint
 from policies.engine.rule import Mutation
 from policies.engine.violation import Violation
 from policies.podspec import Accelerators
-from policies.tolerations import CpuToleration, DaemonSetMode, SunkDaemonSets, SunkMode, tolerates
+from policies.tolerations import CpuToleration, Mode, SunkDaemonSets, tolerates
 
 _CPU = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
 _GPU = {"nvidia.com/gpu": "8"}
@@ -20,7 +20,7 @@ _ADD_ITEM = Mutation(({"op": "add", "path": "/spec/tolerations/-", "value": _CPU
 _TEMPLATE = "/spec/template/spec/tolerations"
 
 
-def _rule(mode: DaemonSetMode = "inject") -> CpuToleration:
+def _rule(mode: Mode = "inject") -> CpuToleration:
     return CpuToleration(Accelerators(), mode)
 
 
@@ -209,7 +209,7 @@ def test_daemon_sets(obj: Json, operations: tuple[Json, ...]) -> None:
         pytest.param("off", _NOTHING, (), id="off"),
     ],
 )
-def test_modes(mode: DaemonSetMode, mutation: Mutation, violations: tuple[Violation, ...]) -> None:
+def test_modes(mode: Mode, mutation: Mutation, violations: tuple[Violation, ...]) -> None:
     """Inject changes DaemonSets, warn only finds what they lack, off leaves them alone; Pods change in any mode."""
     rule = _rule(mode)
 
@@ -256,7 +256,7 @@ def _facts(*nodes: Node) -> StaticFacts:
     return StaticFacts(TODAY, cluster_nodes=nodes)
 
 
-def _sunk(mode: SunkMode = "inject", *, selector: dict[str, str] | None = None, reserved: str = "") -> SunkDaemonSets:
+def _sunk(mode: Mode = "inject", *, selector: dict[str, str] | None = None, reserved: str = "") -> SunkDaemonSets:
     return SunkDaemonSets(mode, selector or {}, reserved)
 
 
@@ -393,7 +393,7 @@ def test_what_is_missing(tolerations: Any, mutation: Mutation, keys: list[str]) 
         pytest.param("off", Mutation(), [], id="off"),
     ],
 )
-def test_modes_of_the_rule_for_sunk(mode: SunkMode, mutation: Mutation, violations: list[Violation]) -> None:
+def test_modes_of_the_rule_for_sunk(mode: Mode, mutation: Mutation, violations: list[Violation]) -> None:
     """Inject changes and finds what is missing, warn only finds it, off does neither."""
     rule = _sunk(mode)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.cel.library.quantity import EXACT, Large, Quantity, compare
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.kubernetes.release import Release
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
@@ -81,14 +81,9 @@ COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
 """By short name of the type, as in defaults.py."""
 
 
-def _maps(value: object, key: str) -> list[JsonObject]:
-    items = value.get(key) if isinstance(value, dict) else None
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-
-
 def _containers(spec: JsonObject, *groups: str) -> Iterator[JsonObject]:
     for group in groups or _GROUPS:
-        yield from _maps(spec, group)
+        yield from mappings(spec, group)
 
 
 def _request_what_is_limited(spec: JsonObject) -> None:
@@ -104,18 +99,18 @@ def _request_what_is_limited(spec: JsonObject) -> None:
 
 def _use_host_ports(spec: JsonObject) -> None:
     for container in _containers(spec, "containers", "initContainers"):
-        for port in _maps(container, "ports"):
+        for port in mappings(container, "ports"):
             if port.get("containerPort"):
                 port.setdefault("hostPort", port["containerPort"])
 
 
 def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
     """Add requirements with the Pod's own labels for `matchLabelKeys` and `mismatchLabelKeys`."""
-    terms = _maps(spec, "topologySpreadConstraints")
+    terms = mappings(spec, "topologySpreadConstraints")
     affinity = mapping(spec, "affinity")
     for kind in (mapping(affinity, "podAffinity"), mapping(affinity, "podAntiAffinity")):
-        terms += _maps(kind, "requiredDuringSchedulingIgnoredDuringExecution")
-        weighted = _maps(kind, "preferredDuringSchedulingIgnoredDuringExecution")
+        terms += mappings(kind, "requiredDuringSchedulingIgnoredDuringExecution")
+        weighted = mappings(kind, "preferredDuringSchedulingIgnoredDuringExecution")
         terms += [mapping(term, "podAffinityTerm") for term in weighted]
     for term in terms:
         selector = term.get("labelSelector")

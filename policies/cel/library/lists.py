@@ -33,12 +33,15 @@ from policies.cel.values import (
 )
 from policies.kubernetes.release import named
 
-_COMPARABLE = (
-    types.INT, types.UINT, types.DOUBLE, types.BOOL, types.DURATION, types.TIMESTAMP, types.STRING, types.BYTES,
-)  # fmt: skip
+_COMPARABLE = {
+    "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP, "string": types.STRING, "bytes": types.BYTES,
+}  # fmt: skip
 _NATIVE = frozenset({int, Uint, float, bool, str, bytes})
 _ALIKE_WHEN_EQUAL = _NATIVE - {float}
 _TIMES = frozenset({Duration, Timestamp})
+_ORDERED = _NATIVE | _TIMES
+_LENGTH_OF_TIME = attrgetter("nanoseconds")
 _CALL = 1 + cost.LIST_CREATION
 _LONGEST_RANGE = 1_000_000
 _LONGEST = 2 * cost.EXPRESSION_LIMIT
@@ -100,13 +103,13 @@ def _sort_by_keys(items: Value, keys: Value) -> list[Value]:
     if not items:
         return items
     classes = set(map(type, keys))
-    if keys[0].__class__ not in _NATIVE and keys[0].__class__ not in _TIMES:
+    if keys[0].__class__ not in _ORDERED:
         raise CelError("list elements must be comparable")
     if len(classes) > 1:
         raise CelError("list elements must have the same type")
     if items is keys and classes <= _ALIKE_WHEN_EQUAL:
         return sorted(items)
-    order = list(map(attrgetter("nanoseconds"), keys)) if keys[0].__class__ in _TIMES else keys
+    order = list(map(_LENGTH_OF_TIME, keys)) if keys[0].__class__ in _TIMES else keys
     return [items[index] for index in sorted(range(len(items)), key=order.__getitem__)]
 
 
@@ -193,7 +196,7 @@ def _sorting(name: str, template: str, others: tuple[Type, ...], call: Implement
             member=True,
             cost=price,
         )
-        for element in _COMPARABLE
+        for element in _COMPARABLE.values()
     )
     return Function(name=name, overloads=overloads, call=call)
 
@@ -228,15 +231,6 @@ CEL_LISTS = Library(
 )
 
 
-_COMPARABLE_lists = {
-    "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
-    "timestamp": types.TIMESTAMP, "string": types.STRING, "bytes": types.BYTES,
-}  # fmt: skip
-_NATIVE_lists = frozenset({int, Uint, float, bool, str, bytes})
-_ORDERED = _NATIVE_lists | {Duration, Timestamp}
-_LENGTH_OF_TIME = attrgetter("nanoseconds")
-
-
 def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
     """Whether all items have the same ordered type, so that Python can compare them, and the key function for that.
 
@@ -247,13 +241,13 @@ def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
         raise no_such_overload()
     if len(classes) > 1:
         return False, None
-    return True, None if classes <= _NATIVE_lists else _LENGTH_OF_TIME
+    return True, None if classes <= _NATIVE else _LENGTH_OF_TIME
 
 
 def _is_sorted(items: list[Value]) -> bool:
     """Whether the items are sorted. Neighbours that cannot be compared, such as those of two types, count as sorted."""
     classes = set(map(type, items))
-    if len(classes) == 1 and classes <= _NATIVE_lists:
+    if len(classes) == 1 and classes <= _NATIVE:
         return not any(map(gt, items, islice(items, 1, None)))
     for index, item in enumerate(items):
         if item.__class__ not in _ORDERED:
@@ -326,7 +320,7 @@ def _for_each(name: str, template: str, result: Type | None, call: Implementatio
         Overload(
             id=template.format(element), parameters=(types.list_of(of),), result=result or of, call=call, member=True
         )
-        for element, of in _COMPARABLE_lists.items()
+        for element, of in _COMPARABLE.items()
     )
     return function(name, *overloads, cost=cost.of_tree)
 
@@ -360,8 +354,8 @@ LISTS = Library(
             overloads=tuple(
                 Overload(
                     id=f"list_{element}_sum_{element}",
-                    parameters=(types.list_of(_COMPARABLE_lists[element]),),
-                    result=_COMPARABLE_lists[element],
+                    parameters=(types.list_of(_COMPARABLE[element]),),
+                    result=_COMPARABLE[element],
                     call=call,
                     member=True,
                 )
@@ -394,9 +388,6 @@ VERSION_1 = Library(
 )
 
 
-_LIST_sets = types.list_of(types.parameter("T"))
-
-
 def _contains(items: list[Value], part: list[Value]) -> bool:
     return all(contains(items, item) for item in part)
 
@@ -421,7 +412,7 @@ def _function(name: str, id: str, call: Callable[[list[Value], list[Value]], boo
             raise BudgetError(spent)
         return call(left, right)
 
-    return single(name, id, (_LIST_sets, _LIST_sets), types.BOOL, bounded, cost=price)
+    return single(name, id, (_LIST, _LIST), types.BOOL, bounded, cost=price)
 
 
 SETS = Library(

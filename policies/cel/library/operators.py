@@ -1,4 +1,4 @@
-"""Arithmetic and relations: `+ - * / %` and negation, `== != < <= > >= in`, `size`, logic and indexing.
+"""Operators: arithmetic, relations, `size`, logic, indexing, and those of optional values (`a.?b`, `[?i]`, `orValue`).
 
 Each function accepts values of any type and raises CelError with the reference's message: `no such overload` if the
 right side does not fit the left, `no such overload: _+_` if the left side does not have the operator. Logic and
@@ -15,18 +15,21 @@ from policies.cel.cost import STRING_TRAVERSAL, size
 from policies.cel.equality import alike, compare, contains, equal, find
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Library, Overload, function, single
-from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, Type
+from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Type
 from policies.cel.values import (
     ABSENT,
     INT_MAX,
     INT_MIN,
+    NONE,
     UINT_MAX,
     Duration,
     Incomparable,
+    Optional,
     Timestamp,
     Uint,
     Value,
     lacking,
+    shown,
 )
 
 SECOND = 1_000_000_000
@@ -374,5 +377,106 @@ RELATIONS = Library(
             ),
             call=length,
         ),
+    ),
+)
+
+
+_K, _V = types.parameter("K"), types.parameter("V")
+_OPTIONAL, _LIST, _MAP = types.optional_of(_V), types.list_of(_V), types.map_of(_K, _V)
+_OPTIONALS = types.list_of(_OPTIONAL)
+_ZERO_LENGTH = (str, bytes, list, dict)
+_NUMBERS = (bool, int, Uint, float)
+
+
+def of_non_zero(value: Value) -> Optional:
+    """`optional.ofNonZeroValue(value)`, which is none for null, false, 0, and an empty text, list or map."""
+    if value is None:
+        return NONE
+    kind = value.__class__
+    zero = kind in (*_ZERO_LENGTH, *_NUMBERS) and not value
+    zero = zero or (kind is Duration and value.nanoseconds == 0)
+    zero = zero or (kind is Timestamp and value.nanoseconds == _ZERO_TIME)
+    return NONE if zero else Optional(value)
+
+
+_ZERO_TIME = _FIRST_SECOND * SECOND  # Go's zero time
+
+
+def value_of(optional: Optional) -> Value:
+    """`optional.value()`."""
+    if optional.value is ABSENT:
+        raise CelError("optional.none() dereference")
+    return optional.value
+
+
+def _unwrap(values: list[Value]) -> list[Value]:
+    for value in values:
+        if value.__class__ is not Optional:
+            raise CelError(f"value {shown(value)} is not optional")
+    return [optional.value for optional in values if optional.value is not ABSENT]
+
+
+OPTIONAL = Library(
+    name="optional",
+    types={"optional_type": _OPTIONAL},
+    functions=(
+        single("optional.of", "optional_of", (_V,), _OPTIONAL, Optional),
+        single("optional.ofNonZeroValue", "optional_ofNonZeroValue", (_V,), _OPTIONAL, of_non_zero),
+        single("optional.none", "optional_none", (), _OPTIONAL, lambda: NONE, stepwise=True),
+        single("value", "optional_value", (_OPTIONAL,), _V, value_of, member=True),
+        single(
+            "hasValue",
+            "optional_hasValue",
+            (_OPTIONAL,),
+            BOOL,
+            lambda optional: optional.value is not ABSENT,
+            member=True,
+        ),
+        Function(  # has a step of its own, which evaluates the right side only if needed
+            name="or",
+            overloads=(
+                Overload(id="optional_or_optional", parameters=(_OPTIONAL, _OPTIONAL), result=_OPTIONAL, member=True),
+            ),
+        ),
+        single("orValue", "optional_orValue_value", (_OPTIONAL, _V), _V, member=True),
+        single("_?._", "select_optional_field", (DYN, STRING), _OPTIONAL),
+        function(
+            "_[?_]",
+            Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
+            Overload(
+                id="optional_list_optindex_optional_int",
+                parameters=(types.optional_of(_LIST), INT),
+                result=_OPTIONAL,
+            ),
+            Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
+            Overload(
+                id="optional_map_optindex_optional_value",
+                parameters=(types.optional_of(_MAP), _K),
+                result=_OPTIONAL,
+            ),
+        ),
+        function(
+            "_[_]",
+            Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
+            Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
+        ),
+        single(
+            "last",
+            "list_last",
+            (_LIST,),
+            _OPTIONAL,
+            lambda values: Optional(values[-1]) if values else NONE,
+            member=True,
+        ),
+        single(
+            "first",
+            "list_first",
+            (_LIST,),
+            _OPTIONAL,
+            lambda values: Optional(values[0]) if values else NONE,
+            member=True,
+        ),
+        single("optional.unwrap", "optional_unwrap", (_OPTIONALS,), _LIST, _unwrap),
+        single("unwrapOpt", "optional_unwrapOpt", (_OPTIONALS,), _LIST, _unwrap, member=True),
     ),
 )

@@ -343,7 +343,7 @@ def _compare(left: Quantity, right: Quantity) -> int:
     return compare(left.amount, right.amount)
 
 
-def _sum_quantity(left: Quantity, other: Amount, other_form: Form, *, negative: bool) -> Quantity:
+def _sum_of_quantities(left: Quantity, other: Amount, other_form: Form, *, negative: bool) -> Quantity:
     """The sum or the difference, in the form of the first quantity unless that is zero."""
     amount = left.amount
     form = left.form if amount.decimal else other_form
@@ -374,10 +374,10 @@ def _reading(name: str, overload: str, result: Type, call: Implementation) -> Fu
 
 def _arithmetic(name: str, *, negative: bool) -> Function:
     def on_quantity(left: Quantity, right: Quantity) -> Quantity:
-        return _sum_quantity(left, right.amount, right.form, negative=negative)
+        return _sum_of_quantities(left, right.amount, right.form, negative=negative)
 
     def on_integer(left: Quantity, right: int) -> Quantity:
-        return _sum_quantity(left, Small(right, 0), Form.EXPONENT, negative=negative)
+        return _sum_of_quantities(left, Small(right, 0), Form.EXPONENT, negative=negative)
 
     return function(
         name,

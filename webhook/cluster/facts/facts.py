@@ -98,10 +98,7 @@ class AccessReviews:
 
     async def stop(self) -> None:
         """Cancel the current questions."""
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancelled(self._running.values())
 
     async def _ask(self, check: Check) -> CheckAnswer:
         async with self._free:
@@ -178,10 +175,7 @@ class NamespaceReads:
 
     async def stop(self) -> None:
         """Cancel the current reads."""
-        running = list(self._running.values())
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await cancelled(self._running.values())
 
     async def _read(self, name: str) -> None:
         # Any other string is not the name of a Namespace, and must not become part of a path.

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, field, structs
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping, mappings
 from webhook.audit.finding import WHOLE, Part, Scope
 from webhook.audit.record import Record, RecordError, newest
 from webhook.audit.reports import (
@@ -282,8 +282,7 @@ class Reports:
 
 
 def _is_ours(metadata: JsonObject) -> bool:
-    managers = metadata.get("managedFields")
-    entries = [entry for entry in managers if isinstance(entry, dict)] if isinstance(managers, list) else []
+    entries = mappings(metadata, "managedFields")
     return any((entry.get("manager"), entry.get("operation")) == (MANAGER, "Apply") for entry in entries)
 
 

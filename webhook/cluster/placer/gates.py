@@ -24,7 +24,7 @@ STALE_SECONDS: Final = 45.0
 _REMEDY: Final = (
     "gangs with a placement wait; look at the Pods of the placer, or open all gates by `cks-admission topology release`"
 )
-_DECODER = msgspec.json.Decoder(dict[str, Any])
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class PlacerLookout:
@@ -64,7 +64,7 @@ class PlacerLookout:
             if error.status == 404:
                 return f"there is no Lease {self._name}: {_REMEDY}"
             raise
-        spec = _DECODER.decode(content).get("spec") or {}
+        spec = _OBJECT.decode(content).get("spec") or {}
         if not spec.get("holderIdentity"):
             return f"nobody holds the Lease {self._name}: {_REMEDY}"
         age = self._clock.now().timestamp() - seconds(str(spec.get("renewTime")))
@@ -74,7 +74,6 @@ class PlacerLookout:
 
 
 _GATE = GATE.encode()
-_CONTENT = msgspec.json.Decoder(dict[str, Any])
 
 
 class GatedPod(NamedTuple):
@@ -95,7 +94,7 @@ async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
         for raw in page.items or ():
             if _GATE not in bytes(raw):
                 continue
-            pod = _CONTENT.decode(raw)
+            pod = _OBJECT.decode(raw)
             names = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
             metadata = pod["metadata"]
             if GATE in names:

@@ -160,7 +160,21 @@ def _topology(document: JsonObject) -> Topology:
 _POOLS = Followed((pool.KIND,), "node pools", pool.labels)
 
 
-class Topologies:
+class _Groups(Generic[T]):
+    """The followed groups of one kind, by name."""
+
+    groups: Mapping[str, FollowedGroup[T]]
+
+    def reflectors(self) -> Sequence[Reflector[Any]]:
+        """What is followed now."""
+        return [group.reflector for group in self.groups.values() if group.reflector is not None]
+
+    def problems(self) -> list[str]:
+        """Why not everything is up to date, and which objects cannot be used."""
+        return [problem for group in self.groups.values() for problem in group.problems()]
+
+
+class Topologies(_Groups[Topology]):
     """The topologies of several API groups. groups: the followed groups by name."""
 
     def __init__(self, api: Connection, groups: Mapping[str, Sequence[str]], clock: Clock) -> None:
@@ -176,17 +190,9 @@ class Topologies:
         """The topologies, sorted by name and then by the order of groups. The tuple is the same until one changes."""
         return self._known
 
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
-        return [group.reflector for group in self.groups.values() if group.reflector is not None]
-
     def unsynced(self) -> list[str]:
         """Why not everything is known yet."""
         return [reason for group in self.groups.values() for reason in group.unsynced()]
-
-    def problems(self) -> list[str]:
-        """Why not everything is up to date, and which objects cannot be used."""
-        return [problem for group in self.groups.values() for problem in group.problems()]
 
     def _gather(self) -> None:
         gathered = [topology for group in self.groups.values() for topology in group.values()]
@@ -196,7 +202,7 @@ class Topologies:
             self._known = now
 
 
-class NodePools:
+class NodePools(_Groups[tuple[Mapping[str, str], ...]]):
     """The labels of Nodes that the pools of the cluster would add. groups: the followed groups by name."""
 
     def __init__(self, api: Connection, clock: Clock, *, watch: bool) -> None:
@@ -207,14 +213,6 @@ class NodePools:
     def known(self) -> list[Mapping[str, str]]:
         """The labels, of all pools."""
         return [labels for group in self.groups.values() for of_pool in group.values() for labels in of_pool]
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
-        return [group.reflector for group in self.groups.values() if group.reflector is not None]
-
-    def problems(self) -> list[str]:
-        """Why not everything is up to date."""
-        return [problem for group in self.groups.values() for problem in group.problems()]
 
 
 class FollowedGroup(Generic[T]):

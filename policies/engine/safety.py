@@ -2,7 +2,7 @@
 
 Nodes join, addresses are given and the service's own Pods start by these writes. Policies judge them like all others
 while the service lives, but no outage may stop them: the API server asks about them in entries of their own, which fail
-open (webhook/registration/parts.py).
+open (webhook/registration/configurations.py).
 
 No Namespace that a tenant could create makes a write essential. A write is essential by a resource that tenants have no
 right to write, by a writer that no tenant can be, or by a Namespace that an operator names.

@@ -24,7 +24,7 @@ _API_SERVER: Final = Check("API server")
 _POLICIES: Final = Check("policies")
 _TOPOLOGY: Final = Check("topology")
 
-# The versions of device claims that the service can read, as in webhook/cluster/watches/devices.py.
+# The versions of device claims that the service can read, as in webhook/cluster/watches/optional.py.
 DEVICES: Final = "resource.k8s.io"
 DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 # Webhooks' match conditions and ValidatingAdmissionPolicy v1 came with it.

@@ -28,7 +28,7 @@ class Document:
 
     name: the file. line: the first line of the document. places: the place of the value at a path, or of its nearest
     existing parent; for a string, the place of its first character, after the quote or on the first line of a block
-    (yamlscalar.py). keys: the place of the key at a path; None if the reader does not know it. inside: the place of the
+    (yamltext.py). keys: the place of the key at a path; None if the reader does not know it. inside: the place of the
     character at an offset of the string at a path; None if all lines of a string are as in the file, with the same
     indentation. duplicates: the paths of duplicate keys, if the reader does not reject them itself.
     prefix: the path of the object in what the reader knows the places of.

@@ -1,4 +1,4 @@
-"""Names as Kubernetes judges them; the words are compared in tests/policies/cel/library/test_format.py."""
+"""Names as Kubernetes judges them; the words are compared in tests/conformance/edges.yaml."""
 
 import re
 

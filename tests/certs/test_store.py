@@ -226,7 +226,7 @@ def _race(store: DirectoryStore, when: datetime, count: int = 4) -> list[list[An
     command = [sys.executable, "-c", _RACER, str(store.path), when.isoformat()]
     racers = [
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
         )
         for _ in range(count)
     ]
@@ -260,7 +260,7 @@ def test_the_lock_of_a_dead_process_is_gone(store: DirectoryStore, now: datetime
         "with DirectoryStore(Path(sys.argv[1])).locked(): os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", code, str(store.path)]
-    killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[3])
+    killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
 
     assert killed.returncode == -9
     assert len(ensure(store, _NAMES, now).reasons) == 2

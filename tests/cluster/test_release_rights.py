@@ -20,7 +20,7 @@ from support import packmodes
 from cluster import crds, load, manifests
 from cluster.conversion import DEFINITION, gadgets
 from cluster.polling import PATIENCE, NotYet, wait_for
-from cluster.release import MANAGE, NAME, NAMESPACE, PLACER, events
+from cluster.release import MANAGE, NAME, NAMESPACE, PLACER
 from cluster.rights import Right, granted, used
 from policies.objects.workload import BUILT_IN
 from policies.selectors import pool
@@ -245,16 +245,19 @@ def _name_topologies(audited: ControlPlane, installed: Release) -> None:
     level = {"nodeLabel": "kubernetes.io/hostname"}
     topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "gone"}}
 
-    def followed(count: int) -> bool:
-        lines = [events(replica, "topologies of a scheduler are followed") for replica in installed.wait()]
-        if not all(len(of_replica) >= count for of_replica in lines):
-            raise NotYet(str(lines))
+    def followed(*resources: tuple[str, str]) -> bool:
+        wanted = [Right(verb, *resource) for verb in ("list", "watch") for resource in resources]
+        for account in ACCOUNTS:
+            uses, _ = used(audited, NAMESPACE, account)
+            if missing := [right for right in wanted if not any(right.covers(use) for use in uses)]:
+                raise NotYet(f"{account}: {missing}")
         return True
 
-    wait_for("three kinds of topologies to be followed", lambda: followed(3))
+    before = ("kai.scheduler", "topologies"), ("kueue.x-k8s.io", "topologies"), ("grove.io", "clustertopologies")
+    wait_for("three kinds of topologies to be followed", lambda: followed(*before))
     crds.remove(audited, crds.GROVE_TOPOLOGY_BEFORE)
     crds.install(audited, crds.GROVE_TOPOLOGY)
-    wait_for("Grove's newer kind to be followed", lambda: followed(4))
+    wait_for("Grove's newer kind to be followed", lambda: followed(("grove.io", "clustertopologybindings")))
 
     def looked_for() -> bool:
         audited.objects.apply({**topology, "spec": {"levels": [level]}})

@@ -12,6 +12,7 @@ POD = DATA / "pod.yaml"
 SMALL = DATA / "review-small.json"
 REAL = DATA / "review-real.json"
 REVIEWS = {"small": SMALL, "real": REAL}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "9", "controller": True}
 
 # The toleration that /mutate adds to the Pod. The API server sends the Pod with it to /validate.
 TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
@@ -27,6 +28,13 @@ def tolerated(sent: bytes) -> bytes:
     """A review whose Pod has been through /mutate."""
     decoded: dict[str, Any] = msgspec.json.decode(sent)
     decoded["request"]["object"]["spec"]["tolerations"].append(TOLERATION)
+    return msgspec.json.encode(decoded)
+
+
+def of_controller(sent: bytes) -> bytes:
+    """A review whose Pod a ReplicaSet makes, as nearly all Pods are made: rules that advise people skip it."""
+    decoded: dict[str, Any] = msgspec.json.decode(sent)
+    decoded["request"]["object"]["metadata"]["ownerReferences"] = [OWNER]
     return msgspec.json.encode(decoded)
 
 

@@ -10,13 +10,13 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks import servers
-from benchmarks.bodies import REVIEWS, body
+from benchmarks.bodies import REVIEWS, body, of_controller
 from benchmarks.load import Sample, drive
 from benchmarks.report import Figure, markdown
 from benchmarks.servers import Listening
 
 PATHS = ("/mutate", "/validate")
-THROUGHPUT = {"small": 0.85, "real": 1.1}
+THROUGHPUT = {"small": 0.85, "real": 1.1, "controller's": 0.7}
 P99 = 1.5
 COLUMNS = ("requests a second", "p50 ms", "p99 ms", "CPU µs", "share of its core")
 # A pair in which a server had less than this share of its core is measured again, up to this many attempts.
@@ -29,13 +29,19 @@ class NoCoresError(Exception):
 
 
 class Comparison(NamedTuple):
-    """The samples of one path with one review, a pair per round."""
+    """The samples of one path with one review, a pair per round. review: small, real, or one of a controller's Pod."""
 
     review: str
     size: int
     path: str
     echo: list[Sample]
     service: list[Sample]
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+        whose = " of a ReplicaSet" if self.review == "controller's" else ""
+        return f"`{self.path}`, {self.size / 1e3:.0f} KB{whose}"
 
     def ratio(self, field: str) -> float:
         """The ratio of service to echo, the median of the rounds' ratios."""
@@ -76,6 +82,7 @@ def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], N
     """Run the rounds. directory: where the certificate is. Raises LoadError, ProcessError or NoCoresError."""
     server_core, load_core = cores()
     bodies = {(review, path): body(path, file) for review, file in REVIEWS.items() for path in PATHS}
+    bodies["controller's", "/validate"] = of_controller(bodies["real", "/validate"])
     comparisons = [Comparison(review, len(sent), path, [], []) for (review, path), sent in bodies.items()]
     with (
         pinned(load_core),
@@ -112,7 +119,7 @@ def _quiet(pair: dict[int, Sample]) -> float:
 def figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
     """The ratios of throughput per core and of p99, for each comparison."""
     for comparison in comparisons:
-        name, target = f"`{comparison.path}`, {comparison.size / 1e3:.0f} KB", THROUGHPUT[comparison.review]
+        name, target = comparison.name, THROUGHPUT[comparison.review]
         yield Figure(f"throughput of {name}, to the echo", comparison.ratio("capacity"), target, at_least=True)
         yield Figure(f"p99 of {name}, to the echo", comparison.ratio("p99"), P99)
 
@@ -120,7 +127,7 @@ def figures(comparisons: Sequence[Comparison]) -> Iterator[Figure]:
 def table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """The medians behind the ratios."""
     rows = [
-        (f"`{comparison.path}`, {comparison.size / 1e3:.0f} KB, {name}", *cells(samples))
+        (f"{comparison.name}, {name}", *cells(samples))
         for comparison in comparisons
         for name, samples in (("echo", comparison.echo), ("service", comparison.service))
     ]

@@ -1,117 +1,60 @@
 """Reviews that take long: what the event loop spends on one, and whose turn it is at the child process for the others.
 
-Evaluations look at their clock now and then. Signals end those that do not get to it, such as one long call.
+Evaluations look at their clock by their cost. A child that does not get to it, in one long call, is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import gc
 import math
-import os
-import pickle
-import resource
-import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic, thread_time
-from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import TypeVar
 
 import structlog
 
-from policies.engine.interruption import PostponedError, TimeLimitError
+from policies.engine.interruption import Missing, PostponedError, TimeLimitError
 from policies.engine.rule import Rule
+from webhook.child import Limits
 from webhook.metrics import Metrics
 
 T = TypeVar("T")
 
-# Processor time, which passes only while this process runs: a review is not heavy because the kernel let others run.
-TICK = 0.015
-# The ticks of a slice: it ends after 15 to 30 ms. An ordinary review takes tenths of a millisecond.
-SLICE = 2
-# The part of a tick that the main thread has to have used. Some kernels count in steps of 10 ms.
-_OWN = 0.6
-
-
-class Ticks:
-    """Counts processor time of the main thread by a timer of the kernel, so that looking at it costs nothing.
-
-    The timer counts that of all threads, such as one that reads policies; no review is heavy because of them. current:
-    the slice that runs, which each tick may end.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.current: Slice | None = None
-        self._used = 0.0
-
-    def start(self) -> None:
-        """Begin to count, in the main thread. Only one counts in a process, the last one that was started."""
-        signal.signal(signal.SIGPROF, self._tick)
-        signal.setitimer(signal.ITIMER_PROF, TICK, TICK)
-        atexit.unregister(_stop)
-        atexit.register(_stop)
-
-    def _tick(self, _signal: int, frame: FrameType | None) -> None:
-        used = thread_time()  # handlers of signals run in the main thread
-        if used - self._used < _OWN * TICK:
-            return
-        self.count, self._used = self.count + 1, used
-        if self.current is not None and self.current.is_over and _is_evaluation(frame):
-            raise PostponedError
-
-
-def _is_evaluation(frame: FrameType | None) -> bool:
-    """Whether what is raised in a frame ends the evaluation of a slice.
-
-    In finalizers and in callbacks of the garbage collector it would only be printed. So it is in callbacks of weak
-    references, which cannot be told from other functions; there the next tick is the one that ends the slice. An import
-    that ends half way leaves half a module.
-    """
-    callbacks = {getattr(callback, "__code__", None) for callback in gc.callbacks}
-    while frame is not None:
-        if frame.f_code is Slice.run.__code__:
-            return True
-        code = frame.f_code
-        if code.co_name == "__del__" or code in callbacks or code.co_filename.startswith("<frozen importlib"):
-            return False
-        frame = frame.f_back
-    return False
-
-
-def _stop() -> None:
-    """End the ticks. While Python ends it has no handlers for signals any more, and a tick would kill the process."""
-    signal.setitimer(signal.ITIMER_PROF, 0)
+# Processor time, which passes only while this process runs: a review is not heavy because the kernel let others run. An
+# ordinary review takes tenths of a millisecond.
+SLICE = 0.015
 
 
 class Slice:
     """The time that one review may keep the event loop, in all its evaluations together."""
 
-    __slots__ = ("_end", "_left", "_ticks")
+    __slots__ = ("_end", "_left", "_next")
 
-    def __init__(self, ticks: Ticks) -> None:
-        self._ticks = ticks
+    def __init__(self) -> None:
         self._left = SLICE
-        self._end = 0
+        self._end = self._next = 0.0
 
     def run(self, evaluation: Callable[[], T]) -> T:
         """The result of an evaluation. Raises PostponedError after the time."""
-        self._end = self._ticks.count + self._left
-        self._ticks.current = self
+        self._end, self._next = thread_time() + self._left, monotonic() + self._left
         try:
             return evaluation()
-        finally:
-            self._ticks.current = None
-            self._left = self._end - self._ticks.count
+        except Missing:
+            self._left = self._end - thread_time()
+            raise
 
     @property
     def is_over(self) -> bool:
         """Whether the time has passed."""
-        return self._ticks.count >= self._end
+        # The wall clock takes a tenth of the time of the other one, and runs at least as fast.
+        if monotonic() < self._next:
+            return False
+        left = self._end - thread_time()
+        self._next = monotonic() + left
+        return left <= 0
 
     def __call__(self) -> bool:
         """Look at the clock. Raises PostponedError after the time."""
@@ -123,170 +66,31 @@ class Slice:
 class Allowance:
     """The time that a review may take in a child process. policy: the one under evaluation when it was over."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         self._began = monotonic()
+        self._end = self._began + seconds
         self._error: TimeLimitError | None = None
-        self._running = False
 
     @property
     def policy(self) -> str:
         """The policy that was under evaluation when the time was over; empty if it was not."""
         return "" if self._error is None else self._error.policy
 
+    def end(self, *_: object) -> None:
+        """End the time now; a handler of signals, which interrupts nothing."""
+        self._end = 0.0
+
     def __call__(self) -> bool:
         """Look at the clock. Raises the same TimeLimitError each time after the end."""
+        if self._error is None and monotonic() >= self._end:
+            self._error = TimeLimitError(f"it took longer than {monotonic() - self._began:.1f} s")
         if self._error is not None:
             raise self._error
         return False
 
-    @contextmanager
-    def running(self, seconds: float) -> Iterator[None]:
-        """A block that SIGALRM ends, sent by somebody else or by the kernel after some time, by TimeLimitError."""
-        signal.signal(signal.SIGALRM, self._interrupt)
-        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
-        self._running = True
-        try:
-            yield
-        finally:
-            self._running = False
 
-    def _interrupt(self, *_: object) -> None:
-        if self._running and self._error is None:
-            self._error = TimeLimitError(f"it took longer than {monotonic() - self._began:.1f} s")
-            raise self._error
-
-
-# What a child may allocate beyond what it shares with its parent. A review of 8 MiB needs 60 to 120 MiB decoded.
-MEMORY = 256 * 1024 * 1024
-# The processor time of a child whose parent is gone or does not get to end it.
-LONGEST_SECONDS = 40
-# From the end of the time to the end of the process: rules that have not run fail, and the answer is encoded.
-LAST_WORDS = 0.1
-_STDERR = 2
-_CHUNK = 1 << 16
-
-
-class ChildError(Exception):
-    """A child ended without a result."""
-
-
-class Child:
-    """A running child. result: what `work` returned, or ChildError. gone: set when no process is left.
-
-    work: runs in the child, and returns what can be pickled. Raises ChildError if there can be no process.
-    """
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.result: asyncio.Future[Any] = self._loop.create_future()
-        self.gone: asyncio.Future[None] = self._loop.create_future()
-        self._received = bytearray()
-        try:
-            self.pid, self._process, self._reading = _forked(work)
-        except OSError as error:
-            raise ChildError(f"no process could be started: {error.strerror}") from error
-        self._loop.add_reader(self._reading, self._read)
-        self._loop.add_reader(self._process, self._reap)
-
-    def end(self) -> None:
-        """End the work. The child may still say what came of it; it is killed if it does not do so at once."""
-        self._send(signal.SIGALRM)
-        self._loop.call_later(LAST_WORDS, self.kill)
-
-    def kill(self) -> None:
-        """Kill the process, if there is still one."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: signal.Signals) -> None:
-        if not self.gone.done():
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._process, number)
-
-    def _read(self) -> None:
-        with suppress(BlockingIOError):
-            while part := os.read(self._reading, _CHUNK):
-                self._received += part
-            self._loop.remove_reader(self._reading)
-
-    def _reap(self) -> None:
-        """Take what the child has left. It has ended, so everything that it wrote is there."""
-        self._loop.remove_reader(self._process)
-        self._read()
-        self._loop.remove_reader(self._reading)
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self._process)
-        os.close(self._reading)
-        code = os.waitstatus_to_exitcode(status)
-        if not self.result.done():
-            if code == 0:
-                self.result.set_result(pickle.loads(self._received))  # noqa: S301 - this program wrote it
-            else:
-                self.result.set_exception(ChildError(f"its process ended with {code}"))
-        self.gone.set_result(None)
-
-
-def _forked(work: Callable[[], Any]) -> tuple[int, int, int]:
-    """The id of a new process, and descriptors of the process and of what it writes. Raises OSError."""
-    reading, writing = os.pipe()
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _live(work, writing)
-        process = _opened(pid)
-    except OSError:
-        os.close(reading)
-        raise
-    finally:
-        os.close(writing)
-    os.set_blocking(reading, False)
-    return pid, process, reading
-
-
-def _opened(pid: int) -> int:
-    """A descriptor of a process, which is ended if there can be none. Raises OSError."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        raise
-
-
-def _live(work: Callable[[], Any], writing: int) -> NoReturn:
-    """The whole life of the child. It never returns to the event loop of its parent."""
-    code = 1
-    try:
-        _detach(writing)
-        written = memoryview(pickle.dumps(work(), pickle.HIGHEST_PROTOCOL))
-        while written:
-            written = written[os.write(writing, written) :]
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _detach(writing: int) -> None:
-    """Let go of what is the parent's, and bound what the child may use."""
-    signal.set_wakeup_fd(-1)  # a signal here would wake the parent's event loop
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    last = os.sysconf("SC_OPEN_MAX")
-    for first, end in ((0, _STDERR), (_STDERR + 1, writing), (writing + 1, last)):
-        os.closerange(first, end)
-    gc.freeze()  # what the parent made is not looked at, so its memory stays shared
-    with suppress(OSError):
-        os.nice(5)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_AS, (_virtual() + MEMORY,) * 2)
-        resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_SECONDS,) * 2)
-
-
-def _virtual() -> int:
-    statm = os.open("/proc/self/statm", os.O_RDONLY)
-    try:
-        return int(os.read(statm, 100).split()[0]) * resource.getpagesize()
-    finally:
-        os.close(statm)
+# A review of 8 MiB needs 60 to 120 MiB decoded. The seconds are for a child whose parent is gone or does not end it.
+LIMITS = Limits(memory=256 * 1024 * 1024, seconds=40)
 
 
 # After so many seconds use counts half.

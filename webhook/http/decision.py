@@ -6,6 +6,7 @@ Rules never wait; this module looks up the values that they miss, and waits for 
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -21,7 +22,8 @@ from policies.engine.interruption import FactUnavailable, Key, Missing, Overtime
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Phase, Rule
 from policies.engine.ruleset import RuleSet
-from webhook.heavy import LAST_WORDS, Allowance, Child, ChildError, NoTurnError, Slice, SlowPolicies, Ticks, Turns
+from webhook.child import LAST_WORDS, Child, ChildError
+from webhook.heavy import LIMITS, Allowance, NoTurnError, Slice, SlowPolicies, Turns
 from webhook.http.health import Readiness
 from webhook.http.review import Decoder, ReviewError, encode, head
 from webhook.measures import RuleTimes
@@ -119,8 +121,6 @@ class Judge:
         self._slow = slow
         self._turns = Turns()
         self._preparing: asyncio.Future[None] | None = None
-        self._ticks = Ticks()
-        self._ticks.start()
         metrics.heavy_waiting.set_function(lambda: self._turns.waiting)
 
     async def review(
@@ -159,12 +159,14 @@ class Judge:
         trace: Trace | None = None,
     ) -> Answer:
         """The answer to a request by some facts. Raises PostponedError if it takes longer than a slice."""
-        time = Slice(self._ticks)
+        time = Slice()
         facts = replace(facts, expired=time)
         while True:
             self._metrics.rules.times.begin()
             try:
                 answer = time.run(partial(_run, request, route, facts, served))
+                if time.is_over:  # rules need not look themselves, and are looked at before each
+                    raise _postponed(answer.decisions[-1].rule)
             except Missing as missing:
                 key = missing.key
             else:
@@ -239,21 +241,20 @@ class Judge:
         """What a child process makes of a review in a turn of the tenant. Raises NoTurnError and ChildError."""
         loop = asyncio.get_running_loop()
         async with self._turns.turn(tenant, deadline) as turn:
-            child = Child(partial(work, facts, deadline - LAST_WORDS - loop.time()))
+            child = Child(lambda: [work(facts, deadline - LAST_WORDS - loop.time())], LIMITS)
             turn.end = child.end
             ending = loop.call_at(deadline - LAST_WORDS, child.end)
             try:
-                result: _Result = await child.result
-            except ChildError:
-                self._metrics.heavy.labels("ended").inc()
-                raise
-            else:
-                self._metrics.heavy.labels("answered").inc()
-                return result
+                end = await asyncio.shield(child.ended)
             finally:
                 ending.cancel()
                 child.kill()
-                await asyncio.shield(child.gone)
+                await asyncio.shield(child.ended)
+            self._metrics.heavy.labels("ended" if end.reason else "answered").inc()
+            if end.reason:
+                raise ChildError(f"its process {end.reason}")
+            result: _Result = next(end.results())
+            return result
 
 
 _Result = Reviewed | Key[Any] | tuple[str, int]
@@ -261,19 +262,19 @@ _Result = Reviewed | Key[Any] | tuple[str, int]
 
 
 def _judged(body: bytes, route: Route, served: Served, facts: Facts, seconds: float, *, trace: Trace | None) -> _Result:
-    allowance, times = Allowance(), RuleTimes()
+    allowance, times = Allowance(seconds), RuleTimes()
+    signal.signal(signal.SIGALRM, allowance.end)
     try:
-        with allowance.running(seconds):
-            if trace is not None:
-                trace.begin()
-            request = route.decode(body)
-            if trace is not None:
-                trace.lap("decode", bytes=len(body))
-            times.begin()
-            lap = times if trace is None else trace.laps(times)
-            # Not together: when the time is over, the rules that were evaluated until then keep their decisions.
-            facts = replace(facts, expired=allowance, lap=lap, spend=times.spend)
-            answer = _run(request, route, facts, served, together=False)
+        if trace is not None:
+            trace.begin()
+        request = route.decode(body)
+        if trace is not None:
+            trace.lap("decode", bytes=len(body))
+        times.begin()
+        lap = times if trace is None else trace.laps(times)
+        # Not together: when the time is over, the rules that were evaluated until then keep their decisions.
+        facts = replace(facts, expired=allowance, lap=lap, spend=times.spend)
+        answer = _run(request, route, facts, served, together=False)
     except Missing as missing:
         key: Key[Any] = missing.key
         return key
@@ -307,6 +308,12 @@ def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> 
     reply = encode(request.uid, answer)
     trace.lap("encode", operations=len(answer.operations), bytes=len(reply))
     return reply
+
+
+def _postponed(rule: str) -> PostponedError:
+    error = PostponedError()
+    error.rule = rule
+    return error
 
 
 def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rule, ...]:

@@ -31,7 +31,7 @@ SIZED = frozenset({str, bytes, list, dict})
 PASS = tuple(ceil(count * STRING_TRAVERSAL) for count in range(4096))
 """The cost of one pass over a text, by its size. For a longer text IndexError hands over to the exact evaluator."""
 
-BETWEEN_LOOKS = 20_000  # cost units, a few milliseconds at most
+BETWEEN_LOOKS = 4_000  # cost units, a few milliseconds at most
 
 
 class HandOverError(Exception):
@@ -84,9 +84,9 @@ def wrap(value: Value) -> Optional:
 
 def guard(cost: int, limit: int, expired: Expired | None) -> int:
     """The next mark, in a loop whose cost has passed the last one. Raises TimeLimitError; hands over at the limit."""
+    look(expired)
     if cost > limit:
         fail()
-    look(expired)
     return min(limit, cost + BETWEEN_LOOKS)
 
 
@@ -95,9 +95,9 @@ def certain_guard(cost: int, limit: int, expired: Expired | None, early: int) ->
 
     early: the most that may be charged so far for what the reference charges later.
     """
+    look(expired)
     if cost > limit + early:
         raise BudgetError(limit + 1, certain=True)
-    look(expired)
     return min(limit + early, cost + BETWEEN_LOOKS)
 
 

@@ -10,11 +10,12 @@ from support.service.reviews import UID, NeedsNamespaces, answer_of, body, rule,
 from support.service.servers import Directory, Serve
 
 from policies.engine.facts import Facts
+from policies.engine.interruption import look
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Mutation
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
-from webhook import heavy
+from webhook import child, heavy
 from webhook.http import decision
 from webhook.http.decision import LARGE, Served
 
@@ -24,24 +25,20 @@ _POSTPONED = "cks_admission_postponed_reviews_total"
 
 
 class _Spins:
-    """Uses processor time, without looking at the clock of the review, for objects with a label `slow`."""
+    """Uses processor time, unless it is heedless with looks at the clock of the review, for what has a label `slow`."""
 
     def __init__(self, seconds: float, *, heedless: bool = False) -> None:
         self._seconds = seconds
         self._heedless = heedless
 
-    def validate(self, request: AdmissionRequest, _facts: Facts) -> Sequence[Violation]:
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refuse in the end."""
         if "slow" not in ((request.object or {})["metadata"].get("labels") or {}):
             return ()
         until = time.thread_time() + self._seconds
         while time.thread_time() < until:
-            try:
-                while time.thread_time() < until:
-                    pass
-            except BaseException:
-                if not self._heedless:
-                    raise
+            if not self._heedless:
+                look(facts.expired)
         return [violation()]
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
@@ -57,10 +54,13 @@ def _large(size: int = LARGE) -> bytes:
     return body(pod(labels={"slow": "yes"}, annotations={"long": "x" * size}))
 
 
-async def test_what_takes_too_long_here_is_judged_elsewhere(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("heedless", [False, True], ids=["heeds-the-clock", "heeds-nothing"])
+async def test_what_takes_too_long_here_is_judged_elsewhere(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, *, heedless: bool
+) -> None:
     """The event loop gives up, a child says what it would have said, and the next such review is not tried again."""
     monkeypatch.setattr(heavy, "REMEMBERED", 3600.0)
-    running = await serve(served(rule(_Spins(0.2))))
+    running = await serve(served(rule(_Spins(0.2, heedless=heedless))))
     replies = [answer_of((await running.post(_SLOW)).body) for _ in range(3)]
     quick = await running.post(body(pod()))
     exposed = (await running.get("/metrics")).text
@@ -122,7 +122,7 @@ async def test_facts_that_a_child_misses(serve: Serve) -> None:
 async def test_the_time_of_the_caller(serve: Serve, monkeypatch: pytest.MonkeyPatch, *, heedless: bool) -> None:
     """At the caller's deadline rules that were not evaluated to their end have failed: Fail refuses, Ignore warns."""
     if not heedless:  # the child must get to its answer also where the machine stands still for seconds
-        for module in (heavy, decision):
+        for module in (child, decision):
             monkeypatch.setattr(module, "LAST_WORDS", 20.0)
     rules = [
         rule(_Spins(3600, heedless=heedless), name="dear"),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
-from aiohttp import web
 
 from webhook.authority import Issuance, OthersCertificates, StoredAuthority, trusted
 from webhook.certificates import Upkeep
@@ -27,7 +26,7 @@ from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
 from webhook.doctor.connection import dialled
-from webhook.http import connections, health
+from webhook.http import health
 from webhook.http.health import Readiness
 from webhook.metrics import Log, Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
@@ -77,11 +76,11 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
         measures.watches = ages
         readiness = _readiness(parts, registrar)
         readiness.add_note("watches", ages.problems)
-        runner = web.AppRunner(health.application(readiness, measures), access_log=None)
-        await connections.listen(runner, parts.settings.health.host, parts.settings.health.port)
-        stack.push_async_callback(runner.cleanup)
+        port = await stack.enter_async_context(
+            health.opened(health.application(readiness, measures), parts.settings.health)
+        )
         _run_all(stack, parts, registrar, upkeep)
-        log.info("managing", version=VERSION, health=connections.address("http", runner))
+        log.info("managing", version=VERSION, health=port)
         received = await stopping
         readiness.draining = True
         log.info("stopping", signal=received.name)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
-from aiohttp import web
 
 from policies.topology.placer.state import Options
 from webhook.cluster.api.client import connect
@@ -25,7 +24,7 @@ from webhook.composition import run, stop_signal
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
-from webhook.http import connections, health
+from webhook.http import health
 from webhook.http.health import Readiness
 from webhook.metrics import Log, Metrics
 from webhook.version import VERSION
@@ -104,10 +103,8 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
         measures.watches = ages
         readiness.add_note("watches", ages.problems)
         run(stack, "watch ages", ages.run())
-        runner = web.AppRunner(health.application(readiness, measures), access_log=None)
-        await connections.listen(runner, settings.health.host, settings.health.port)
-        stack.push_async_callback(runner.cleanup)
-        log.info("placing", version=VERSION, health=connections.address("http", runner))
+        port = await stack.enter_async_context(health.opened(health.application(readiness, measures), settings.health))
+        log.info("placing", version=VERSION, health=port)
         received = await stopping
         readiness.draining = True
         log.info("stopping", signal=received.name)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
-from aiohttp import web
 
 from policies.engine.facts import StaticFacts
 from webhook.authority import trusted
@@ -25,8 +24,9 @@ from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.heavy import SlowPolicies
-from webhook.http import connections
+from webhook.http import health
 from webhook.http.app import Service
+from webhook.http.connections import finish
 from webhook.http.decision import Served, ServingState
 from webhook.metrics import Log, Metrics
 from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
@@ -107,17 +107,19 @@ async def serve(
         followers = await follow(stack, service, configuration.current, parts.cluster, shared)
         trace(stack, service, settings.tracing)
         # Last, because an open port promises that the rules are in force.
-        health, admission = await _open(stack, service, settings, parts.certificates)
+        probed = await stack.enter_async_context(health.opened(service.health_app(), settings.health))
+        server = service.connections()
+        admission = await stack.enter_async_context(server.port(parts.certificates.serving.context))
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         stack.enter_context(measured_collections(measures))
         _run_all(stack, parts, registrar, upkeep, service, followers)
         log.info(
-            "serving", version=VERSION, admission=connections.address("https", admission),
-            health=connections.address("http", health), rules=[rule.name for rule in state.served.ruleset.rules],
+            "serving", version=VERSION, admission=health.address("https", *admission.sockets[0].getsockname()[:2]),
+            health=probed, rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
         await _drain(state, stopping, settings.listen.drain_seconds, parts.taking_part.aclose)
-        await connections.finish(admission, state, settings.listen.grace_seconds)
+        await finish(admission, lambda: state.in_flight, settings.listen.grace_seconds)
     log.info("stopped")
 
 
@@ -226,20 +228,6 @@ def _look_around(parts: _Parts, service: Service) -> None:
     )
     for what, looking in work.items():
         run(parts.taking_part, what, looking)
-
-
-async def _open(
-    stack: AsyncExitStack, service: Service, settings: Settings, certificates: Certificates
-) -> tuple[web.BaseRunner, web.ServerRunner]:
-    """Open the ports for probes and for reviews until the stack is closed. Raises PortError."""
-    health = web.AppRunner(service.health_app(), access_log=None, shutdown_timeout=connections.LAST_WAIT)
-    await connections.listen(health, settings.health.host, settings.health.port)
-    stack.push_async_callback(health.cleanup)
-    admission = web.ServerRunner(service.admission_server(), shutdown_timeout=connections.LAST_WAIT)
-    place = settings.listen
-    await connections.listen_for_calls(admission, (place.host, place.port), certificates, service.crowd())
-    stack.push_async_callback(admission.cleanup)
-    return health, admission
 
 
 def _slow(parts: _Parts) -> SlowPolicies:

@@ -51,7 +51,7 @@ def serve(aiohttp_client: AiohttpClient) -> Serve:
         state = ServingState(served)
         service = Service(state, Metrics(), Listen.model_validate({"maxInFlight": max_in_flight}))
         service.followers = tuple(followers)
-        admission: Client = await aiohttp_client(_Server(ServerRunner(service.admission_server())))
+        admission: Client = await aiohttp_client(_Server(ServerRunner(service.connections())))
         health: Client = await aiohttp_client(_Server(AppRunner(service.health_app())))
         return Running(state, service.metrics, admission, health)
 

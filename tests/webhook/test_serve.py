@@ -6,7 +6,6 @@ import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +17,8 @@ from support.service.reviews import REFUSAL, answer_of, body, refused_body
 from support.service.wire import connected, head
 
 from webhook.certificates import Upkeep
-from webhook.http.app import KEEP_ALIVE
-from webhook.http.connections import address
+from webhook.http.connections import KEEP_ALIVE
+from webhook.http.health import address
 from webhook.metrics import Metrics
 from webhook.version import VERSION
 
@@ -89,14 +88,12 @@ async def test_a_ca_that_cannot_be_stored_keeps_no_leaf_back() -> None:
 
 @pytest.mark.parametrize(
     ("listening", "shown"),
-    [(("127.0.0.1", 9443), "https://127.0.0.1:9443"), (("::1", 9443, 0, 0), "https://[::1]:9443")],
+    [(("127.0.0.1", 9443), "https://127.0.0.1:9443"), (("::1", 9443), "https://[::1]:9443")],
     ids=["ipv4", "ipv6"],
 )
-def test_an_address_is_shown_as_a_url(listening: tuple[Any, ...], shown: str) -> None:
+def test_an_address_is_shown_as_a_url(listening: tuple[str, int], shown: str) -> None:
     """What the log says of a port can be put into a client as it is."""
-    runner: Any = SimpleNamespace(addresses=[listening])
-
-    assert address("https", runner) == shown
+    assert address("https", *listening) == shown
 
 
 async def test_the_service_comes_up_ready(tmp_path: Path) -> None:

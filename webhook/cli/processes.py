@@ -144,7 +144,7 @@ def _run(name: str, role: Callable[[Settings], Settings], config: Path | None, c
 
     from certs.errors import CertificateError  # noqa: PLC0415 - as above
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
-    from webhook.http.connections import PortError  # noqa: PLC0415 - as above
+    from webhook.http.health import PortError  # noqa: PLC0415 - as above
 
     process = getattr(import_module(f"webhook.{name}"), name)
     settings = options.settings(config, changes)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import random
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 from urllib.parse import parse_qsl
@@ -22,7 +20,7 @@ from webhook import logs
 from webhook.configuration.settings import Listen
 from webhook.heavy import SlowPolicies
 from webhook.http import health
-from webhook.http.connections import Connection, Connections, Crowd
+from webhook.http.connections import Connection, Connections
 from webhook.http.decision import Answered, Follower, Judge, ServingState
 from webhook.http.review import ReviewError, UnknownGroupError
 from webhook.logs import Seldom
@@ -111,9 +109,6 @@ class Body:
 # The API server accepts writes of up to 3 MiB (k8s.io/apiserver MaxRequestBodyBytes). A review contains the object, the
 # old object and a few KiB more: 6 MiB, and 2 MiB for defaults and escapes in JSON.
 MAX_BODY = 8 * 1024 * 1024
-# The API server keeps idle connections for 90 s and does not repeat a POST on a closed one, so this server must keep
-# them longer (k8s.io/apimachinery net.SetTransportDefaults, IdleConnTimeout).
-KEEP_ALIVE = 120.0
 # The default in admissionregistration.k8s.io/v1, for callers that send none.
 DEFAULT_TIMEOUT = 10.0
 # The API server's maximum for a webhook. A longer time-out would only occupy a place.
@@ -154,7 +149,7 @@ class Service:
         measures.in_flight.set_function(lambda: state.in_flight)
         measures.bytes_in_flight.set_function(lambda: self.room.held)
 
-    def admission_server(self) -> web.Server:
+    def connections(self) -> Connections:
         """`POST /mutate` and `/validate` with all rules, `/mutate/<group>` and `/validate/<group>` with some.
 
         It is a bare server, because an application's routing and signals cost about as much per review as the rules.
@@ -164,18 +159,7 @@ class Service:
         def request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
             return web.BaseRequest(message, payload, protocol, writer, task, loop)
 
-        return Connections(
-            self.review, self._refuse_call, partial(_lifetime, self.listen.connection_seconds), request_factory=request,
-            access_log=None, keepalive_timeout=KEEP_ALIVE,
-        )  # fmt: skip
-
-    def crowd(self) -> Crowd:
-        """The limits of connections."""
-        no_room = self.metrics.no_room
-        return Crowd(
-            self.listen.max_connections, self.listen.max_connections_per_address,
-            reached=lambda limit: no_room.labels(limit).inc(), counted=self.metrics.connections.set,
-        )  # fmt: skip
+        return Connections(self.review, self._refuse_call, self.listen, self.metrics, request_factory=request)
 
     def health_app(self) -> web.Application:
         """`/livez`, `/readyz` with its reasons, `/metrics`, `/paths`."""
@@ -274,11 +258,6 @@ def _timeout(query: str) -> float:
     if match is None:
         raise ReviewError(f"The query parameter timeout is {text!r}; write a duration such as 10s.")
     return min(float(match[1]) * _UNITS[match[2]], LONGEST_TIMEOUT)
-
-
-def _lifetime(seconds: float) -> float:
-    """How long a connection stays open: different for each, so that not all are opened again at once."""
-    return seconds * random.uniform(0.75, 1.25) if seconds else math.inf  # noqa: S311 - no secret
 
 
 async def _read(http: web.BaseRequest, seconds: float, held: Body) -> bytes:

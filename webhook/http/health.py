@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import hdrs, web
+from yarl import URL
 
 from webhook import metrics
+from webhook.configuration.settings import Health
 from webhook.metrics import Metrics
 
+BACKLOG = 1024
+# How long connections may take to close after the last call.
+LAST_WAIT = 0.5
 # A gate returns the reasons why the process is not ready.
 Gate = Callable[[], Iterable[str]]
 
@@ -93,3 +99,31 @@ def application(readiness: Readiness, measures: Metrics, paths: Handler | None =
         if handler is not None:
             app.router.add_get(path, handler)
     return app
+
+
+class PortError(Exception):
+    """A port cannot be opened; the text says which one and why."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        super().__init__(f"cannot listen on {host}:{port}: {error.strerror or error}; is another process using it?")
+
+
+@asynccontextmanager
+async def opened(app: web.Application, settings: Health) -> AsyncIterator[str]:
+    """The health port, open during the block: its URL. Raises PortError."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=LAST_WAIT)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise PortError(settings.host, settings.port, error) from None
+    try:
+        yield address("http", *runner.addresses[0][:2])
+    finally:
+        await runner.cleanup()
+
+
+def address(scheme: str, host: str, port: int) -> str:
+    """The URL of a socket's address, usable in a client."""
+    return str(URL.build(scheme=scheme, host=host, port=port))

@@ -215,6 +215,7 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
         _key("cks_admission_patch_operations_total"): 2,
         _key("cks_admission_rejected_calls_total", status="400"): 1,
         _key("cks_admission_rejected_calls_total", status="415"): 1,
+        _key("cks_admission_connections"): 1,
     }
     assert "\ncks_admission_requests_in_flight 0.0\n" in reply.text
 

@@ -1,5 +1,8 @@
-"""The CA and what it issues: every field that Go's and Python's clients look at."""
+"""CAs and leaves: what is in them, and when they are renewed."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
@@ -9,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store
+from hypothesis import given
+from hypothesis import strategies as st
 
 from certs.authority import (
     AUTHORITY_LIFETIME,
@@ -19,8 +24,9 @@ from certs.authority import (
     load_pair,
     new_authority,
 )
-from certs.errors import AuthorityError, InvalidNameError
-from certs.material import issued_by, moment
+from certs.errors import AuthorityError, InvalidNameError, KeyMismatchError, PairError, PemError
+from certs.material import issued_by, moment, new_key, public_fingerprint
+from certs.plan import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
 
 
 def _extensions(certificate: x509.Certificate) -> dict[str, tuple[bool, Any]]:
@@ -212,3 +218,244 @@ def test_a_strict_verifier_accepts_the_chain(authority: Authority, now: datetime
         verifier = PolicyBuilder().store(Store([authority.certificate])).time(now).build_server_verifier(subject)
 
         assert verifier.verify(leaf.certificate, []) == [leaf.certificate, authority.certificate]
+
+
+Forge = Callable[..., tuple[x509.Certificate, Any]]
+
+
+Pem = Callable[..., bytes]
+
+
+_CA = x509.BasicConstraints(ca=True, path_length=None)
+
+
+def test_a_pair_comes_back_from_pem(leaf: Leaf) -> None:
+    """What was issued, written and read again is the same leaf."""
+    again = load_pair(leaf.cert_pem, leaf.key_pem)
+
+    assert (again, again.cert_pem, again.key_pem) == (leaf, leaf.cert_pem, leaf.key_pem)
+
+
+def test_a_leaf_tells_its_names_and_dates(leaf: Leaf, now: datetime) -> None:
+    """Names, dates and fingerprint are at hand without reading extensions."""
+    assert (leaf.names, leaf.not_before, leaf.not_after, len(leaf.fingerprint)) == (
+        ("a.example.com", "10.0.0.1"),
+        now - CLOCK_SKEW,
+        now + LEAF_LIFETIME,
+        64,
+    )
+
+
+def test_intermediates_are_kept_in_their_order(forge: Forge, pem: Pem) -> None:
+    """A chain of a leaf and two intermediates loads whole, leaf first."""
+    root = forge("root", names=[], extensions=[_CA])
+    outer = forge("outer", names=[], extensions=[_CA], issuer=root)
+    inner = forge("inner", names=[], extensions=[_CA], issuer=outer)
+    certificate, key = forge(issuer=inner)
+
+    assert load_pair(pem(certificate, inner[0], outer[0]), pem(key)).chain == (certificate, inner[0], outer[0])
+
+
+def test_a_self_signed_authority_can_be_a_leaf(forge: Forge, pem: Pem) -> None:
+    """What `openssl req -x509` makes, a self-signed certificate that is a CA too, is served if it comes first."""
+    certificate, key = forge(extensions=[_CA])
+
+    assert load_pair(pem(certificate), pem(key)).certificate == certificate
+
+
+def test_an_expired_pair_loads(forge: Forge, pem: Pem, now: datetime) -> None:
+    """Dates are for the renewal decision, not for loading."""
+    certificate, key = forge(end=now - timedelta(minutes=1))
+
+    assert load_pair(pem(certificate), pem(key)).not_after == now - timedelta(minutes=1)
+
+
+def test_a_key_of_another_certificate_is_refused(leaf: Leaf, pem: Pem) -> None:
+    """The message names the certificate and gives both public keys, so that one can tell which of the two is wrong."""
+    other = new_key()
+
+    with pytest.raises(KeyMismatchError) as raised:
+        load_pair(leaf.cert_pem, pem(other))
+
+    assert str(raised.value) == (
+        "the key does not match the certificate CN=a.example.com:"
+        f" SHA-256 of the certificate's public key is {public_fingerprint(leaf.certificate.public_key())},"
+        f" of the key's {public_fingerprint(other.public_key())}"
+    )
+
+
+def test_several_leaves_are_refused(forge: Forge, pem: Pem) -> None:
+    """Two servers' certificates in one file are an error that names the second."""
+    first, key = forge("one.example")
+    second, _ = forge("two.example")
+
+    with pytest.raises(PairError) as raised:
+        load_pair(pem(first, second), pem(key))
+
+    assert str(raised.value) == "several leaves: after CN=one.example only CAs may follow, not CN=two.example"
+
+
+def test_a_chain_in_the_wrong_order_is_refused(authority: Authority, leaf: Leaf) -> None:
+    """CA first, leaf second: the message says to turn them round, not that the key does not match."""
+    with pytest.raises(PairError) as raised:
+        load_pair(authority.cert_pem + leaf.cert_pem, leaf.key_pem)
+
+    assert str(raised.value) == ("the key belongs to certificate 2 of 2; the leaf has to be the first of its chain")
+
+
+def test_swapped_files_are_refused(leaf: Leaf) -> None:
+    """Key for certificate and certificate for key is told as what it is."""
+    with pytest.raises(PemError) as raised:
+        load_pair(leaf.key_pem, leaf.cert_pem)
+
+    assert str(raised.value) == (
+        "certificate: block 1 (line 1) is a PRIVATE KEY where only CERTIFICATE blocks belong;"
+        " are certificate and key swapped?"
+    )
+
+
+def test_the_damaged_half_is_named(leaf: Leaf) -> None:
+    """Of two texts the message says which is not PEM, and whether it was once."""
+    with pytest.raises(PemError) as raised:
+        load_pair(leaf.cert_pem, b"")
+
+    assert (str(raised.value), raised.value.damaged) == ("key: it is empty", True)
+
+
+def test_leaves_are_equal_when_their_chains_are(authority: Authority, leaf: Leaf, now: datetime) -> None:
+    """Equality asks for the certificates; another leaf for the same names is another leaf."""
+    assert leaf == Leaf(leaf.chain, leaf.key)
+    assert leaf != authority.issue(leaf.names, now)
+
+
+_NAMES = ("a.example.com", "10.0.0.1")
+
+
+_SECOND = timedelta(seconds=1)
+
+
+def test_a_fresh_leaf_is_kept(leaf: Leaf, authority: Authority, now: datetime) -> None:
+    """Nothing is renewed without a reason."""
+    assert renewal_reason(leaf, now, names=_NAMES, authority=authority) is None
+
+
+def test_half_of_a_life(leaf: Leaf, authority: Authority) -> None:
+    """The leaf is kept until the second before half of its life is over, and renewed from then on."""
+    due = leaf_renewal_due(leaf.certificate)
+
+    def decide(when: datetime) -> str | None:
+        return renewal_reason(leaf, when, names=_NAMES, authority=authority)
+
+    assert due == leaf.not_before + (leaf.not_after - leaf.not_before) / 2
+    assert decide(due - _SECOND) is None
+    assert decide(due) == f"half of its life was over on {moment(due)}; it ends on {moment(leaf.not_after)}"
+    assert decide(leaf.not_after) == decide(due)
+    assert decide(leaf.not_after + _SECOND) == f"it expired on {moment(leaf.not_after)}"
+
+
+def test_a_clock_that_was_ahead(leaf: Leaf, authority: Authority) -> None:
+    """A leaf from the future is renewed: clients do not accept it yet, and the clock that made it was wrong."""
+    assert renewal_reason(leaf, leaf.not_before, names=_NAMES, authority=authority) is None
+    assert renewal_reason(leaf, leaf.not_before - _SECOND, names=_NAMES, authority=authority) == (
+        f"it is not valid before {moment(leaf.not_before)} and it is {moment(leaf.not_before - _SECOND)}:"
+        " a clock was set back"
+    )
+
+
+def test_names_that_are_missing(leaf: Leaf, authority: Authority, now: datetime) -> None:
+    """A leaf that lacks a name is renewed; the reason has the missing and the present ones."""
+    assert renewal_reason(leaf, now, names=("b.example", *_NAMES, "::1"), authority=authority) == (
+        "it is not for b.example, ::1, only for a.example.com, 10.0.0.1"
+    )
+
+
+def test_names_beyond_those_wanted(leaf: Leaf, authority: Authority, now: datetime) -> None:
+    """A name that is no longer wanted is no reason to renew."""
+    assert renewal_reason(leaf, now, names=_NAMES[:1], authority=authority) is None
+
+
+def test_another_authority(leaf: Leaf, now: datetime) -> None:
+    """A leaf of an older CA of the same name is renewed, and the reason tells the current CA by its fingerprint."""
+    other = new_authority(now)
+
+    assert renewal_reason(leaf, now, names=_NAMES, authority=other) == (
+        "it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"
+        f" the current CA CN=cks-admission CA with SHA-256 {other.fingerprint}"
+    )
+
+
+def test_all_reasons_are_told_at_once(
+    forge: Forge, authority: Authority, now: datetime, weak_key: rsa.RSAPrivateKey
+) -> None:
+    """A leaf with everything wrong gives every reason in one line."""
+    certificate, key = forge(key=weak_key, start=now - timedelta(days=9), end=now - timedelta(days=1))
+
+    assert renewal_reason(Leaf((certificate,), key), now, names=["a.example"], authority=authority) == (
+        "it is not for a.example, only for forged.example.com;"
+        " it expired on 2026-02-28 12:00:00 UTC;"
+        " it is signed by another CA than the current one: its issuer is CN=forged.example.com,"
+        f" the current CA CN=cks-admission CA with SHA-256 {authority.fingerprint};"
+        " its key is RSA 1024; RSA needs 2048 bits or more"
+    )
+
+
+def test_an_authority_is_kept_and_renewed(authority: Authority, now: datetime) -> None:
+    """The CA lives for two thirds, ends, and is not taken from the future."""
+    due, start, end = authority_renewal_due(authority.certificate), now - CLOCK_SKEW, now + AUTHORITY_LIFETIME
+
+    decisions = [
+        authority_renewal_reason(authority, when)
+        for when in (now, due - _SECOND, due, authority.not_after + _SECOND, start - _SECOND)
+    ]
+
+    assert decisions == [
+        None,
+        None,
+        f"two thirds of its life were over on {moment(start + (end - start) * 2 / 3)}; it ends on {moment(end)}",
+        f"it expired on {moment(end)}",
+        f"it is not valid before {moment(start)} and it is {moment(start - _SECOND)}: a clock was set back",
+    ]
+
+
+def test_an_authority_ends_its_service_before_a_leaf_could_outlive_it(authority: Authority, now: datetime) -> None:
+    """With leaves of 300 days, a CA of 365 days is renewed after 65, though two thirds of its life are far off."""
+    long = timedelta(days=300)
+
+    assert authority_renewal_reason(authority, now + timedelta(days=65), leaf_lifetime=long) is None
+    assert authority_renewal_reason(authority, now + timedelta(days=65, seconds=1), leaf_lifetime=long) == (
+        "a leaf issued now would outlive it: it ends on 2027-03-01 12:00:00 UTC"
+    )
+
+
+def test_a_weak_authority_is_renewed(forge: Forge, now: datetime, weak_key: rsa.RSAPrivateKey) -> None:
+    """A CA with a key that clients refuse is no CA to go on with."""
+    certificate, key = forge("CA", key=weak_key, end=now + timedelta(days=365))
+
+    assert authority_renewal_reason(Authority(certificate, key), now) == (
+        "its key is RSA 1024; RSA needs 2048 bits or more"
+    )
+
+
+@given(
+    life=st.timedeltas(timedelta(seconds=3), timedelta(days=4000)),
+    when=st.timedeltas(timedelta(-9999), timedelta(9999)),
+)
+def test_what_was_just_issued_is_kept_at_any_time(
+    authority: Authority, now: datetime, life: timedelta, when: timedelta
+) -> None:
+    """Whatever the clock says and however short a life: a leaf is good when it is made, so renewal never spins."""
+    moment = now + when
+    authority = new_authority(moment, lifetime=life + LEAF_LIFETIME)
+    leaf = authority.issue(["a.example"], moment, lifetime=life)
+
+    assert renewal_reason(leaf, moment, names=["a.example"], authority=authority) is None
+
+
+@pytest.mark.parametrize("days", [-400, -1, 0, 1, 400, 4000])
+def test_a_renewed_pair_is_good_after_any_jump(days: int, now: datetime) -> None:
+    """Wherever the clock jumps, what is made there needs no renewal there."""
+    there = now + timedelta(days=days)
+    authority = new_authority(there)
+
+    assert authority_renewal_reason(authority, there) is None
+    assert renewal_reason(authority.issue(_NAMES, there), there, names=_NAMES, authority=authority) is None

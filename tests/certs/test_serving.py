@@ -1,11 +1,15 @@
-"""The live TLS context, over real connections on the loopback interface."""
+"""The live TLS context, as clients see it."""
+
+from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,18 +17,37 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import Authority, Leaf, load_pair, new_authority
 from certs.errors import KeyMismatchError, ServingError
 from certs.material import Bundle, fingerprint, merge, moment, new_key
-from certs.serving import Changed, Failed, FilePair, ServingContext, Unchanged, in_memory, on_disk
+from certs.serving import (
+    Changed,
+    ChangedBundle,
+    Failed,
+    FileBundle,
+    FilePair,
+    ServingContext,
+    Unchanged,
+    in_memory,
+    on_disk,
+)
 
 from .echoing import echoing
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
+
+
 Pem = Callable[..., bytes]
+
+
 _LINUX = pytest.mark.skipif(sys.platform != "linux", reason="files that live in memory are Linux's")
+
+
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+
+
 # Clients of the ssl module know no other time than that of the host.
 _TODAY = datetime.now(UTC)
 
@@ -351,3 +374,366 @@ def test_serving_writes_nothing_to_disk(leaf: Leaf, tmp_path: Path, monkeypatch:
 def test_a_swap_returns_what_is_served(leaf: Leaf) -> None:
     """The leaf that comes back is the one that was given, for the log."""
     assert ServingContext().swap(leaf.cert_pem, leaf.key_pem) == load_pair(leaf.cert_pem, leaf.key_pem)
+
+
+_ANSWERED, _REFUSED = "answered", "refused"
+
+
+_SERVING_CLIENTS_VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """A CA of callers, and how to make a pair of it."""
+
+    authority: Authority
+    forge: Forge
+
+    def issue(self, purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH, **life: datetime) -> Leaf:
+        """A pair for one caller."""
+        issuer = (self.authority.certificate, self.authority.key)
+        life = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)} | life
+        own = self.authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        # By it OpenSSL tells two CAs of one name apart; all common tools write it.
+        signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        use = [x509.ExtendedKeyUsage([purpose]), signer]
+        certificate, key = self.forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **life)
+        return Leaf((certificate,), key)
+
+    @property
+    def bundle(self) -> Bundle:
+        """The CA alone."""
+        return Bundle((self.authority.certificate,))
+
+
+@pytest.fixture(scope="module")
+def callers(forge: Forge) -> list[Callers]:
+    """Two CAs of callers, with one name."""
+    return [Callers(new_authority(_TODAY), forge) for _ in range(2)]
+
+
+@dataclass(frozen=True, slots=True)
+class ServingClientsServer:
+    """A server on a free port, the context that it listens with, and the CA of its own pair."""
+
+    serving: ServingContext
+    authority: Authority
+    port: int
+
+    def show(self) -> None:
+        """Swap to a new pair."""
+        leaf = self.authority.issue(["localhost"], _TODAY)
+        self.serving.swap(leaf.cert_pem, leaf.key_pem)
+
+    def caller(self, pair: Leaf | None, version: ssl.TLSVersion, directory: Path) -> ssl.SSLContext:
+        """The context of a client with a pair, or without."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = context.maximum_version = version
+        context.load_verify_locations(cadata=self.authority.cert_pem.decode())
+        if pair is not None:
+            path = directory / "caller.pem"
+            path.write_bytes(pair.cert_pem + pair.key_pem)
+            context.load_cert_chain(path)
+        return context
+
+    async def call(self, context: ssl.SSLContext) -> str:
+        """Send a line: whether it came back."""
+        try:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", self.port, ssl=context, server_hostname="localhost"
+            )
+        except (ssl.SSLError, ConnectionError):
+            return _REFUSED
+        try:
+            writer.write(b"hello\n")
+            # Under TLS 1.3 a client learns that it was refused when it reads.
+            return _ANSWERED if await reader.readline() == b"hello\n" else _REFUSED
+        except (ssl.SSLError, ConnectionError):
+            return _REFUSED
+        finally:
+            writer.transport.abort()
+
+
+@pytest.fixture
+async def serving_clients_server() -> AsyncIterator[ServingClientsServer]:
+    """A server that sends each line back, with a pair."""
+    serving = ServingContext()
+    async with echoing(serving) as port:
+        running = ServingClientsServer(serving, new_authority(_TODAY), port)
+        running.show()
+        yield running
+
+
+@pytest.mark.parametrize("version", _SERVING_CLIENTS_VERSIONS)
+async def test_only_callers_of_the_authorities_are_answered(
+    version: ssl.TLSVersion, serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
+) -> None:
+    """Under both versions of TLS, before and after a swap of the pair: with a certificate for clients, and in time."""
+    ours, theirs = callers
+    cases: dict[str, Leaf | None] = {
+        "ours": ours.issue(),
+        "none": None,
+        "of a CA with the same name": theirs.issue(),
+        "for servers": ours.issue(ExtendedKeyUsageOID.SERVER_AUTH),
+        "expired": ours.issue(end=_TODAY - timedelta(minutes=1)),
+    }
+
+    async def answers() -> dict[str, str]:
+        return {
+            case: await serving_clients_server.call(serving_clients_server.caller(pair, version, tmp_path))
+            for case, pair in cases.items()
+        }
+
+    before = await answers()
+    serving_clients_server.serving.require_clients(ours.bundle)
+    required = await answers()
+    serving_clients_server.show()
+    swapped = await answers()
+
+    assert before == dict.fromkeys(cases, _ANSWERED)
+    assert required == swapped == dict.fromkeys(cases, _REFUSED) | {"ours": _ANSWERED}
+
+
+@pytest.mark.parametrize("version", _SERVING_CLIENTS_VERSIONS)
+async def test_authorities_are_swapped_while_it_serves(
+    version: ssl.TLSVersion, serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
+) -> None:
+    """From one bundle to the overlap of two to the other: each caller is answered as long as its CA is in there."""
+    contexts = [serving_clients_server.caller(each.issue(), version, tmp_path) for each in callers]
+    first, second = (each.bundle for each in callers)
+    answers = []
+    for bundle in (first, Bundle((*first, *second)), second):
+        serving_clients_server.serving.require_clients(bundle)
+        answers.append([await serving_clients_server.call(context) for context in contexts])
+
+    assert answers == [[_ANSWERED, _REFUSED], [_ANSWERED, _ANSWERED], [_REFUSED, _ANSWERED]]
+
+
+async def test_an_old_session_is_no_way_around(
+    serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
+) -> None:
+    """A TLS 1.2 session from before is not resumed: the caller's CA may not be trusted any more."""
+    serving_clients_server.serving.require_clients(callers[0].bundle)
+    context = serving_clients_server.caller(callers[0].issue(), ssl.TLSVersion.TLSv1_2, tmp_path)
+
+    def connect(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
+        connection = socket.create_connection(("127.0.0.1", serving_clients_server.port))
+        with context.wrap_socket(connection, server_hostname="localhost", session=session) as tls:
+            tls.sendall(b"hello\n")
+            assert tls.recv(16) == b"hello\n"
+            return tls.session
+
+    session = await asyncio.to_thread(connect, None)
+    serving_clients_server.serving.require_clients(callers[1].bundle)
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.to_thread(connect, session)
+
+
+async def test_an_intermediate_authority_is_enough(
+    serving_clients_server: ServingClientsServer, callers: list[Callers], forge: Forge, tmp_path: Path
+) -> None:
+    """As with Go, a CA in the bundle is trusted as it stands, without the root above it."""
+    root = (callers[0].authority.certificate, callers[0].authority.key)
+    life = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
+    key = new_key()
+    signs = [x509.BasicConstraints(ca=True, path_length=0), x509.SubjectKeyIdentifier.from_public_key(key.public_key())]
+    certificate, _ = forge("front-proxy CA", key=key, names=(), issuer=root, extensions=signs, **life)
+    caller = replace(callers[0], authority=Authority(certificate, key))
+
+    serving_clients_server.serving.require_clients(caller.bundle)
+
+    assert (
+        await serving_clients_server.call(
+            serving_clients_server.caller(caller.issue(), ssl.TLSVersion.TLSv1_3, tmp_path)
+        )
+        == _ANSWERED
+    )
+
+
+async def test_a_bundle_that_is_refused_changes_nothing(
+    serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
+) -> None:
+    """An empty bundle would shut everybody out: it is an error, and the one before it goes on."""
+    serving_clients_server.serving.require_clients(callers[0].bundle)
+
+    with pytest.raises(ServingError, match="OpenSSL refuses the CAs of clients: Empty certificate data"):
+        serving_clients_server.serving.require_clients(Bundle())
+
+    assert (
+        await serving_clients_server.call(
+            serving_clients_server.caller(callers[0].issue(), ssl.TLSVersion.TLSv1_3, tmp_path)
+        )
+        == _ANSWERED
+    )
+
+
+def test_a_file_is_followed(tmp_path: Path, callers: list[Callers]) -> None:
+    """Each look tells new content from the same; what cannot be used is said each time, and changes nothing."""
+    first, second = (each.bundle for each in callers)
+    file = FileBundle(tmp_path / "ca.crt")
+    serving = ServingContext()
+
+    def step(content: bytes | None) -> Any:
+        file.path.unlink(missing_ok=True) if content is None else file.path.write_bytes(content)
+        return serving.follow_clients(file)
+
+    missing, empty = Failed(f"{file.path} does not exist"), Failed(f"{file.path}: it is empty")
+    assert [step(content) for content in (None, first.pem, first.pem, b"", b"", None, first.pem, second.pem)] == [
+        missing,
+        ChangedBundle(first),
+        Unchanged(),
+        empty,
+        empty,
+        missing,
+        Unchanged(),
+        ChangedBundle(second),
+    ]
+    assert serving.context.verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> FilePair:
+    """Two paths with no files yet."""
+    return FilePair(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+
+def _write(pair: FilePair, leaf: Leaf) -> None:
+    pair.cert_path.write_bytes(leaf.cert_pem)
+    pair.key_path.write_bytes(leaf.key_pem)
+
+
+def test_a_pair_is_a_change_once(pair: FilePair, leaf: Leaf) -> None:
+    """The first look finds the pair, the next one nothing new."""
+    _write(pair, leaf)
+
+    assert [pair.poll(), pair.poll()] == [Changed(leaf, leaf.cert_pem, leaf.key_pem), Unchanged()]
+
+
+def test_content_counts_and_nothing_else(pair: FilePair, leaf: Leaf) -> None:
+    """Files written again with the same content, at another time, are no change."""
+    _write(pair, leaf)
+    pair.poll()
+    _write(pair, leaf)
+    os.utime(pair.cert_path, (0, 0))
+
+    assert pair.poll() == Unchanged()
+
+
+def test_new_content_with_old_times_is_a_change(
+    pair: FilePair, leaf: Leaf, authority: Authority, now: datetime
+) -> None:
+    """New content is found even where size and time tell nothing."""
+    newer = authority.issue(leaf.names, now)
+    _write(pair, leaf)
+    os.utime(pair.cert_path, (0, 0))
+    pair.poll()
+    _write(pair, newer)
+    os.utime(pair.cert_path, (0, 0))
+
+    assert pair.poll() == Changed(newer, newer.cert_pem, newer.key_pem)
+
+
+def test_half_a_swap_is_kept_out_and_tried_again(
+    pair: FilePair, leaf: Leaf, authority: Authority, now: datetime
+) -> None:
+    """A new certificate with the old key fails, with the same reason as long as it lasts, and then the new key does."""
+    newer = authority.issue(leaf.names, now)
+    _write(pair, leaf)
+    pair.poll()
+    pair.cert_path.write_bytes(newer.cert_pem)
+
+    first, second = pair.poll(), pair.poll()
+    pair.key_path.write_bytes(newer.key_pem)
+
+    assert isinstance(first, Failed)
+    assert first.reason.startswith(
+        f"{pair.cert_path} and {pair.key_path}: the key does not match the certificate CN=a.example.com: SHA-256 of"
+    )
+    assert second == first
+    assert pair.poll() == Changed(newer, newer.cert_pem, newer.key_pem)
+
+
+def test_a_half_swap_that_is_taken_back_is_no_change(
+    pair: FilePair, leaf: Leaf, authority: Authority, now: datetime
+) -> None:
+    """A failed look forgets nothing: when the old pair is whole again, there is nothing new."""
+    _write(pair, leaf)
+    pair.poll()
+    pair.cert_path.write_bytes(authority.issue(leaf.names, now).cert_pem)
+    pair.poll()
+    _write(pair, leaf)
+
+    assert pair.poll() == Unchanged()
+
+
+def test_missing_files_are_told(pair: FilePair, leaf: Leaf) -> None:
+    """Each file that is not there is named; once both are, the pair is found."""
+    assert pair.poll() == Failed(f"{pair.cert_path} does not exist")
+    pair.cert_path.write_bytes(leaf.cert_pem)
+    assert pair.poll() == Failed(f"{pair.key_path} does not exist")
+    pair.key_path.write_bytes(leaf.key_pem)
+    assert isinstance(pair.poll(), Changed)
+
+
+def test_a_mounted_secret_is_followed(tmp_path: Path, leaf: Leaf, authority: Authority, now: datetime) -> None:
+    """The way in which kubelet replaces files, a symbolic link turned to another directory, is a change."""
+    newer = authority.issue(leaf.names, now)
+    for name, version in (("..1", leaf), ("..2", newer)):
+        (tmp_path / name).mkdir()
+        _write(FilePair(tmp_path / name / "tls.crt", tmp_path / name / "tls.key"), version)
+    (tmp_path / "..data").symlink_to("..1")
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    pair = FilePair(tmp_path / "tls.crt", tmp_path / "tls.key")
+    first = pair.poll()
+    (tmp_path / "..data_tmp").symlink_to("..2")
+    (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+
+    assert [first, pair.poll()] == [
+        Changed(leaf, leaf.cert_pem, leaf.key_pem),
+        Changed(newer, newer.cert_pem, newer.key_pem),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(b"", "it is empty", id="empty"),
+        pytest.param(b"hello", "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)", id="text"),
+    ],
+)
+def test_unusable_content_is_told(content: bytes, reason: str, pair: FilePair, leaf: Leaf) -> None:
+    """Whatever is in the files, a look never raises."""
+    _write(pair, leaf)
+    pair.cert_path.write_bytes(content)
+
+    assert pair.poll() == Failed(f"{pair.cert_path} and {pair.key_path}: certificate: {reason}")
+
+
+def test_an_unreadable_file_is_told(pair: FilePair, leaf: Leaf) -> None:
+    """A directory in the place of a file is a failure with the remedy, not an exception."""
+    _write(pair, leaf)
+    pair.key_path.unlink()
+    pair.key_path.mkdir()
+
+    outcome = pair.poll()
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.endswith("Is a directory; a directory stands where a file belongs: move it away")
+
+
+def test_a_forgotten_pair_is_new_again(pair: FilePair, leaf: Leaf) -> None:
+    """What could not be put to use is found again at the next look."""
+    _write(pair, leaf)
+    pair.poll()
+    pair.forget()
+
+    assert isinstance(pair.poll(), Changed)
+
+
+def test_keys_are_not_in_representations(pair: FilePair, leaf: Leaf) -> None:
+    """A change can be logged whole without its key."""
+    _write(pair, leaf)
+
+    assert "PRIVATE KEY" not in repr(pair.poll())

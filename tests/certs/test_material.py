@@ -1,0 +1,575 @@
+"""Certificates and keys as PEM: what is read, refused and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x25519
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certs.authority import Authority, Leaf, new_authority
+from certs.errors import InvalidNameError, PairError, PemError
+from certs.material import (
+    Bundle,
+    PemBlock,
+    blocks,
+    covers,
+    fingerprint,
+    key_pem,
+    key_title,
+    listed,
+    load_certificates,
+    load_key,
+    merge,
+    missing_names,
+    moment,
+    names_of,
+    new_key,
+    public_fingerprint,
+    signature_title,
+    span,
+    subject_names,
+    titled,
+    weakness,
+)
+
+_BLOCK = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+
+
+def test_blocks_are_numbered_and_placed() -> None:
+    """Comments, indentation and Windows line ends are passed over; each block knows its number and line."""
+    text = b"# ours\r\n  -----BEGIN CERTIFICATE-----\r\n  AAAA\r\n  -----END CERTIFICATE-----\r\n\r\nnext:\r\n" + _BLOCK
+
+    assert blocks(text) == (PemBlock("CERTIFICATE", _BLOCK, 1, 2), PemBlock("CERTIFICATE", _BLOCK, 2, 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "damaged"),
+    [
+        pytest.param(b"", "it is empty", True, id="empty"),
+        pytest.param(b"\0\0\0\0", "it is empty", True, id="zeros"),
+        pytest.param(b"-----BEG", "it is cut off within its first line", True, id="first-line"),
+        pytest.param(
+            _BLOCK[:-10], "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off", True, id="end"
+        ),
+        pytest.param(
+            _BLOCK + b"# x\n" + _BLOCK[:30] + b"\n" + _BLOCK,
+            "block 2 (line 5) begins a CERTIFICATE and has no END line: it was cut off",
+            True,
+            id="second-block",
+        ),
+        pytest.param(
+            _BLOCK[28:],
+            "line 2 ends a CERTIFICATE that never began: the text was cut off at its start",
+            True,
+            id="start",
+        ),
+        pytest.param(
+            _BLOCK.replace(b"END CERTIFICATE", b"END PRIVATE KEY"),
+            "block 1 (line 1) begins a CERTIFICATE but ends a PRIVATE KEY on line 3",
+            True,
+            id="labels",
+        ),
+        pytest.param(
+            b"hello", "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)", False, id="something-else"
+        ),
+        pytest.param(
+            b"\x30\x82\x01",
+            "it is binary (DER?), not PEM; convert it: openssl x509 -inform der, or openssl pkey -inform der",
+            False,
+            id="der",
+        ),
+    ],
+)
+def test_text_that_is_not_pem_is_refused(text: bytes, message: str, *, damaged: bool) -> None:
+    """The message says what was found and where, and whether it was PEM once."""
+    with pytest.raises(PemError) as raised:
+        blocks(text)
+
+    assert (str(raised.value), raised.value.damaged) == (message, damaged)
+
+
+def test_a_key_among_certificates_is_refused(leaf: Leaf) -> None:
+    """A key where certificates belong is an error that names the block and guesses the cause: it would be published."""
+    with pytest.raises(PemError) as raised:
+        load_certificates(leaf.cert_pem + leaf.key_pem)
+
+    line = len(leaf.cert_pem.splitlines()) + 1
+    assert str(raised.value) == (
+        f"block 2 (line {line}) is a PRIVATE KEY where only CERTIFICATE blocks belong; are certificate and key swapped?"
+    )
+
+
+def test_another_kind_of_block_is_refused(authority: Authority) -> None:
+    """A signing request among certificates is told as what it is."""
+    request = _BLOCK.replace(b"CERTIFICATE", b"CERTIFICATE REQUEST")
+
+    with pytest.raises(
+        PemError, match=r"^block 2 \(line \d+\) is a CERTIFICATE REQUEST where only CERTIFICATE blocks belong$"
+    ):
+        load_certificates(authority.cert_pem + request)
+
+
+def test_a_block_that_does_not_decode_is_named(authority: Authority) -> None:
+    """One bad certificate among good ones is told by its number and line."""
+    with pytest.raises(PemError, match=r"^block 2 \(line \d+\) does not decode as a certificate: ") as raised:
+        load_certificates(authority.cert_pem + _BLOCK)
+
+    assert raised.value.damaged
+
+
+def test_every_cut_of_a_file_is_damage(authority: Authority) -> None:
+    """Wherever our own file is cut, it is told as damaged and never as somebody else's."""
+    whole = authority.cert_pem.rstrip()
+    verdicts = set()
+    for length in range(len(whole)):
+        with pytest.raises(PemError) as raised:
+            load_certificates(whole[:length])
+        verdicts.add(raised.value.damaged)
+
+    assert verdicts == {True}
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_any_bytes_are_pem_or_an_error(before: bytes, after: bytes) -> None:
+    """No input makes anything but a PemError."""
+    for text in (before, before + _BLOCK + after, _BLOCK[:40] + before + _BLOCK[40:]):
+        try:
+            load_certificates(text)
+        except PemError:
+            continue
+
+
+def test_written_and_read_again(authority: Authority, leaf: Leaf, pem: Callable[..., bytes]) -> None:
+    """Certificates come back as they were, in their order."""
+    both = (leaf.certificate, authority.certificate)
+
+    assert load_certificates(pem(*both)) == both
+
+
+_START = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+
+
+@cache
+def _authorities() -> tuple[x509.Certificate, ...]:
+    """CAs whose lives of 20 days begin ten days apart, two at each beginning."""
+    return tuple(
+        new_authority(_START + timedelta(days=10 * (i // 2)), lifetime=timedelta(days=20)).certificate
+        for i in range(12)
+    )
+
+
+_SETS = st.lists(st.integers(0, 11), max_size=16).map(lambda picks: tuple(_authorities()[pick] for pick in picks))
+
+
+_WHEN = st.integers(-5, 90).map(lambda days: _START + timedelta(days=days))
+
+
+def test_the_newest_is_first_and_the_expired_are_gone() -> None:
+    """A rotation keeps the old CA behind the new one until it has expired."""
+    oldest, _, old, _, new, *_ = _authorities()
+
+    assert merge([oldest, old, new], _START + timedelta(days=20)).certificates == (new, old, oldest)
+    assert merge([oldest, old, new], _START + timedelta(days=20, seconds=1)).certificates == (new, old)
+
+
+def test_one_that_is_not_valid_yet_stays() -> None:
+    """A CA from the future is kept: the clock that made it may be the right one."""
+    future = _authorities()[-1]
+
+    assert merge([future], _START).certificates == (future,)
+
+
+@given(_SETS, _WHEN)
+def test_merging_again_changes_nothing(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
+    """Merging is idempotent."""
+    once = merge(certificates, when)
+
+    assert merge(once, when) == once
+
+
+@given(_SETS, _WHEN)
+def test_all_that_live_are_there_once(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
+    """Every unexpired CA is in the bundle exactly once, and no other."""
+    merged = merge(certificates, when)
+
+    assert set(merged) == {certificate for certificate in certificates if certificate.not_valid_after_utc >= when}
+    assert len(set(merged)) == len(merged)
+
+
+@given(_SETS.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))), _WHEN)
+def test_the_order_given_does_not_matter(
+    orders: tuple[tuple[x509.Certificate, ...], list[x509.Certificate]], when: datetime
+) -> None:
+    """Replicas that learned of the same CAs in different orders write the same bytes."""
+    assert merge(orders[0], when).pem == merge(orders[1], when).pem
+
+
+@given(_SETS, _WHEN)
+def test_a_bundle_comes_back_from_pem(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
+    """What is written is read again, order and all; nothing at all cannot be read."""
+    merged = merge(certificates, when)
+
+    if merged.certificates:
+        assert Bundle.from_pem(merged.pem) == merged
+    else:
+        with pytest.raises(PemError, match="it is empty"):
+            Bundle.from_pem(merged.pem)
+
+
+def test_comments_and_duplicates_are_read_over(authority: Authority) -> None:
+    """A hand-made bundle with comments and a CA twice reads as that CA once."""
+    text = b"# our CA\n" + authority.cert_pem + b"\n# again\n" + authority.cert_pem
+
+    assert Bundle.from_pem(text).certificates == (authority.certificate,)
+
+
+def test_garbage_is_placed(authority: Authority, leaf: Leaf) -> None:
+    """Something else than a certificate is an error that says which block it is."""
+    lines = len(authority.cert_pem.splitlines())
+
+    with pytest.raises(PemError, match=rf"^block 2 \(line {lines + 1}\) is a PRIVATE KEY where only CERTIFICATE"):
+        Bundle.from_pem(authority.cert_pem + leaf.key_pem)
+
+
+def test_a_bundle_is_a_collection_of_certificates(authority: Authority) -> None:
+    """It has a length, members and fingerprints, and an empty one trusts nobody."""
+    bundle = Bundle((authority.certificate,))
+
+    assert (len(bundle), authority.certificate in bundle) == (1, True)
+    assert tuple(map(fingerprint, bundle)) == (authority.fingerprint,)
+    assert (len(Bundle()), authority.certificate in Bundle(), Bundle().pem) == (0, False, b"")
+
+
+# What `openssl ecparam -name prime256v1 -genkey` writes before the key.
+_EC_PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(new_key(), id="ec"),
+        pytest.param(rsa.generate_private_key(65537, 2048), id="rsa"),
+        pytest.param(ed25519.Ed25519PrivateKey.generate(), id="ed25519"),
+    ],
+)
+def test_keys_come_back_as_they_were(key: Any) -> None:
+    """Each kind of key that can serve TLS is written and read again."""
+    text = key_pem(key)
+
+    assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())
+
+
+def test_new_keys_are_p256_and_differ() -> None:
+    """Every call makes another EC P-256 key."""
+    first, second = new_key(), new_key()
+
+    assert isinstance(first, ec.EllipticCurvePrivateKey)
+    assert first.curve.name == "secp256r1"
+    assert public_fingerprint(first.public_key()) != public_fingerprint(second.public_key())
+
+
+def test_ec_parameters_before_the_key_are_skipped() -> None:
+    """The output of `openssl ecparam -genkey` loads as it is."""
+    key = new_key()
+    text = _EC_PARAMETERS + key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+    assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL], ids=["pkcs8", "traditional"])
+def test_encrypted_keys_are_refused(form: PrivateFormat) -> None:
+    """Both ways of encrypting a key are recognised, and the message says how to decrypt it."""
+    text = new_key().private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"secret"))
+
+    with pytest.raises(PairError) as raised:
+        load_key(text)
+
+    assert str(raised.value) == (
+        "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        pytest.param(ed448.Ed448PrivateKey.generate(), "Ed448", id="ed448"),
+        pytest.param(x25519.X25519PrivateKey.generate(), "X25519", id="x25519"),
+    ],
+)
+def test_kinds_that_cannot_serve_are_refused(key: Any, kind: str, pem: Callable[..., bytes]) -> None:
+    """A key that Go or OpenSSL cannot use in TLS is refused, with the kinds that can be."""
+    with pytest.raises(PairError) as raised:
+        load_key(pem(key))
+
+    assert str(raised.value) == f"the private key is a {kind} key; use EC, RSA or Ed25519"
+
+
+def test_several_keys_are_refused(pem: Callable[..., bytes]) -> None:
+    """Which of two keys is meant cannot be guessed."""
+    with pytest.raises(PemError, match="it holds 2 private keys; exactly one belongs there"):
+        load_key(pem(new_key(), new_key()))
+
+
+def test_parameters_alone_are_no_key() -> None:
+    """A file with only the curve in it has no key."""
+    with pytest.raises(PemError, match="it holds 0 private keys"):
+        load_key(_EC_PARAMETERS)
+
+
+def test_a_certificate_in_place_of_the_key_is_told(leaf: Leaf) -> None:
+    """Swapped files are the likely cause, and the message says so."""
+    with pytest.raises(PemError) as raised:
+        load_key(leaf.cert_pem)
+
+    assert str(raised.value) == (
+        "block 1 (line 1) is a CERTIFICATE where only a private key belongs; are certificate and key swapped?"
+    )
+
+
+def test_a_broken_key_is_told_without_its_content(leaf: Leaf) -> None:
+    """A key that does not decode is damaged, and nothing of it is in the message."""
+    text = leaf.key_pem.replace(leaf.key_pem.splitlines()[1][:8], b"AAAAAAAA")
+
+    with pytest.raises(PemError) as raised:
+        load_key(text)
+
+    assert (str(raised.value), raised.value.damaged) == ("block 1 (line 1) does not decode as a private key", True)
+
+
+def test_strings_become_dns_names_and_addresses() -> None:
+    """Names keep their order, lose duplicates and case, and addresses take their canonical form."""
+    names = ["Webhook.Example.com", "10.0.0.1", "0:0::1", "webhook.example.com", "::1", "*.example.com", "localhost"]
+
+    values = [(type(name), str(name.value)) for name in subject_names(names)]
+
+    assert values == [
+        (x509.DNSName, "webhook.example.com"),
+        (x509.IPAddress, "10.0.0.1"),
+        (x509.IPAddress, "::1"),
+        (x509.DNSName, "*.example.com"),
+        (x509.DNSName, "localhost"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        pytest.param("", "'' is empty", id="empty"),
+        pytest.param("bücher.example", "is not ASCII; write it as Punycode (xn--...)", id="unicode"),
+        pytest.param("a_b.example", "has the label 'a_b'", id="underscore"),
+        pytest.param("a..b", "has the label ''", id="empty-label"),
+        pytest.param("example.com.", "has the label ''", id="trailing-dot"),
+        pytest.param("-a.example", "has the label '-a'", id="leading-hyphen"),
+        pytest.param("a" * 64, "a label is 1 to 63 letters", id="long-label"),
+        pytest.param(".".join(["a" * 50] * 6), "has 305 characters, 253 at most", id="long-name"),
+        pytest.param("10.0.0.256", "ends in a number, but is no IPv4 address", id="bad-ipv4"),
+        pytest.param("localhost:9443", "has a port, a scheme, a prefix length or brackets", id="port"),
+        pytest.param("https://localhost", "has a port, a scheme, a prefix length or brackets", id="url"),
+        pytest.param("10.0.0.0/8", "has a port, a scheme, a prefix length or brackets", id="network"),
+        pytest.param("[::1]", "has a port, a scheme, a prefix length or brackets", id="brackets"),
+        pytest.param("fe80::1%eth0", "has a zone", id="zone"),
+        pytest.param("a.*.example", "has the label '*'", id="inner-wildcard"),
+        pytest.param("*", "has the label '*'", id="bare-wildcard"),
+        pytest.param("a b", "has the label 'a b'", id="space"),
+        pytest.param("a\nb", "has the label 'a\\nb'", id="newline"),
+    ],
+)
+def test_bad_names_are_refused_with_the_cause(name: str, problem: str) -> None:
+    """A name that no certificate can carry is refused, and the message says what is wrong with it."""
+    with pytest.raises(InvalidNameError) as raised:
+        subject_names(["good.example", name])
+
+    assert problem in str(raised.value)
+    assert "good.example" not in str(raised.value)
+
+
+def test_all_bad_names_are_told_at_once() -> None:
+    """One attempt shows every bad name, not only the first."""
+    with pytest.raises(InvalidNameError) as raised:
+        subject_names(["a_b", "good", "1.2.3"])
+
+    assert str(raised.value) == (
+        "not a DNS name or IP address: 'a_b' has the label 'a_b'; a label is 1 to 63 letters, digits and inner hyphens;"
+        " '1.2.3' ends in a number, but is no IPv4 address"
+    )
+
+
+def test_no_names_at_all_are_refused() -> None:
+    """An empty list of names is an error: such a certificate would be good for nothing."""
+    with pytest.raises(InvalidNameError, match="no names"):
+        subject_names([])
+
+
+def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
+    """A single string in place of a list is an error, although it is an iterable of one-letter names."""
+    with pytest.raises(InvalidNameError, match=r"names is the string 'localhost'; give a list"):
+        subject_names("localhost")
+
+
+@pytest.mark.parametrize(
+    ("present", "name", "expected"),
+    [
+        pytest.param(("a.example",), "A.EXAMPLE", True, id="case"),
+        pytest.param(("*.example",), "a.example", True, id="wildcard"),
+        pytest.param(("*.example",), "a.b.example", False, id="wildcard-is-one-label"),
+        pytest.param(("*.example",), "example", False, id="wildcard-is-not-the-parent"),
+        pytest.param(("*.example",), ".example", False, id="wildcard-is-not-empty"),
+        pytest.param(("a.example",), "*.example", False, id="wildcard-wanted"),
+        pytest.param(("*.0.0.1",), "10.0.0.1", False, id="wildcard-is-no-address"),
+        pytest.param(("::1",), "0:0:0::1", True, id="address-forms"),
+        pytest.param((), "a.example", False, id="none"),
+    ],
+)
+def test_names_match_as_clients_match_them(present: tuple[str, ...], name: str, *, expected: bool) -> None:
+    """A wildcard stands for exactly one label, and addresses are compared as addresses."""
+    assert covers(present, name) is expected
+
+
+def test_missing_names_keep_their_order(authority: Authority, now: datetime) -> None:
+    """What a certificate lacks is listed as it was asked for."""
+    certificate = authority.issue(["a.example", "10.0.0.1"], now).certificate
+
+    assert missing_names(certificate, ["z.example", "10.0.0.1", "b.example", "a.example"]) == ("z.example", "b.example")
+
+
+def test_a_certificate_without_alternative_names_has_no_names(
+    forge: Callable[..., tuple[x509.Certificate, Any]],
+) -> None:
+    """The common name does not count."""
+    assert names_of(forge("cn.example", names=[])[0]) == ()
+
+
+@given(st.lists(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{1,10}){1,3}", fullmatch=True), min_size=1))
+def test_a_name_covers_itself(names: list[str]) -> None:
+    """Whatever names go in are covered by what comes out."""
+    present = [str(name.value) for name in subject_names(names)]
+
+    assert all(covers(present, name) for name in names)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_name_or_an_error(text: str) -> None:
+    """No text gets past the check into a certificate that then cannot be encoded, and no other error escapes."""
+    try:
+        (name,) = subject_names([text])
+    except InvalidNameError:
+        return
+    x509.SubjectAlternativeName([name]).public_bytes()
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        pytest.param(timedelta(), "0 minutes", id="nothing"),
+        pytest.param(timedelta(seconds=119), "1 minute", id="one-minute"),
+        pytest.param(timedelta(hours=2, seconds=-1), "119 minutes", id="below-two-hours"),
+        pytest.param(timedelta(hours=2), "2 hours", id="two-hours"),
+        pytest.param(timedelta(hours=47, minutes=59), "47 hours", id="below-two-days"),
+        pytest.param(timedelta(days=2), "2 days", id="two-days"),
+        pytest.param(timedelta(days=-3), "3 days", id="past"),
+    ],
+)
+def test_spans_are_in_their_largest_unit_of_two(length: timedelta, words: str) -> None:
+    """A span says as much as is needed, rounded down, whichever way it points."""
+    assert span(length) == words
+
+
+def test_moments_are_in_utc() -> None:
+    """A moment of another zone is the same moment in UTC."""
+    assert moment(datetime(2026, 3, 1, 1, tzinfo=timezone(timedelta(hours=2)))) == "2026-02-28 23:00:00 UTC"
+    assert moment(datetime(2026, 3, 1, 1, tzinfo=UTC)) == "2026-03-01 01:00:00 UTC"
+
+
+def test_nothing_has_a_word() -> None:
+    """Empty names and lists are words too, so that no sentence has a hole."""
+    assert (titled(x509.Name([])), listed(())) == ("(no name)", "nothing")
+
+
+Forge = Callable[..., tuple[x509.Certificate, Any]]
+
+
+@pytest.mark.parametrize(
+    ("key", "title", "weak"),
+    [
+        pytest.param(ec.generate_private_key(ec.SECP256R1()), "EC P-256", None, id="p256"),
+        pytest.param(ec.generate_private_key(ec.SECP384R1()), "EC P-384", None, id="p384"),
+        pytest.param(ec.generate_private_key(ec.SECP521R1()), "EC P-521", None, id="p521"),
+        pytest.param(ed25519.Ed25519PrivateKey.generate(), "Ed25519", None, id="ed25519"),
+        pytest.param(rsa.generate_private_key(65537, 2048), "RSA 2048", None, id="rsa2048"),
+        pytest.param(
+            ec.generate_private_key(ec.SECP224R1()),
+            "EC secp224r1",
+            "its key is EC secp224r1; use P-256, P-384, P-521",
+            id="p224",
+        ),
+        pytest.param(
+            ec.generate_private_key(ec.SECP256K1()),
+            "EC secp256k1",
+            "its key is EC secp256k1; use P-256, P-384, P-521",
+            id="k256",
+        ),
+        pytest.param(
+            ed448.Ed448PrivateKey.generate(),
+            "Ed448",
+            "its key is Ed448, which Go's TLS does not accept; use EC, RSA or Ed25519",
+            id="ed448",
+        ),
+    ],
+)
+def test_keys_are_named_and_judged(key: Any, title: str, weak: str | None, forge: Forge) -> None:
+    """Each kind and size of key has a name, and those that some client refuses are weak, with what to use instead."""
+    certificate, _ = forge(key=key)
+
+    assert (key_title(certificate), weakness(certificate)) == (title, weak)
+
+
+def test_an_unknown_signature_is_weak(forge: Forge) -> None:
+    """A signature algorithm that nobody knows is told by its OID."""
+    certificate, _ = forge()
+    # ecdsa-with-SHA256 is 1.2.840.10045.4.3.2; nothing is at 15.
+    family = b"\x2a\x86\x48\xce\x3d\x04\x03"
+    der = certificate.public_bytes(Encoding.DER).replace(family + b"\x02", family + b"\x0f")
+    odd = x509.load_der_x509_certificate(der)
+
+    assert (signature_title(odd), weakness(odd)) == (
+        "1.2.840.10045.4.3.15",
+        "its signature algorithm 1.2.840.10045.4.3.15 is unknown",
+    )
+
+
+def test_signatures_without_a_hash_have_an_oid(forge: Forge) -> None:
+    """Ed25519 signs without a hash of its own; its OID stands in for that."""
+    certificate, _ = forge(key=ed25519.Ed25519PrivateKey.generate())
+
+    assert signature_title(certificate) == "1.3.101.112"
+
+
+def test_short_rsa_keys_are_weak(weak_key: rsa.RSAPrivateKey, forge: Forge) -> None:
+    """RSA below 2048 bits is named with its size and refused with the size that it should have."""
+    certificate, _ = forge(key=weak_key)
+
+    assert (key_title(certificate), weakness(certificate)) == (
+        "RSA 1024",
+        "its key is RSA 1024; RSA needs 2048 bits or more",
+    )
+
+
+def test_sha1_is_weak(sha1_certificate: x509.Certificate) -> None:
+    """A SHA-1 signature is named and refused, as Go does."""
+    assert (signature_title(sha1_certificate), weakness(sha1_certificate)) == (
+        "SHA1",
+        "it is signed with SHA1, which Go refuses; sign it with SHA-256",
+    )

@@ -26,14 +26,11 @@ from certs.material import (
     PemBlock,
     blocks,
     covers,
-    fingerprint,
     key_pem,
     key_title,
-    listed,
     load_certificates,
     load_key,
     merge,
-    missing_names,
     moment,
     names_of,
     new_key,
@@ -41,7 +38,6 @@ from certs.material import (
     signature_title,
     span,
     subject_names,
-    titled,
     weakness,
 )
 
@@ -112,16 +108,6 @@ def test_a_key_among_certificates_is_refused(leaf: Leaf) -> None:
     )
 
 
-def test_another_kind_of_block_is_refused(authority: Authority) -> None:
-    """A signing request among certificates is told as what it is."""
-    request = _BLOCK.replace(b"CERTIFICATE", b"CERTIFICATE REQUEST")
-
-    with pytest.raises(
-        PemError, match=r"^block 2 \(line \d+\) is a CERTIFICATE REQUEST where only CERTIFICATE blocks belong$"
-    ):
-        load_certificates(authority.cert_pem + request)
-
-
 def test_a_block_that_does_not_decode_is_named(authority: Authority) -> None:
     """One bad certificate among good ones is told by its number and line."""
     with pytest.raises(PemError, match=r"^block 2 \(line \d+\) does not decode as a certificate: ") as raised:
@@ -152,13 +138,6 @@ def test_any_bytes_are_pem_or_an_error(before: bytes, after: bytes) -> None:
             continue
 
 
-def test_written_and_read_again(authority: Authority, leaf: Leaf, pem: Callable[..., bytes]) -> None:
-    """Certificates come back as they were, in their order."""
-    both = (leaf.certificate, authority.certificate)
-
-    assert load_certificates(pem(*both)) == both
-
-
 _START = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
 
@@ -175,21 +154,6 @@ _SETS = st.lists(st.integers(0, 11), max_size=16).map(lambda picks: tuple(_autho
 
 
 _WHEN = st.integers(-5, 90).map(lambda days: _START + timedelta(days=days))
-
-
-def test_the_newest_is_first_and_the_expired_are_gone() -> None:
-    """A rotation keeps the old CA behind the new one until it has expired."""
-    oldest, _, old, _, new, *_ = _authorities()
-
-    assert merge([oldest, old, new], _START + timedelta(days=20)).certificates == (new, old, oldest)
-    assert merge([oldest, old, new], _START + timedelta(days=20, seconds=1)).certificates == (new, old)
-
-
-def test_one_that_is_not_valid_yet_stays() -> None:
-    """A CA from the future is kept: the clock that made it may be the right one."""
-    future = _authorities()[-1]
-
-    assert merge([future], _START).certificates == (future,)
 
 
 @given(_SETS, _WHEN)
@@ -229,30 +193,6 @@ def test_a_bundle_comes_back_from_pem(certificates: tuple[x509.Certificate, ...]
             Bundle.from_pem(merged.pem)
 
 
-def test_comments_and_duplicates_are_read_over(authority: Authority) -> None:
-    """A hand-made bundle with comments and a CA twice reads as that CA once."""
-    text = b"# our CA\n" + authority.cert_pem + b"\n# again\n" + authority.cert_pem
-
-    assert Bundle.from_pem(text).certificates == (authority.certificate,)
-
-
-def test_garbage_is_placed(authority: Authority, leaf: Leaf) -> None:
-    """Something else than a certificate is an error that says which block it is."""
-    lines = len(authority.cert_pem.splitlines())
-
-    with pytest.raises(PemError, match=rf"^block 2 \(line {lines + 1}\) is a PRIVATE KEY where only CERTIFICATE"):
-        Bundle.from_pem(authority.cert_pem + leaf.key_pem)
-
-
-def test_a_bundle_is_a_collection_of_certificates(authority: Authority) -> None:
-    """It has a length, members and fingerprints, and an empty one trusts nobody."""
-    bundle = Bundle((authority.certificate,))
-
-    assert (len(bundle), authority.certificate in bundle) == (1, True)
-    assert tuple(map(fingerprint, bundle)) == (authority.fingerprint,)
-    assert (len(Bundle()), authority.certificate in Bundle(), Bundle().pem) == (0, False, b"")
-
-
 # What `openssl ecparam -name prime256v1 -genkey` writes before the key.
 _EC_PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
 
@@ -270,15 +210,6 @@ def test_keys_come_back_as_they_were(key: Any) -> None:
     text = key_pem(key)
 
     assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())
-
-
-def test_new_keys_are_p256_and_differ() -> None:
-    """Every call makes another EC P-256 key."""
-    first, second = new_key(), new_key()
-
-    assert isinstance(first, ec.EllipticCurvePrivateKey)
-    assert first.curve.name == "secp256r1"
-    assert public_fingerprint(first.public_key()) != public_fingerprint(second.public_key())
 
 
 def test_ec_parameters_before_the_key_are_skipped() -> None:
@@ -321,22 +252,6 @@ def test_several_keys_are_refused(pem: Callable[..., bytes]) -> None:
     """Which of two keys is meant cannot be guessed."""
     with pytest.raises(PemError, match="it holds 2 private keys; exactly one belongs there"):
         load_key(pem(new_key(), new_key()))
-
-
-def test_parameters_alone_are_no_key() -> None:
-    """A file with only the curve in it has no key."""
-    with pytest.raises(PemError, match="it holds 0 private keys"):
-        load_key(_EC_PARAMETERS)
-
-
-def test_a_certificate_in_place_of_the_key_is_told(leaf: Leaf) -> None:
-    """Swapped files are the likely cause, and the message says so."""
-    with pytest.raises(PemError) as raised:
-        load_key(leaf.cert_pem)
-
-    assert str(raised.value) == (
-        "block 1 (line 1) is a CERTIFICATE where only a private key belongs; are certificate and key swapped?"
-    )
 
 
 def test_a_broken_key_is_told_without_its_content(leaf: Leaf) -> None:
@@ -438,13 +353,6 @@ def test_names_match_as_clients_match_them(present: tuple[str, ...], name: str, 
     assert covers(present, name) is expected
 
 
-def test_missing_names_keep_their_order(authority: Authority, now: datetime) -> None:
-    """What a certificate lacks is listed as it was asked for."""
-    certificate = authority.issue(["a.example", "10.0.0.1"], now).certificate
-
-    assert missing_names(certificate, ["z.example", "10.0.0.1", "b.example", "a.example"]) == ("z.example", "b.example")
-
-
 def test_a_certificate_without_alternative_names_has_no_names(
     forge: Callable[..., tuple[x509.Certificate, Any]],
 ) -> None:
@@ -491,11 +399,6 @@ def test_moments_are_in_utc() -> None:
     """A moment of another zone is the same moment in UTC."""
     assert moment(datetime(2026, 3, 1, 1, tzinfo=timezone(timedelta(hours=2)))) == "2026-02-28 23:00:00 UTC"
     assert moment(datetime(2026, 3, 1, 1, tzinfo=UTC)) == "2026-03-01 01:00:00 UTC"
-
-
-def test_nothing_has_a_word() -> None:
-    """Empty names and lists are words too, so that no sentence has a hole."""
-    assert (titled(x509.Name([])), listed(())) == ("(no name)", "nothing")
 
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
@@ -548,13 +451,6 @@ def test_an_unknown_signature_is_weak(forge: Forge) -> None:
         "1.2.840.10045.4.3.15",
         "its signature algorithm 1.2.840.10045.4.3.15 is unknown",
     )
-
-
-def test_signatures_without_a_hash_have_an_oid(forge: Forge) -> None:
-    """Ed25519 signs without a hash of its own; its OID stands in for that."""
-    certificate, _ = forge(key=ed25519.Ed25519PrivateKey.generate())
-
-    assert signature_title(certificate) == "1.3.101.112"
 
 
 def test_short_rsa_keys_are_weak(weak_key: rsa.RSAPrivateKey, forge: Forge) -> None:

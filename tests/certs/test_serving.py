@@ -19,9 +19,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from certs.authority import Authority, Leaf, load_pair, new_authority
+from certs.authority import Authority, Leaf, new_authority
 from certs.errors import KeyMismatchError, ServingError
-from certs.material import Bundle, fingerprint, merge, moment, new_key
+from certs.material import Bundle, fingerprint, moment, new_key
 from certs.serving import (
     Changed,
     ChangedBundle,
@@ -242,18 +242,6 @@ async def test_nothing_of_an_old_kind_of_key_stays(server: Server, forge: Forge,
         assert shown == [fingerprint(certificate)] * 2
 
 
-async def test_clients_follow_an_authority_through_its_rotation(server: Server, real_authority: Authority) -> None:
-    """With the overlapping bundle a client accepts the old CA's leaf and the new one's, before and after the swap."""
-    older = new_authority(_TODAY - timedelta(days=250))
-    bundle = merge([older.certificate, real_authority.certificate], _TODAY)
-
-    for authority in (older, real_authority):
-        leaf = authority.issue(["localhost"], _TODAY)
-        server.serving.swap(leaf.cert_pem, leaf.key_pem)
-
-        assert (await server.connect(bundle)).fingerprint == leaf.fingerprint
-
-
 async def test_connections_are_not_resumed(server: Server, real_authority: Authority) -> None:
     """No client is given a ticket by which it could come back without being shown the current certificate."""
     leaf = real_authority.issue(["localhost"], _TODAY)
@@ -369,11 +357,6 @@ def test_serving_writes_nothing_to_disk(leaf: Leaf, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
 
     ServingContext().swap(leaf.cert_pem, leaf.key_pem)
-
-
-def test_a_swap_returns_what_is_served(leaf: Leaf) -> None:
-    """The leaf that comes back is the one that was given, for the log."""
-    assert ServingContext().swap(leaf.cert_pem, leaf.key_pem) == load_pair(leaf.cert_pem, leaf.key_pem)
 
 
 _ANSWERED, _REFUSED = "answered", "refused"
@@ -551,23 +534,6 @@ async def test_an_intermediate_authority_is_enough(
     )
 
 
-async def test_a_bundle_that_is_refused_changes_nothing(
-    serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
-) -> None:
-    """An empty bundle would shut everybody out: it is an error, and the one before it goes on."""
-    serving_clients_server.serving.require_clients(callers[0].bundle)
-
-    with pytest.raises(ServingError, match="OpenSSL refuses the CAs of clients: Empty certificate data"):
-        serving_clients_server.serving.require_clients(Bundle())
-
-    assert (
-        await serving_clients_server.call(
-            serving_clients_server.caller(callers[0].issue(), ssl.TLSVersion.TLSv1_3, tmp_path)
-        )
-        == _ANSWERED
-    )
-
-
 def test_a_file_is_followed(tmp_path: Path, callers: list[Callers]) -> None:
     """Each look tells new content from the same; what cannot be used is said each time, and changes nothing."""
     first, second = (each.bundle for each in callers)
@@ -601,23 +567,6 @@ def pair(tmp_path: Path) -> FilePair:
 def _write(pair: FilePair, leaf: Leaf) -> None:
     pair.cert_path.write_bytes(leaf.cert_pem)
     pair.key_path.write_bytes(leaf.key_pem)
-
-
-def test_a_pair_is_a_change_once(pair: FilePair, leaf: Leaf) -> None:
-    """The first look finds the pair, the next one nothing new."""
-    _write(pair, leaf)
-
-    assert [pair.poll(), pair.poll()] == [Changed(leaf, leaf.cert_pem, leaf.key_pem), Unchanged()]
-
-
-def test_content_counts_and_nothing_else(pair: FilePair, leaf: Leaf) -> None:
-    """Files written again with the same content, at another time, are no change."""
-    _write(pair, leaf)
-    pair.poll()
-    _write(pair, leaf)
-    os.utime(pair.cert_path, (0, 0))
-
-    assert pair.poll() == Unchanged()
 
 
 def test_new_content_with_old_times_is_a_change(
@@ -654,19 +603,6 @@ def test_half_a_swap_is_kept_out_and_tried_again(
     assert pair.poll() == Changed(newer, newer.cert_pem, newer.key_pem)
 
 
-def test_a_half_swap_that_is_taken_back_is_no_change(
-    pair: FilePair, leaf: Leaf, authority: Authority, now: datetime
-) -> None:
-    """A failed look forgets nothing: when the old pair is whole again, there is nothing new."""
-    _write(pair, leaf)
-    pair.poll()
-    pair.cert_path.write_bytes(authority.issue(leaf.names, now).cert_pem)
-    pair.poll()
-    _write(pair, leaf)
-
-    assert pair.poll() == Unchanged()
-
-
 def test_missing_files_are_told(pair: FilePair, leaf: Leaf) -> None:
     """Each file that is not there is named; once both are, the pair is found."""
     assert pair.poll() == Failed(f"{pair.cert_path} does not exist")
@@ -696,21 +632,6 @@ def test_a_mounted_secret_is_followed(tmp_path: Path, leaf: Leaf, authority: Aut
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        pytest.param(b"", "it is empty", id="empty"),
-        pytest.param(b"hello", "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)", id="text"),
-    ],
-)
-def test_unusable_content_is_told(content: bytes, reason: str, pair: FilePair, leaf: Leaf) -> None:
-    """Whatever is in the files, a look never raises."""
-    _write(pair, leaf)
-    pair.cert_path.write_bytes(content)
-
-    assert pair.poll() == Failed(f"{pair.cert_path} and {pair.key_path}: certificate: {reason}")
-
-
 def test_an_unreadable_file_is_told(pair: FilePair, leaf: Leaf) -> None:
     """A directory in the place of a file is a failure with the remedy, not an exception."""
     _write(pair, leaf)
@@ -721,19 +642,3 @@ def test_an_unreadable_file_is_told(pair: FilePair, leaf: Leaf) -> None:
 
     assert isinstance(outcome, Failed)
     assert outcome.reason.endswith("Is a directory; a directory stands where a file belongs: move it away")
-
-
-def test_a_forgotten_pair_is_new_again(pair: FilePair, leaf: Leaf) -> None:
-    """What could not be put to use is found again at the next look."""
-    _write(pair, leaf)
-    pair.poll()
-    pair.forget()
-
-    assert isinstance(pair.poll(), Changed)
-
-
-def test_keys_are_not_in_representations(pair: FilePair, leaf: Leaf) -> None:
-    """A change can be logged whole without its key."""
-    _write(pair, leaf)
-
-    assert "PRIVATE KEY" not in repr(pair.poll())

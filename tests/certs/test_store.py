@@ -65,27 +65,6 @@ def test_the_second_call_writes_nothing(store: DirectoryStore, now: datetime) ->
     assert {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()} == before
 
 
-def test_a_truncated_file_is_renewed(store: DirectoryStore, now: datetime) -> None:
-    """A file of ours that was cut off is made anew, with the reason."""
-    ensure(store, _NAMES, now)
-    (store.path / "tls.key").write_bytes(b"")
-
-    renewed = ensure(store, _NAMES, now)
-
-    assert renewed.reasons == ("tls.crt was renewed: tls.key is damaged: it is empty",)
-    assert load_pair(store.read()["tls.crt"], store.read()["tls.key"]) == renewed.leaf
-
-
-def test_an_existing_directory_keeps_its_mode(store: DirectoryStore, now: datetime) -> None:
-    """A volume that somebody else set up is used as it is; the keys in it are closed all the same."""
-    store.path.mkdir(parents=True)
-    store.path.chmod(0o775)
-
-    ensure(store, _NAMES, now)
-
-    assert (_mode(store.path), _mode(store.path / "tls.key")) == (0o775, 0o600)
-
-
 def test_keys_that_were_opened_are_closed(store: DirectoryStore, now: datetime) -> None:
     """A key that others may read, as an fsGroup makes it, is closed again and the reason says so."""
     ensure(store, _NAMES, now)
@@ -152,19 +131,6 @@ def test_foreign_files_stop_everything(
     assert store.read() == {"tls.crt": pem(certificate), "tls.key": pem(key)}
 
 
-def test_a_directory_in_the_place_of_a_file(store: DirectoryStore, now: datetime) -> None:
-    """The error names the path, what the system said, and the remedy."""
-    (store.path / "tls.crt").mkdir(parents=True)
-
-    with pytest.raises(StoreError) as raised:
-        ensure(store, _NAMES, now)
-
-    assert str(raised.value) == (
-        f"cannot read {store.path}/tls.crt as uid {os.geteuid()}: Is a directory;"
-        " a directory stands where a file belongs: move it away"
-    )
-
-
 def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> None:
     """A path that is a file, or goes through one, is told as such."""
     (tmp_path / "file").write_text("x")
@@ -177,16 +143,6 @@ def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> 
         StoreError, match=r"cannot use the directory .*/below .*; a file stands where a directory belongs"
     ):
         ensure(DirectoryStore(tmp_path / "file" / "below"), _NAMES, now)
-
-
-def test_a_place_that_cannot_be(tmp_path: Path, now: datetime) -> None:
-    """Where the system refuses to make a directory, the error says where, as whom and why."""
-    place = tmp_path / ("x" * 300)
-
-    with pytest.raises(StoreError) as raised:
-        ensure(DirectoryStore(place), _NAMES, now)
-
-    assert str(raised.value) == f"cannot use the directory {place} as uid {os.geteuid()}: File name too long"
 
 
 def test_a_write_that_fails_keeps_the_old_file(store: DirectoryStore, now: datetime) -> None:

@@ -71,46 +71,6 @@ def test_another_key_under_the_same_name(leaf: Leaf, now: datetime) -> None:
     )
 
 
-def test_an_empty_bundle(leaf: Leaf, now: datetime) -> None:
-    """Nothing chains to a bundle that has nothing."""
-    (fault,) = _faults(verify(leaf.chain, Bundle(), [], now))
-
-    assert fault.endswith(
-        "is signed by CN=cks-admission CA, which neither the chain nor the bundle has; the bundle has nothing"
-    )
-
-
-def test_the_common_name_alone_is_not_enough(forge: Forge, now: datetime) -> None:
-    """A certificate without alternative names is for no name, as Go has it."""
-    certificate, _ = forge("a.example", names=[])
-
-    assert _faults(verify([certificate], Bundle((certificate,)), ["a.example"], now)) == [
-        "it is not for a.example: it has no subject alternative names, and Go ignores the common name"
-    ]
-
-
-def test_sha1_is_refused(sha1_certificate: x509.Certificate, authority: Authority, now: datetime) -> None:
-    """A signature that Go refuses is a fault."""
-    when = max(now, sha1_certificate.not_valid_before_utc)
-    faults = _faults(verify([sha1_certificate], Bundle((authority.certificate,)), ["sha1.example.com"], when))
-
-    assert faults[-1] == "CN=sha1.example.com: it is signed with SHA1, which Go refuses; sign it with SHA-256"
-
-
-def test_a_self_signed_pair_can_be_its_own_bundle(forge: Forge, now: datetime) -> None:
-    """A certificate that clients trust by itself needs no CA."""
-    certificate, _ = forge()
-
-    findings = verify([certificate], Bundle((certificate,)), ["forged.example.com"], now)
-
-    assert [finding.text for finding in findings] == [
-        "it is for forged.example.com",
-        "it may be used for anything: it states no extended key usage",
-        "its chain ends in the bundle: CN=forged.example.com",
-        "CN=forged.example.com is valid until 2026-03-08 12:00:00 UTC, for 7 days",
-    ]
-
-
 def test_intermediates_of_any_order_are_climbed(forge: Forge, now: datetime) -> None:
     """The chain is found through its intermediates, and each date on it is looked at."""
     root = forge("root", names=[], extensions=[_ca()])

@@ -97,20 +97,6 @@ def test_files_are_served(tmp_path: Path, pairs: list[Leaf]) -> None:
     assert followed.certificates.ca_bundle == b""
 
 
-def test_files_may_come_later(tmp_path: Path, pairs: list[Leaf]) -> None:
-    """Files that are not there yet make the service unready with their names, until they are."""
-    followed = _Followed(tmp_path)
-
-    followed.certificates.start()
-    (reason,) = followed.certificates.unready()
-    followed.write(pairs[0], pairs[0])
-    followed.look()
-
-    assert reason == f"no certificate is served yet: {tmp_path}/tls.crt does not exist"
-    assert followed.certificates.unready() == []
-    assert followed.served == pairs[0].fingerprint
-
-
 def test_a_new_pair_is_served(tmp_path: Path, pairs: list[Leaf]) -> None:
     """When both files have changed, new connections are shown the new pair, and the log says so once."""
     followed = _Followed(tmp_path)
@@ -154,23 +140,6 @@ def test_a_pair_that_does_not_match_is_kept_out(tmp_path: Path, pairs: list[Leaf
     assert followed.served == pairs[1].fingerprint
 
 
-def test_trouble_with_files_is_logged_again_when_it_changes(tmp_path: Path, pairs: list[Leaf]) -> None:
-    """Each new reason is news: first another key, then no certificate at all."""
-    followed = _Followed(tmp_path)
-    followed.write(pairs[0], pairs[0])
-    followed.certificates.start()
-
-    with capture_logs() as logged:
-        followed.write(pairs[1], pairs[0])
-        followed.look()
-        followed.cert.unlink()
-        followed.look()
-        followed.look()
-
-    assert [entry["event"] for entry in logged] == ["certificate refused"] * 2
-    assert "does not exist" in logged[1]["reason"]
-
-
 def _own(directory: Path, *names: str) -> Certificates:
     return Certificates(Tls(directory=str(directory), names=names or ("localhost",)), Metrics())
 
@@ -185,16 +154,6 @@ def test_a_pair_of_its_own_is_made(tmp_path: Path) -> None:
     assert certificates.serving.leaf is not None
     assert certificates.serving.leaf.cert_pem == (tmp_path / "own" / "tls.crt").read_bytes()
     assert certificates.ca_bundle == (tmp_path / "own" / "ca-bundle.crt").read_bytes()
-
-
-def test_two_processes_serve_one_pair(tmp_path: Path) -> None:
-    """A directory that is shared is filled once: the second process serves what the first one made."""
-    first, second = _own(tmp_path), _own(tmp_path)
-
-    first.start()
-    second.start()
-
-    assert first.serving.fingerprint == second.serving.fingerprint
 
 
 def test_a_new_pair_of_its_own_is_served_when_it_is_installed(tmp_path: Path) -> None:
@@ -652,29 +611,6 @@ async def test_a_clock_that_jumps_and_comes_back(days: int, world: World) -> Non
     else:
         assert logged.shared() == [f"ca.crt was renewed: it is not valid before {moment(there)} {back}"]
         assert logged.own() == [f"{leaf}; {another_ca(world).partition(': ')[2]}"] * 2
-
-
-async def test_a_machine_that_was_suspended(world: World) -> None:
-    """A replica that looks again after a month shows a new leaf at that first look, though nobody else noticed."""
-    async with world.replica("a") as first, world.replica("b") as second:
-        await world.turn()
-        asleep = second.shown
-        for days in range(30):
-            world.now = START + days * DAY
-            world.replicas.remove(second)
-            await first.turn()
-            world.replicas.append(second)
-        world.replicas.remove(second)
-        unready = second.certificates.unready()
-        with logging() as logged:
-            await second.turn()
-        world.replicas.append(second)
-        world.check()
-
-    end = moment(START + LEAF_LIFETIME)
-    assert unready == [f"the served certificate expired on {end}"]
-    assert logged.reasons() == [f"the leaf was renewed: it expired on {end}"]
-    assert second.shown != asleep
 
 
 async def test_an_authority_that_was_renewed_while_a_replica_was_away(world: World) -> None:

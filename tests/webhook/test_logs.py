@@ -214,16 +214,6 @@ def test_a_line_is_one_json_object(stream: _Stream) -> None:
     }
 
 
-def test_a_text_that_is_no_unicode_is_logged_all_the_same(stream: _Stream) -> None:
-    """Half a surrogate pair, which an HTTP header may hold, does not make the logger raise."""
-    logs.configure("info", "json", stream)
-
-    structlog.get_logger().info("call rejected", reason="found application/\udcff")
-
-    (line,) = stream.lines
-    assert json.loads(line)["event"] == "call rejected"
-
-
 @pytest.mark.parametrize(
     ("form", "terminal", "as_json"),
     [

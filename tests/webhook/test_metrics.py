@@ -170,14 +170,6 @@ def test_a_rule_with_the_name_of_an_operation_is_counted_as_a_rule() -> None:
     }
 
 
-def test_two_services_count_apart() -> None:
-    """Metrics of one service are none of another's, in one process too."""
-    one, other = Metrics(), Metrics()
-    one.observe("mutate", request(pod()), Answer(), 1.0)
-
-    assert _samples(other) == {}
-
-
 def test_the_build_is_told() -> None:
     """The versions of the distribution and of Python, and what the process does, are labels of a metric."""
     versions = f'python="{platform.python_version()}",role="manage",version="{version("cks-admission")}"'

@@ -18,7 +18,6 @@ from support.service.wire import connected, head
 
 from webhook.certificates import Upkeep
 from webhook.http.connections import KEEP_ALIVE
-from webhook.http.health import address
 from webhook.metrics import Metrics
 from webhook.version import VERSION
 
@@ -86,16 +85,6 @@ async def test_a_ca_that_cannot_be_stored_keeps_no_leaf_back() -> None:
     assert certificates.installed == 1
 
 
-@pytest.mark.parametrize(
-    ("listening", "shown"),
-    [(("127.0.0.1", 9443), "https://127.0.0.1:9443"), (("::1", 9443), "https://[::1]:9443")],
-    ids=["ipv4", "ipv6"],
-)
-def test_an_address_is_shown_as_a_url(listening: tuple[str, int], shown: str) -> None:
-    """What the log says of a port can be put into a client as it is."""
-    assert address("https", *listening) == shown
-
-
 async def test_the_service_comes_up_ready(tmp_path: Path) -> None:
     """Once it says that it is serving, it is ready, and it says where and with which rules."""
     async with Service(tmp_path) as service:
@@ -133,19 +122,6 @@ async def test_the_port_opens_when_the_rules_are_in_place(tmp_path: Path) -> Non
                 message = await trying
 
     assert message == REFUSAL
-
-
-async def test_reviews_are_answered_over_tls(tmp_path: Path) -> None:
-    """The service's own certificate is good for the name that is dialled, and one connection serves many reviews."""
-    async with Service(tmp_path) as service:
-        port = await service.port()
-        async with connected(port, service.context()) as wire:
-            replies = [await wire.call(body(pod(), uid=f"{n}"), "/mutate?timeout=5s") for n in range(20)]
-            refusal = await wire.call(refused_body())
-
-    assert [answer_of(reply.body)["uid"] for reply in replies] == [f"{n}" for n in range(20)]
-    assert all("patch" in answer_of(reply.body) for reply in replies)
-    assert answer_of(refusal.body)["status"]["message"] == REFUSAL
 
 
 async def test_whatever_happens_the_logs_are_json(tmp_path: Path) -> None:

@@ -69,24 +69,6 @@ async def test_new_connections_see_the_new_pair_and_open_ones_go_on(tmp_path: Pa
     assert expiry.split(maxsplit=1)[0] in metrics.text
 
 
-async def test_a_pair_that_does_not_match_is_kept_out(tmp_path: Path, authority: Authority) -> None:
-    """While certificate and key on disk do not belong together the old pair is shown, and the service stays ready."""
-    files = _Files(tmp_path, authority)
-    old, new = files.issue(), files.issue()
-    files.write(old, old)
-    async with Service(tmp_path, "--tls-cert", str(files.cert), "--tls-key", str(files.key)) as service:
-        await service.event("serving")
-        files.write(new, old)
-        refusal = await service.event("certificate refused")
-        during, ready = await _shown(service), await service.ask("/readyz")
-        files.write(new, new)
-        await service.event("certificate served", 2)
-        after = await _shown(service)
-
-    assert refusal["reason"].startswith(f"{files.cert} and {files.key}: ")
-    assert (during, ready.status, after) == (old.fingerprint, 200, new.fingerprint)
-
-
 async def test_its_own_pair_is_made_again_while_it_serves(tmp_path: Path) -> None:
     """A pair of the service's own that is lost is replaced, and shown by a CA that clients trust."""
     async with Service(tmp_path) as service:

@@ -10,7 +10,7 @@ from cluster.builtintypes import compact, differences, kinds, reduced
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.table import FOLDER, OBJECT_META, served_resources, types_of
-from policies.admissionpolicy.schema import DEDUCED, Schema, SchemaNode
+from policies.admissionpolicy.schema import Schema, SchemaNode
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.name import SERVED_VERSIONS
 from policies.kubernetes.release import RELEASES, Release
@@ -120,12 +120,6 @@ def test_the_tables_are_small() -> None:
     assert compressed < 100_000
 
 
-@pytest.mark.parametrize("kind", ["Widget", "PodList", "DeleteOptions", "WatchEvent"])
-def test_other_kinds_are_not_built_in(kind: str) -> None:
-    """A kind that the table does not hold, or that no policy changes, has no schema."""
-    assert schema.built_in(GroupVersionKind("", "v1", kind)) is None
-
-
 _TEXT = {"type": "string"}
 _CRD = {
     "type": "object",
@@ -199,35 +193,6 @@ _CRD = {
 def test_places_in_a_custom_resource(path: str, found: str) -> None:
     """A CRD's schema says how its fields merge; metadata is that of every object."""
     assert _described(schema.of_custom_resource(_WIDGET, _CRD).place(path.split("."))) == found
-
-
-def test_defaults_of_keys() -> None:
-    """A key of a list's items may have a default."""
-    node = schema.of_custom_resource(_WIDGET, _CRD).place(["spec", "keyed", 0])
-    assert node is not None
-    assert node.atom.map is not None
-
-    assert node.atom.map.defaults == {"b": 3}
-
-
-@pytest.mark.parametrize("found", [schema.of_custom_resource(_WIDGET, None), schema.unknown(_WIDGET)])
-def test_unknown_kinds_are_deduced(found: Schema) -> None:
-    """Where nothing is known, maps merge and lists are replaced."""
-    assert (found.root, found.typed) == (DEDUCED, False)
-    assert _described(found.place(["spec", "list"])) == "untyped, map, atomic list"
-    assert _described(found.place(["spec", "list", 0])) == "untyped, atomic map, atomic list"
-
-
-def test_use_of_a_definition_may_say_how_it_merges() -> None:
-    """A reference overrides whether a definition's map is atomic."""
-    definitions = schema.Definitions({"a.Inner": {"type": "object", "properties": {"x": _TEXT}}})
-    reference = {"allOf": [{"$ref": "#/components/schemas/a.Inner"}]}
-
-    found = [
-        _described(definitions.inline(use)) for use in (reference, {**reference, "x-kubernetes-map-type": "atomic"})
-    ]
-
-    assert found == ["map", "atomic map"]
 
 
 def test_compact_table_keeps_what_merging_and_typing_need() -> None:

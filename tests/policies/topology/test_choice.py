@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from support.gangs.machines import Bound, Machine, ground
 
 from policies.engine.facts import Node
-from policies.topology.choice import Candidate, Search, Shortfall, Terms, choose, shortfall
+from policies.topology.choice import Search, Shortfall, Terms, shortfall
 from policies.topology.gang import Gang, GangKey, Member, Tier, called
 from policies.topology.nodes.inventory import inventory_of
 from policies.vocabulary import REGION, ZONE
@@ -54,32 +54,6 @@ def domain(machines: Iterable[Machine], own: Gang, terms: Terms = Terms()) -> st
     return "" if placing is None else called(search.layout.address(placing.level, placing.group))
 
 
-def test_the_tightest_rack_that_fits() -> None:
-    """The rack with the least free that still holds the gang Node by Node is chosen."""
-    machines = racks("f11", "f12", "f13", used=["f111", "f121", "f122", "f123"])
-    search = Search(ground(machines), gang(3, required=RACK_LEVEL))
-    assert domain(machines, search.gang) == "fabric=f,superpod=1,rack=1"
-    layout = search.layout
-    addresses = {called(layout.address(RACK_LEVEL, g)): layout.address(RACK_LEVEL, g) for g in range(3)}
-    assert search.candidates() == [
-        Candidate(addresses["fabric=f,superpod=1,rack=1"], 4, 24, 32, 3, fits=True),
-        Candidate(addresses["fabric=f,superpod=1,rack=3"], 4, 32, 32, 3, fits=True),
-        Candidate(addresses["fabric=f,superpod=1,rack=2"], 4, 8, 32, 1, fits=False, missing=((GPU, 16),)),
-    ]
-
-
-def test_sums_do_not_count() -> None:
-    """Eight GPUs of which four are free on each of two Nodes hold no Pod of eight."""
-    machines = (node("f111", used=4), node("f112", used=4), node("f121"))
-    assert domain(machines, gang(1, required=RACK_LEVEL)) == "fabric=f,superpod=1,rack=2"
-
-
-def test_large_blocks_stay_whole() -> None:
-    """Of equal racks it is one in the superpod with the least free, then one in the fabric with the least free."""
-    machines = racks("f11", "f12", "g21", "g22", used=["g221"])
-    assert domain(machines, gang(4, required=RACK_LEVEL)) == "fabric=g,superpod=2,rack=1"
-
-
 def test_numbers_repeat() -> None:
     """Rack 10 comes after rack 2, and racks of the same number in other superpods are other racks."""
     machines = racks("f1x", "f12", "f22", nodes=1)
@@ -108,33 +82,6 @@ def test_a_domain_that_no_labels_tell_is_not_chosen() -> None:
     assert domain((node("f111", used=8), lost), gang(1, required=RACK_LEVEL)) == ""
 
 
-def test_preferred_as_near_as_there_is_room() -> None:
-    """A gang that fits in a rack gets that; a larger one a superpod, with as few of its racks as can be."""
-    machines = racks("f11", "f12", "f13", "f21", used=["f111"])
-    assert domain(machines, gang(3, preferred=RACK_LEVEL)) == "fabric=f,superpod=1,rack=1"
-    wide = Search(ground(machines), gang(6, preferred=RACK_LEVEL))
-    placing = next(wide.placing())
-    nodes = {wide._ground.inventory.names()[row][:4] for rows in wide.slots(placing) for row in rows}
-    assert (called(wide.layout.address(placing.level, placing.group)), nodes) == (
-        "fabric=f,superpod=1", {"nf11", "nf12"},
-    )  # fmt: skip
-
-
-def test_required_and_preferred() -> None:
-    """The required superpod is the one that holds the preferred rack."""
-    machines = racks("f11", "f12", "f21", used=["f111", "f121"])
-    assert domain(machines, gang(4, required=POD, preferred=RACK_LEVEL)) == "fabric=f,superpod=2,rack=1"
-
-
-def test_a_sick_node_has_no_room_now() -> None:
-    """A Node that takes no Pods for now has no room, but may have it again."""
-    machines = (node("f111", ready=False), node("f112"))
-    own = [gang(pods, required=RACK_LEVEL) for pods in (1, 2, 3)]
-    assert [(domain(machines, one) != "", domain(machines, one, Terms(empty=True)) != "") for one in own] == [
-        (True, True), (False, True), (False, False),
-    ]  # fmt: skip
-
-
 def test_what_can_never_fit() -> None:
     """Both numbers are told, and the nearest level above that could hold the gang."""
     nodes = [Node(one.name, one.labels, (), tuple(sorted(one.amounts.items()))) for one in racks("f11", "f12", "g11")]
@@ -148,13 +95,6 @@ def test_what_can_never_fit() -> None:
     assert shortfall(inventory, gang(1, gpus=16)) == Shortfall("", 1, 16, 0, 96, wider="")
 
 
-def test_preemption() -> None:
-    """Pods of lower priority make room on request."""
-    busy = node("f111", used=8, priority=0)
-    own = gang(1, required=RACK_LEVEL, priority=5)
-    assert (domain((busy,), own), domain((busy,), own, Terms(priority=5))) == ("", "fabric=f,superpod=1,rack=1")
-
-
 def test_other_names_of_accelerators() -> None:
     """What is measured are the accelerators that the member says it has, whatever the resource is called."""
     tpu = Member("a", 1, (("example.com/tpu", 4), ("pods", 1), ("rdma/ib", 1)), 4)
@@ -164,17 +104,6 @@ def test_other_names_of_accelerators() -> None:
     )
     own = replace(gang(1, required=RACK_LEVEL), members=(tpu,))
     assert [one.free for one in Search(ground(machines), own).candidates()] == [4, 8]
-
-
-def test_gangs_of_one_workload() -> None:
-    """The wider gang's superpod has a rack for the narrower one, and room for its own Pods beside it."""
-    nodes = ground(racks("f11", "f12", "f21", "f22", used=["f111", "f121", "f211"]))
-    wide, close = gang(2, required=POD), gang(4, required=RACK_LEVEL)
-    layout = nodes.layouts.of(TIERS)
-    placings = choose(nodes, [wide, close], Terms()) or []
-    assert [called(layout.address(one.level, one.group)) for one in placings] == [
-        "fabric=f,superpod=2", "fabric=f,superpod=2,rack=2",
-    ]  # fmt: skip
 
 
 def test_independent_levels() -> None:

@@ -128,11 +128,6 @@ def _flavor(name: str) -> LabelSelector:
     return LabelSelector((SelectorRequirement("backend.coreweave.cloud/flavor", "In", (name,)),))
 
 
-def test_the_whole_table() -> None:
-    """Every topology has its levels, farthest first, and no topology is missing or there twice."""
-    assert [(each.name, [level.name for level in each.levels]) for each in BUILT_IN] == list(_TABLE.items())
-
-
 def test_what_topologies_require_of_nodes() -> None:
     """InfiniBand and RoCE ask for a flavor, the others for nothing; none of them is for a pool or in the cluster."""
     required = {"coreweave-infiniband": _flavor("infiniband"), "coreweave-roce": _flavor("roce")}
@@ -187,17 +182,6 @@ def test_topologies_with_the_same_levels_are_one() -> None:
     assert Catalog([_OBJECT, _FILE]).by_name == {"halls": replace(merged, source="KAI Topology halls; halls.yaml")}
 
 
-def test_what_only_one_of_them_says_holds() -> None:
-    """Requirement and pool come from whichever has them."""
-    first, second = replace(_FILE, requirement=_ONE), replace(_OBJECT, pool=_TWO)
-    catalog = Catalog([first, second])
-
-    found = catalog.find("halls")
-
-    assert found is not None
-    assert (found.requirement, found.pool, catalog.clashes) == (_ONE, _TWO, ())
-
-
 def test_levels_that_differ_clash() -> None:
     """The first one counts, and the error names both with their levels."""
     other = Topology("halls", (_RACK, _HALL), source="the configuration")
@@ -227,15 +211,6 @@ def test_requirements_and_pools_that_differ_clash(first: Topology, second: Topol
             "and the configuration. Keep one of them."
         )
     ]
-
-
-def test_the_older_name_of_a_key_is_the_same_level() -> None:
-    """A topology in the older names merges with the same one in the newer ones."""
-    old, new = (
-        Topology("halls", (level(f"{prefix}.coreweave.cloud/fabric"),), source=prefix) for prefix in ("ib", "backend")
-    )
-
-    assert Catalog([new, old]).by_name == {"halls": replace(new, source="backend; ib")}
 
 
 def test_joining() -> None:

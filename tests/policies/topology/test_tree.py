@@ -8,7 +8,7 @@ import pytest
 
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.nodes.manifest import NodeManifest, PodManifest, reasons
+from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.nodes.tree import (
     Branch,
     Count,
@@ -16,14 +16,11 @@ from policies.topology.nodes.tree import (
     best_topology,
     count,
     held,
-    line,
     machines,
-    path,
-    present,
     suited,
     tree,
 )
-from policies.topology.topology import BUILT_IN, Topology, level, natural
+from policies.topology.topology import BUILT_IN, Topology, level
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
 _ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))
@@ -116,24 +113,6 @@ def test_machines_know_what_is_held_and_who_is_closed() -> None:
     assert [machine.used for machine in machines(nodes, None, _GLOBS)] == [None, None, None]
 
 
-@pytest.mark.parametrize(
-    ("labels", "taint", "expected"),
-    [
-        pytest.param({}, None, ((), 5), id="open"),
-        pytest.param({"node.coreweave.cloud/state": "production"}, None, ((), 5), id="production"),
-        pytest.param({"node.coreweave.cloud/state": "triage"}, None, (("in triage",), 0), id="triage"),
-        pytest.param({}, Taint("sunk.coreweave.com/lock", "NoExecute", "true"), (("locked by SUNK",), 0), id="locked"),
-        pytest.param({}, Taint("is_gpu", "PreferNoSchedule", "true"), ((), 5), id="gpu"),
-        pytest.param({}, Taint("dedicated", "NoSchedule"), ((), 5), id="set-apart"),
-    ],
-)
-def test_only_usable_accelerators_are_free(labels: dict[str, str], taint: Taint | None, expected: Any) -> None:
-    """The accelerators of a Node that takes no new Pods for now are not free, and the Node says why."""
-    machine = Machine(Node("n", labels, () if taint is None else (taint,)), 8, 3)
-
-    assert (reasons(machine.obstacles), machine.free) == expected
-
-
 def _machine(name: str, used: int | None = 0, *, closed: bool = False, at: str = "") -> Machine:
     """A Node, with domains as `a=1 b=2`."""
     labels = {f"x/{key}": value for key, _, value in (pair.partition("=") for pair in at.split())}
@@ -150,27 +129,6 @@ def _shape(branch: Branch) -> Any:
     return name, [*map(_shape, branch.branches), *(machine.node.name for machine in branch.machines)]
 
 
-def test_domains_are_within_domains_in_the_order_of_numbers() -> None:
-    """Domains of a level are apart where those around them are, and sorted by the numbers in their names."""
-    assert _shape(tree((_TEN, _TWO, _ONE), _ABC)) == (
-        "",
-        [("a 1", [("b 1", [("c 1", ["n1"]), ("c 2", ["n2"])]), ("b 10", [("c 1", ["n10"])])])],
-    )
-
-
-def test_counts_add_up() -> None:
-    """A domain has the accelerators of its Nodes; those of closed Nodes that nobody holds are unavailable."""
-    closed = _machine("n3", 3, closed=True, at="a=1 b=1 c=1")
-
-    root = tree((_ONE, _TWO, closed), _ABC)
-
-    assert root.count == Count(nodes=3, closed=1, total=24, used=13, free=6, obstacles=(("cordoned", 1),))
-    assert root.count.unavailable == 5
-    assert root.branches[0].branches[0].branches[0].count == Count(
-        nodes=2, closed=1, total=16, used=11, free=0, obstacles=(("cordoned", 1),)
-    )
-
-
 def test_nodes_that_take_no_pods_are_not_free() -> None:
     """A Node in triage or locked by SUNK has nothing that is free, and the reasons are counted, most frequent first."""
     lock = Taint("sunk.coreweave.com/lock", "NoSchedule")
@@ -181,13 +139,6 @@ def test_nodes_that_take_no_pods_are_not_free() -> None:
     reasons = (("in triage", 2), ("locked by SUNK", 1))
     assert counted == Count(nodes=4, closed=3, total=32, used=10, free=0, obstacles=reasons)
     assert counted.unavailable == 22
-
-
-def test_more_than_there_is_leaves_nothing_free() -> None:
-    """Pods that hold more than a Node has now leave neither free nor unavailable accelerators."""
-    found = count([_machine("n", 10)])
-
-    assert (found, found.unavailable) == (Count(nodes=1, closed=0, total=8, used=10, free=0), 0)
 
 
 def test_without_pods_nothing_is_known_to_be_free() -> None:
@@ -216,14 +167,6 @@ def test_a_node_that_lacks_a_level_is_at_the_next_one(at: str, expected: Any) ->
         "",
         sorted([("a 0", [("b 0", [("c 0", ["full"])])]), expected], key=lambda found: found[0] == "a -"),
     )
-
-
-def test_a_level_that_no_node_has_is_skipped() -> None:
-    """Nobody reads of a level that a cluster does not know."""
-    found = (_machine("n1", at="a=1 c=1"), _machine("n2", at="a=1 c=1"))
-
-    assert _shape(tree(found, _ABC)) == ("", [("a 1", [("c 1", ["n1", "n2"])])])
-    assert present(found, _ABC) == (_ABC.levels[0], _ABC.levels[2])
 
 
 @pytest.mark.parametrize(
@@ -256,18 +199,6 @@ def test_equivalent_keys_are_one_level() -> None:
     ]
 
     assert _shape(tree(found, coreweave)) == ("", [("superpod 3", ["both", "new", "old"])])
-
-
-def test_a_line_is_of_branches_with_the_same_nodes() -> None:
-    """Branches are in a line as long as there is only one of them, and no Node beside it."""
-    root = tree((_ONE, _TWO), _ABC)
-
-    assert [_shape(each)[0] for each in line(root.branches[0])] == ["a 1", "b 1"]
-
-
-def test_a_path_leaves_out_what_a_node_lacks() -> None:
-    """The domains of a Node come farthest first."""
-    assert path(_ABC.levels, {"x/c": "1", "x/a": "2"}) == ((_ABC.levels[0], "2"), (_ABC.levels[2], "1"))
 
 
 def _labelled(*keys: str) -> list[Machine]:
@@ -316,10 +247,3 @@ def _requires(key: str, *values: str) -> LabelSelector:
 def test_which_nodes_a_topology_is_for(topology: Topology, labels: dict[str, str], *, expected: bool) -> None:
     """A Node is in the pool and has what the topology requires, under the newer or the older names."""
     assert bool(suited(topology, [Machine(Node("n", labels))])) is expected
-
-
-def test_names_are_sorted_by_the_numbers_in_them() -> None:
-    """Ten comes after nine, wherever the number stands."""
-    assert sorted(["n10", "n9", "a", "n9b2", "n9b10", "2", "10"], key=natural) == [
-        *("a", "n9", "n9b2", "n9b10", "n10", "2", "10"),
-    ]

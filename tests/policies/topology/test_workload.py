@@ -109,11 +109,6 @@ def test_the_requirement_of_a_topology_counts() -> None:
     assert _offer(job, nodes) == Offer(_SUPERPOD)
 
 
-def test_without_a_node_of_the_level_there_is_no_key() -> None:
-    """No Node of the level: another way tells more about that."""
-    assert _offer(_job(), [_NODES[-1]]) == Offer(obstacle="no Node that the Pods may run on has a rack")
-
-
 @pytest.mark.parametrize(
     ("change", "form", "obstacle"),
     [
@@ -134,13 +129,6 @@ def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacl
 
     assert made.obstacle.startswith(obstacle)
     assert bool(made.key) is not bool(obstacle)
-
-
-def test_other_kinds_get_none() -> None:
-    """Kubernetes makes gangs of Jobs only."""
-    stateful = {**_job(), "apiVersion": "apps/v1", "kind": "StatefulSet"}
-
-    assert _offer(stateful) == Offer(obstacle="Kubernetes makes no gang of a StatefulSet")
 
 
 def test_without_support_there_is_only_the_reason() -> None:

@@ -47,16 +47,6 @@ async def test_owners_are_read_once() -> None:
     assert asked == ["web-1", "web"]
 
 
-async def test_owners_that_were_listed_are_not_read() -> None:
-    """Whoever was listed before is remembered; of what is not known there is the name."""
-    owners = Owners()
-    owners.remember(_owned("Deployment", "web", None))
-    owners.remember(_owned("ReplicaSet", "web-1", ("Deployment", "web")))
-
-    assert await owners.topmost(_pod("ReplicaSet", "web-1")) == ("Deployment/web", _scope("Deployment", "web"))
-    assert await owners.topmost(_pod("ReplicaSet", "other")) == ("ReplicaSet/other", _scope("Pod", "p"))
-
-
 async def test_a_report_is_about_what_exists() -> None:
     """Neither an owner whose name another object has by now, nor one in no Namespace can own the report of a Pod."""
     known = {"web-1": {**_owned("ReplicaSet", "web-1", None)}, "node-1": _owned("Node", "node-1", None, "")}
@@ -86,13 +76,3 @@ async def test_a_false_reference_takes_nothing_from_others() -> None:
 
     assert await owners.topmost(false) == ("Deployment/web", Scope("v1", "Pod", "b", "p", "uid-p"))
     assert await owners.topmost(_pod("Deployment", "web")) == ("Deployment/web", _scope("Deployment", "web"))
-
-
-async def test_what_is_in_no_namespace_stands_for_itself() -> None:
-    """The report about a Node is its own, whoever owns it: each of several audits knows that without a look-up."""
-    owners = Owners()
-    owners.remember(_owned("Machine", "m", None, ""))
-    obj = _owned("Node", "n", ("Machine", "m"), "")
-    node = creation(obj, GroupVersionResource("", "v1", "nodes"), namespaced=False)
-
-    assert await owners.topmost(node) == ("Machine/m", Scope("v1", "Node", "", "n", "uid-n"))

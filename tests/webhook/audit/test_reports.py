@@ -17,7 +17,6 @@ from webhook.audit.reports import (
     OPEN_REPORTS,
     POLICY_REPORTS,
     Form,
-    Known,
     Store,
     notice,
     report,
@@ -141,17 +140,6 @@ def test_findings_are_kept_until_they_are_written() -> None:
         assert list(store.workloads()) == [(_NODE, [denied]), (_WEB, [_FINDINGS[0], *_FINDINGS[3:]])]
 
 
-def test_reports_that_nobody_took_are_left_over() -> None:
-    """A report is taken once; what is not taken is left over."""
-    one, other = Known("g", "a", "one", "u1", "c1"), Known("g", "a", "other", "u2", "c2")
-    with Store() as store:
-        for known in (one, other):
-            store.note(known)
-
-        assert [store.take("g", "a", "one"), store.take("g", "a", "one")] == [one, None]
-        assert list(store.left_over()) == [other]
-
-
 _WORKLOAD = Scope("apps/v1", "Deployment", "a", "web", "uid-web")
 _A_NODE = Scope("v1", "Node", "", "n", "uid-n")
 _SEEN = "Its report: kubectl get reports.openreports.io cks-admission-uid-web -n a -o yaml"
@@ -204,11 +192,6 @@ def test_the_command_shows_the_kind_of_report_that_there_is() -> None:
         "Would be refused if created today: Node by p. p: No. "
         "Its report: kubectl get clusterpolicyreports.wgpolicyk8s.io cks-admission-uid-n -o yaml"
     )
-
-
-def test_nothing_is_said_where_nothing_would_be_refused() -> None:
-    """Warnings, notes and exceptions are no news for who rolls out."""
-    assert _notice(_WORKLOAD, *(_itself("p", verdict) for verdict in ("warn", "audit", "exempt"))) == ""
 
 
 def test_it_is_shorter_than_an_event_may_be() -> None:

@@ -248,18 +248,6 @@ async def test_what_needs_a_restart(tmp_path: Path) -> None:
     )
 
 
-async def test_the_placer_is_that_of_the_start(tmp_path: Path) -> None:
-    """How long gangs wait are settings of the placer, which may be another process, and need a restart."""
-    files = _Files(tmp_path)
-    files.write(topology={"settleSeconds": 5, "patienceSeconds": 60, "unapplied": "deny"})
-    changed, _ = await files.look()
-    topology = files.configuration.current.settings.topology
-
-    assert changed
-    assert (topology.settle_seconds, topology.patience_seconds, topology.unapplied) == (2, 900, "deny")
-    assert files.configuration.notes() == ["restart needed for topology.settleSeconds, topology.patienceSeconds"]
-
-
 async def test_what_is_not_followed_of_a_cluster(tmp_path: Path) -> None:
     """A rule that was off at the start stays off where it would have to know of the cluster what nobody watches."""
     off: Json = {rule: {"action": "off"} for rule in ("topology", "sunk", "selectors")}
@@ -348,18 +336,6 @@ async def test_a_mounted_config_map(tmp_path: Path) -> None:
     assert configuration.current.settings.labels.action == "deny"
 
 
-async def test_following(tmp_path: Path) -> None:
-    """Changes of the file, and of topologies that it came to name, are in force by themselves."""
-    topologies = tmp_path / "topologies"
-    topologies.mkdir()
-    async with _Files(tmp_path).followed() as files:
-        files.write(topology={"files": [str(topologies)]})
-        await until(lambda: len(files.swapped) == 1)
-        (topologies / "halls.json").write_text(_HALLS, encoding="utf-8")
-        await until(lambda: len(files.swapped) == 2)
-        assert "halls" in files.configuration.current.catalog.by_name
-
-
 def test_a_start_that_is_refused(tmp_path: Path) -> None:
     """From the start nothing can be in force but what is right: the reasons are raised."""
     with pytest.raises(SettingsError, match=r"cks\.yaml:1: label: unknown key; did you mean labels\?$"):
@@ -368,14 +344,3 @@ def test_a_start_that_is_refused(tmp_path: Path) -> None:
         _Files(tmp_path, topology={"files": ["none.yaml"]})
     with pytest.raises(SettingsError, match=f"^{_UNKNOWN}$"):
         _Files(tmp_path, exceptions=[{"rules": ["label"], "reason": "x", "until": "2099-01-01"}])
-
-
-async def test_without_a_file() -> None:
-    """Where neither a file nor topologies were given, there is nothing to follow."""
-    configuration = Configuration(Settings, None, Metrics())
-    keeper = RuleKeeper(configuration.current)
-
-    async def swap() -> None:
-        raise AssertionError
-
-    assert await configuration.look(keeper.reconfigure, swap) is False

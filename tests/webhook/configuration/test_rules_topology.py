@@ -327,16 +327,6 @@ def test_topology_objects_count_while_annotations_are_looked_at(action: str) -> 
         assert found - {"labels", "guard", "tolerations", "sunk"} == names
 
 
-def test_a_namespace_selector_limits_the_rule() -> None:
-    """The rule is for the Namespaces that its selector names."""
-    ruleset = rules.build(_settings(namespaceSelector={"matchLabels": {"tier": "gold"}}))
-
-    for namespace, verdicts in (("gold", {"topology": "deny"}), ("other", {"topology": "admit"})):
-        asked = request(deployment(metadata=_NO_RACK), namespace=namespace)
-        answer = validate(asked, ruleset, _FACTS, "topology")
-        assert {decision.rule: decision.verdict for decision in answer.decisions} == verdicts
-
-
 @pytest.mark.parametrize(
     ("default", "conditions"),
     [

@@ -273,9 +273,3 @@ def test_a_level_is_its_label(tmp_path: Path) -> None:
         {"nodeLabel": "example.org/site", "alias": ""},
         {"nodeLabel": "example.org/hall", "alias": ""},
     )
-
-
-def test_settings_cannot_be_changed() -> None:
-    """Settings are values: nobody changes them behind another's back."""
-    with pytest.raises(ValueError, match="frozen"):
-        setattr(Settings().listen, "port", 1)  # noqa: B010 - the type checker refuses the plain form too

@@ -139,15 +139,6 @@ async def test_the_content_type_must_be_json(serve: Serve, content_type: str | N
         assert reply.text == f"Expected the Content-Type application/json, found {found}.\n"
 
 
-async def test_an_empty_body_has_a_text_of_its_own(serve: Serve) -> None:
-    """A call without a body is told so."""
-    running = await serve(_default())
-
-    reply = await running.post(b"")
-
-    assert (reply.status, reply.text) == (400, "The body is empty; send an AdmissionReview.\n")
-
-
 _WHY = "the API server takes objects of up to 3 MiB, and a review holds two of them.\n"
 
 

@@ -168,19 +168,6 @@ async def test_tolerations_that_are_no_list_are_left_alone(serve: Serve, odd: An
     assert warning.startswith("spec.tolerations: must be a list, found ")
 
 
-async def test_a_deep_object_is_judged(serve: Serve) -> None:
-    """An object as deep as the decoder takes is judged and patched like any other."""
-    running = await serve(_default())
-    deep: Any = "x"
-    for _ in range(600):
-        deep = [deep]
-
-    for path in _PATHS:
-        reply = await running.post(body(pod(labels=RESERVED, deep=deep)), path)
-        assert reply.status == 200
-        assert "error" not in str(answer_of(reply.body)["auditAnnotations"])
-
-
 @pytest.mark.parametrize(
     ("headers", "sent", "status"),
     [

@@ -176,20 +176,3 @@ async def test_a_draining_service_closes_its_connections(serve: Serve, sent: byt
 
     assert (before.status, before.closes) == (200, False)
     assert (last.status, last.closes) == (status, True)
-
-
-async def test_a_draining_service_over_capacity_closes_its_connections(serve: Serve) -> None:
-    """A call that is told to come again while the service drains comes again elsewhere, on another connection."""
-    directory = Directory({"team": {}}, asyncio.Event())
-    running = await serve(_asking(directory), 1)
-    assert directory.hold
-
-    first = asyncio.create_task(running.post(body(pod())))
-    await directory.reading.wait()
-    running.state.draining = True
-    async with connected(running.port) as wire:
-        second = await wire.call(body(pod()))
-    directory.hold.set()
-    await first
-
-    assert (second.status, second.closes) == (503, True)

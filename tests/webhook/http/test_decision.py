@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from textwrap import dedent
 from typing import Any
 
 import pytest
-from support.builders import WORKLOADS, pod
-from support.policies.policydocuments import documents
+from support.builders import pod
 from support.service.reviews import REFUSAL, NeedsNamespaces, answer_of, body, refused_body, rule, served
 from support.service.servers import Directory, Serve, Unreachable, default_rules, time_at_rest
 
-from policies.admissionpolicy.documents.reader import read
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ParametersKey
+from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.rules.validatingrule import rules
 from policies.cel.library.authorizer import Check, User
 from policies.engine.facts import Facts, NamespaceKey, References
 from policies.engine.interruption import Key, Missing
@@ -392,74 +388,3 @@ async def test_references_are_looked_for_once_and_anew_for_every_review(serve: S
     assert [name for name, _ in directory.asked] == ["racks", "blocks", "racks"]
     assert [seconds for _, seconds in directory.asked] == pytest.approx([DEFAULT_TIMEOUT - MARGIN] * 3)
     assert _lookups("found") + " 3.0\n" in (await running.get("/metrics")).text
-
-
-_UNKNOWN = "the workloads that name the topology 'racks' are not known yet"
-
-
-@pytest.mark.parametrize(
-    ("resolver", "given", "cause"),
-    [
-        pytest.param(None, "", f"{_UNKNOWN}, and there is no cluster to ask", id="no-cluster"),
-        pytest.param(
-            Unreachable("no route"), "", "the workloads that name racks could not be read: no route", id="unreachable"
-        ),
-        pytest.param(
-            Directory(), "?timeout=50ms", f"{_UNKNOWN}, and no time was left to ask the API server", id="late"
-        ),
-        pytest.param(Directory(), "", f"{_UNKNOWN}: KeyError: 'racks'", id="a-defect"),
-    ],
-)
-async def test_references_that_cannot_be_had(serve: Serve, resolver: Any, given: str, cause: str) -> None:
-    """The rule that needs them fails, and its text says why."""
-    running = await serve(_deleting(Directory(), resolver))
-
-    reply = await running.post(_going(), f"/validate{given}")
-
-    assert _refusal(reply) == (200, "InternalError", _could_not(cause))
-    assert _lookups("failed") + " 1.0\n" in (await running.get("/metrics")).text
-
-
-_TEAMS = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: teams}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "'team' in namespaceObject.metadata.labels"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: teams}
-spec: {policyName: teams, validationActions: [Deny]}
-"""
-
-
-def _teams() -> RuleSet:
-    loaded = read(documents(dedent(_TEAMS)))
-    return RuleSet(rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
-
-
-@pytest.mark.parametrize(("namespace", "allowed"), [("gold", True), ("lead", False)])
-async def test_the_namespace_is_read_once(serve: Serve, namespace: str, *, allowed: bool) -> None:
-    """The Namespace that an expression reads is fetched when it is not at hand, and is what decides."""
-    directory = Directory({"gold": {"team": "a"}, "lead": {"other": "b"}})
-    running = await serve(Served(_teams(), directory.facts(), directory))
-
-    reply = await running.post(body(pod(), namespace=namespace), "/validate")
-
-    assert answer_of(reply.body)["allowed"] is allowed
-    assert [name for name, _ in directory.asked] == [namespace]
-
-
-async def test_a_namespace_that_is_lost_follows_the_failure_policy(serve: Serve) -> None:
-    """A Namespace that cannot be had fails the policy, after one attempt, with the reason."""
-    cluster = Unreachable("connection refused")
-    running = await serve(Served(_teams(), Directory().facts(), cluster))
-
-    answer = answer_of((await running.post(body(pod()), "/validate")).body)
-
-    assert answer["allowed"] is False
-    assert "namespace default could not be read: connection refused" in answer["status"]["message"]
-    assert cluster.asked == ["default"]

@@ -44,29 +44,6 @@ def test_a_gate_is_asked_each_time() -> None:
     assert state.unready() == []
 
 
-def _routes(found: Served) -> dict[str, tuple[str, str | None]]:
-    return {path: (route.phase, route.group) for path, route in found.routes.items()}
-
-
-def test_what_is_served_knows_its_paths() -> None:
-    """Below /mutate and /validate are the groups of all rules that there may be, also of those that are off."""
-    everything: dict[str, tuple[str, str | None]] = {f"/{phase}": (phase, None) for phase in GROUPS}
-    everything |= {f"/{phase}/{group}": (phase, group) for phase, named in GROUPS.items() for group in named}
-
-    assert _routes(Served(default_rules(), StaticFacts(TODAY))) == everything
-    assert _routes(served(rule(phases=("mutate",)))) == {**everything, "/mutate/things": ("mutate", "things")}
-    assert _routes(served()) == everything
-
-
-async def test_probes_of_a_service_that_is_ready(serve: Serve) -> None:
-    """A ready service says ok to both probes."""
-    running = await serve(served())
-
-    for path in ("/livez", "/readyz"):
-        reply = await running.get(path)
-        assert (reply.status, reply.headers["content-type"], reply.text) == (200, "text/plain; charset=utf-8", "ok\n")
-
-
 async def test_probes_of_a_service_that_is_not_ready(serve: Serve) -> None:
     """A service that is not ready says why, a line for each reason, and is alive all the same."""
     running = await serve(served())

@@ -7,7 +7,6 @@ from copy import deepcopy
 import pytest
 from support.builders import Json, pod
 
-from policies.admissionpolicy.builtin.reader import canonical
 from policies.admissionpolicy.derivation import defaulted
 
 
@@ -69,48 +68,3 @@ def test_windows_knows_no_app_armor() -> None:
 
     assert linux["spec"]["containers"][0]["securityContext"] == {"appArmorProfile": {"type": "Unconfined"}}
     assert "securityContext" not in windows["spec"]["containers"][0]
-
-
-@pytest.mark.parametrize(
-    ("value", "places", "expected"),
-    [
-        ("1000m", None, "1"),
-        ("1024Mi", None, "1Gi"),
-        (1, None, "1"),
-        (0.5, None, "500m"),
-        ("0.0001", 3, "1m"),
-        ("0.0001", None, "100u"),
-        (None, None, None),
-        (True, None, True),
-        ("x", None, "x"),
-        ([], None, []),
-    ],
-)
-def test_quantities(value: object, places: int | None, expected: object) -> None:
-    """A quantity has one form, and in lists of resources no less than a thousandth; what is none stays."""
-    assert canonical(value, places) == expected
-
-
-_DIGEST = "@sha256:" + "0a" * 32
-_IMAGES = {
-    "app": "Always",
-    "app:1": "IfNotPresent",
-    "team/app:latest": "Always",
-    f"app{_DIGEST}": "IfNotPresent",
-    f"app:latest{_DIGEST}": "Always",
-    f"app:latest{_DIGEST.upper()}": "IfNotPresent",
-    "registry.example.org:5000/app": "Always",
-    "[::1]:5000/app:v1": "IfNotPresent",
-    "App/app": "Always",
-    "App": "IfNotPresent",
-    "app:": "IfNotPresent",
-    "a" * 64: "IfNotPresent",
-    "app\n": "IfNotPresent",
-}
-
-
-@pytest.mark.parametrize(("image", "policy"), _IMAGES.items(), ids=lambda text: text[:24])
-def test_pull_policies(image: str, policy: str) -> None:
-    """The tag `latest`, also where nothing is said, is always pulled; what is no name of an image is not."""
-    given = {"spec": {"containers": [{"name": "main", "image": image}]}}
-    assert defaulted(given)["spec"]["containers"][0]["imagePullPolicy"] == policy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 import yaml
@@ -369,23 +368,6 @@ def test_expression_problem_keeps_the_words_of_the_api_server() -> None:
     )
 
 
-def test_further_issues_of_an_expression_have_their_own_places() -> None:
-    """The first issue stands behind the field, each other one on lines of its own with file, line and column."""
-    text = SMALL.replace("object.metadata.name != ''", "|\n        a.b == 1 &&\n        c.d == 2")
-
-    (problem,) = load(text, SMALL_BINDING).errors
-
-    assert str(problem) == dedent(
-        """\
-        policy.yaml:11:9: spec.validations[0].expression: undeclared reference to 'a' (in container '')
-        a.b == 1 &&
-        ^
-        policy.yaml:12:9: undeclared reference to 'c' (in container '')
-        c.d == 2
-        ^"""
-    )
-
-
 def test_what_cannot_be_read_is_complained_about_once() -> None:
     """A value of a wrong type, or behind a misspelt key, is not said to be missing too."""
     wrong_type = SMALL.replace("object.metadata.name != ''", "5")
@@ -465,11 +447,6 @@ def test_binding_needs_its_policy(binding: str, hint: str) -> None:
     name = load(binding).bindings[0].policy_name
 
     assert errors(SMALL, binding) == [f'policy.yaml:17:15: spec.policyName: Not found: "{name}"\nhint: {hint}']
-
-
-def test_binding_of_a_policy_with_errors_is_no_further_error() -> None:
-    """The policy's own errors are enough."""
-    assert len(errors(SMALL.replace("[CREATE]", "[create]"), SMALL_BINDING)) == 1
 
 
 def test_policy_without_a_binding_does_nothing() -> None:

@@ -11,7 +11,6 @@ from policies.admissionpolicy.evaluation.parameters import (
     KnownParameters,
     ParametersKey,
     ReviewParameters,
-    StaticParameters,
     as_mutating_policies_see,
     collect,
     label_selector,
@@ -20,7 +19,6 @@ from policies.admissionpolicy.evaluation.parameters import (
 )
 from policies.admissionpolicy.model import ParamKind, ParamRef
 from policies.engine.facts import Facts, StaticFacts
-from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 
 FIVE = config_map("five", labels={"size": "s"}, limit="5")
@@ -101,19 +99,6 @@ def test_an_unknown_kind_of_the_core_group_is_named_as_go_does() -> None:
     """The empty group leaves its slash."""
     with pytest.raises(ConfigurationError, match=r"^failed to find resource .* '/v1, Kind=No'$"):
         scope_of(ParamKind(api_version="v1", kind="No"), KNOWN)
-
-
-def test_a_look_up_that_is_still_to_be_made_passes_through() -> None:
-    """Who holds the parameters may ask for time: the request says what is needed."""
-
-    class Later(StaticParameters):
-        def named(self, kind: ParamKind, namespace: str, name: str) -> None:
-            raise Missing(ParametersKey(kind=kind, namespace=namespace, name=name))
-
-    with pytest.raises(Missing) as asked:
-        collect(CONFIG_MAPS, binding(param_ref=reference(name="five")), Later((), KNOWN.scopes), "team")
-    assert asked.value.key == ParametersKey(kind=CONFIG_MAPS, namespace="team", name="five")
-    assert str(asked.value) == "ConfigMap five in namespace team is not known yet"
 
 
 def test_parameters_of_a_review() -> None:

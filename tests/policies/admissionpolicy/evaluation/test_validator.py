@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from support.policies.admissionpolicies import (
-    CONFIG_MAPS,
     OBJECT,
     binding,
     config_map,
@@ -22,14 +21,13 @@ from support.policies.admissionpolicies import (
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, warnings
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ConfigurationError, StaticParameters
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, OUT_OF_BUDGET, Finding
 from policies.admissionpolicy.evaluation.validator import evaluate, evaluate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Expression,
     NamedExpression,
-    ParamKind,
     ParamRef,
     Validation,
 )
@@ -266,32 +264,3 @@ def test_the_end_of_the_time_is_absorbed_by_nothing() -> None:
     ):
         with pytest.raises(TimeLimitError):
             said(each, obj=long, expired=lambda: True)
-
-
-def test_a_parameter_that_cannot_be_had_is_a_configuration_error() -> None:
-    """Whoever holds the parameters says why; the failurePolicy decides."""
-
-    class Unavailable(StaticParameters):
-        def named(self, kind: ParamKind, namespace: str, name: str) -> None:
-            del namespace, name
-            raise ConfigurationError(f"paramKind kind `{kind.kind}` not yet synced to use for admission")
-
-    compiled = validating("true", paramKind={"apiVersion": "v1", "kind": "ConfigMap"})
-    reference = binding(param_ref=ParamRef(name="x", parameter_not_found_action="Allow"))
-    result = evaluate(compiled, reference, Unavailable((), {CONFIG_MAPS: "Namespaced"}), inputs())
-    assert [each.message for each in result.findings] == [
-        "failed to configure binding: paramKind kind `ConfigMap` not yet synced to use for admission"
-    ]
-
-
-def test_nothing_at_all_is_found_where_all_is_well() -> None:
-    """The usual case: no finding, no explanation, no message."""
-    compiled = validating({"expression": "true", "messageExpression": "'n' + string(object.data.x)"})
-    result = evaluate(compiled, binding(), NO_PARAMETERS, inputs())
-    assert (result.findings, result.ignored, audit_annotations(result, NEWEST), warnings(result), result.denial) == (
-        (),
-        (),
-        {},
-        (),
-        None,
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.policies.admissionpolicies import OBJECT, binding, config_map, inputs, mutating, parameters
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
@@ -13,7 +12,6 @@ from policies.admissionpolicy.model import Expression, NamedExpression, ParamKin
 from policies.admissionpolicy.mutation import dispatcher as engine
 from policies.admissionpolicy.mutation.dispatcher import Mutated, mutate
 from policies.admissionpolicy.schema import built_in
-from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING
 from policies.engine.request import GroupVersionKind
 
@@ -158,9 +156,3 @@ def test_what_does_not_compile_fails_by_its_own_words() -> None:
     """Without the `compilation error:` of a validating policy."""
     mutated = applied(mutating("Object{metadata: object.metadata}", "1 + 1"))
     assert [each.message for each in mutated.result.findings] == ["must evaluate to Object but got int"]
-
-
-def test_an_unanswered_check_passes_through() -> None:
-    """Whoever evaluates finds the answer and evaluates again."""
-    with pytest.raises(Missing):
-        applied(mutating(add("b", "string(authorizer.requestResource.check('frob').allowed())")))

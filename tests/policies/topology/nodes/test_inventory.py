@@ -73,34 +73,6 @@ def _free(
     return _by_name(inventory, inventory.free(resource, priority, leaving))
 
 
-def test_bound_pods_take_room() -> None:
-    """A bound Pod takes of its Node what it asks for, until it has finished or is gone; nothing is free below 0."""
-    inventory = _inventory(
-        _node("a"), _node("b"), _pod("p", "a", 3), _pod("q", "a", 2), _pod("r", "", 4), _pod("s", "b", 9)
-    )
-    seen = [_free(inventory), _free(inventory, resource="pods"), _free(inventory, resource="x/y")]
-
-    _put(inventory, _pod("p", "a", 3, phase="Succeeded"))
-    inventory.remove_pod(("team", "q"))
-    inventory.remove_pod(("team", "q"))
-
-    assert [*seen, _free(inventory)] == [{"a": 3, "b": 0}, {"a": 8, "b": 9}, {"a": 0, "b": 0}, {"a": 8, "b": 0}]
-
-
-def test_a_pod_may_come_before_its_node() -> None:
-    """A Pod whose Node is not known takes its room as soon as there is a Node of that name, and again later."""
-    inventory = _inventory(_pod("p", "late", 3))
-    before = (inventory.names(), inventory.eligible(Member("", 1, ()))[1].tolist())
-
-    inventory.put_node(_node("late"))
-    there = _free(inventory)
-    inventory.remove_node("late")
-    gone = inventory.names()
-    inventory.put_node(_node("late"))
-
-    assert (before, there, gone, _free(inventory)) == (([""], [False]), {"late": 5}, [""], {"late": 5})
-
-
 def test_resources_that_nobody_offers() -> None:
     """A Pod that names its Node itself and asks for thousands of made-up resources takes no memory for each of them."""
     made_up = {f"example.org/r{number}": 1 for number in range(1000)}
@@ -115,19 +87,6 @@ def test_resources_that_nobody_offers() -> None:
     assert [_free(before), _free(after), _free(new, resource="example.org/r1")] == [{"a": 5}, {"a": 5}, {"a": 1}]
 
 
-def test_rows_are_used_again() -> None:
-    """A cluster that comes and goes takes no more rows than it had Nodes at once."""
-    inventory = _inventory()
-    for number in range(100):
-        inventory.put_node(_node(f"n{number}", {"x/a": str(number)}))
-        _put(inventory, _pod("p", f"n{number}", 2))
-        inventory.remove_node(f"n{number - 1}")
-
-    assert (inventory.size, _free(inventory), list(inventory.nodes), list(inventory.pods)) == (
-        2, {"n99": 6}, ["n99"], [("team", "p")],
-    )  # fmt: skip
-
-
 def test_lower_priorities_could_be_preempted() -> None:
     """With a priority only Pods of at least that priority count; a Pod without one has priority 0."""
     inventory = _inventory(_node("a"), _pod("p", "a", 1), _pod("q", "a", 2, 10), _pod("r", "a", 4, 20))
@@ -135,14 +94,6 @@ def test_lower_priorities_could_be_preempted() -> None:
     assert [_free(inventory, priority) for priority in (None, 0, 10, 11, 21)] == [
         {"a": 1}, {"a": 1}, {"a": 2}, {"a": 4}, {"a": 8},
     ]  # fmt: skip
-
-
-def test_pods_that_leave_do_not_count() -> None:
-    """Named Pods count nothing, and what counts nothing anyway is not left out twice."""
-    inventory = _inventory(_node("a"), _pod("p", "a", 1, 5), _pod("q", "a", 2), _pod("r", "a", 4))
-    leaving = [("team", "p"), ("team", "q"), ("team", "gone")]
-
-    assert [_free(inventory, priority, leaving) for priority in (None, 1, 6)] == [{"a": 4}, {"a": 8}, {"a": 8}]
 
 
 def test_what_may_make_room_is_counted() -> None:

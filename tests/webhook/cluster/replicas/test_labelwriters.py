@@ -16,8 +16,7 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.labelwriters import BINDINGS, DEFINITIONS, POLICIES
-from webhook.cluster.replicas.looks import MOST, LabelWriters
-from webhook.cluster.replicas.patrol import FIRST_SECONDS, SECONDS
+from webhook.cluster.replicas.looks import LabelWriters
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
@@ -118,21 +117,6 @@ async def test_what_can_write_is_counted_logged_and_told(server: FakeApi, api: C
     ]
 
 
-async def test_events_come_again_after_an_hour(server: FakeApi, api: Connection, times: Times) -> None:
-    """Kubernetes forgets Events, so that what is still there is told again; the log says it once."""
-    _install(server)
-    _policy(server, "bad")
-    _binding(server, "bad")
-    look = _Look(api, times)
-
-    with capture_logs() as logs:
-        await look.writers.look()
-        times.pass_by(3600)
-        await look.writers.look()
-
-    assert ([name for _, name, _, _ in _told(server)], len(logs)) == (["bad", "bad"], 1)
-
-
 async def test_what_is_trusted_is_left_alone(server: FakeApi, api: Connection, times: Times) -> None:
     """Kinds and names in the settings are the cloud's own."""
     _install(server)
@@ -183,21 +167,6 @@ async def test_an_older_api_server(server: FakeApi, api: Connection, times: Time
     assert [(name, reason) for _, name, reason, _ in _told(server)] == [("old", "WritesReservedLabels")]
 
 
-async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:
-    """One look writes so many Events at most, and the next one goes on."""
-    _install(server)
-    for number in range(MOST + 10):
-        _definition(server, f"{number}.example.org", **_HOOK)
-    look = _Look(api, times)
-
-    numbers = []
-    for _ in range(3):
-        await look.writers.look()
-        numbers.append(len(_told(server)))
-
-    assert numbers == [MOST, MOST + 10, MOST + 10]
-
-
 @asynccontextmanager
 async def _running(look: _Look) -> AsyncIterator[None]:
     task = asyncio.create_task(look.writers.run())
@@ -205,34 +174,6 @@ async def _running(look: _Look) -> AsyncIterator[None]:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-async def test_only_the_leader_looks(server: FakeApi, api: Connection, times: Times) -> None:
-    """A process without the Lease reads nothing and counts nothing, and soon asks again whether it leads."""
-    _install(server)
-    _definition(server, "a.example.org", **_HOOK)
-    look = _Look(api, times, leading=False)
-    times.patience = 3
-    async with _running(look):
-        await until(lambda: times.patience < 0)
-        idle = (list(times.pauses), list(server.seen), look.counts())
-        look.leading = True
-        times.patience = 1
-        times.wake()
-        await until(lambda: SECONDS in times.pauses)
-
-    assert idle == ([FIRST_SECONDS] * 4, [], {})
-    assert look.counts() == {("CustomResourceDefinition", "possible"): 1}
-
-
-async def test_without_a_guard_nothing_is_read(server: FakeApi, api: Connection, times: Times) -> None:
-    """With the guard off there is nothing to get past."""
-    look = _Look(api, times, action="off")
-    times.patience = 1
-    async with _running(look):
-        await until(lambda: times.patience < 0)
-
-    assert server.seen == []
 
 
 async def test_a_missing_right_is_logged_once(server: FakeApi, api: Connection, times: Times) -> None:

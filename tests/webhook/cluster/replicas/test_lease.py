@@ -247,24 +247,3 @@ async def test_what_is_missing_is_named(server: GuardedApi, api: Connection, cod
         ("writing the lease works again", ""),
         ("leading", "there was no lease"),
     ]
-
-
-async def test_release_without_the_lease(server: GuardedApi, api: Connection) -> None:
-    """Whoever does not hold the Lease leaves it alone, and one that cannot be given up is only logged."""
-    first, second = _candidate(api, "pod-a"), _candidate(api, "pod-b")
-    async with _running(first, second):
-        await until(lambda: first.holder and second.holder)
-        leader, other = (first, second) if first.leading else (second, first)
-        await other.release()
-        before = len(server.written)
-        server.fail(LEASE, 503, status(503, "busy"), times=99)
-        with capture_logs() as logged:
-            await leader.release()
-
-    assert [writer["spec"]["holderIdentity"] for writer in server.written_to(LEASES)] == [leader.identity] * before
-    assert [
-        (entry["event"], entry.get("reason")) for entry in logged if entry["event"] != "reading the lease failed"
-    ] == [
-        ("no longer leading", "the service is stopping"),
-        ("lease not given up", f"the API server refused GET {LEASE} at {server.url} (503: busy)"),
-    ]

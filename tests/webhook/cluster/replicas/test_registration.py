@@ -11,7 +11,7 @@ from support.api.fakeapi import MUTATING, VALIDATING, FakeApi, status
 from support.api.webhookapi import ROLES, WebhookApi
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import PLURALS, apply, owner_uid, read, remove, replace, unregister
 
 NAMES = dict.fromkeys(PLURALS, "mine")
@@ -32,44 +32,6 @@ def configuration(kind: str, **metadata: Any) -> dict[str, Any]:
         "metadata": {"name": "mine", **metadata},
         "webhooks": [{"name": "a.example.com", "clientConfig": {"url": "https://a.example.com"}, "timeoutSeconds": 5}],
     }
-
-
-async def test_apply(server: FakeApi, api: Connection) -> None:
-    """A configuration is sent whole as a forced server-side apply; the answer is what it is then."""
-    given = configuration("MutatingWebhookConfiguration")
-
-    answer = await apply(api, given)
-
-    assert [(seen.method, seen.path, seen.query, json.loads(seen.body)) for seen in server.seen] == [
-        ("PATCH", f"{MUTATING}/mine", {"fieldManager": "cks-admission", "force": "true"}, given)
-    ]
-    assert server.seen[0].headers["Content-Type"] == "application/apply-patch+yaml"
-    assert answer == server.get(MUTATING, "mine")
-
-
-async def test_read(server: FakeApi, api: Connection) -> None:
-    """A configuration is read whole, with what it is; one that is not there is nothing."""
-    server.put(VALIDATING, {"metadata": {"name": "mine"}, "webhooks": []})
-
-    assert await read(api, "ValidatingWebhookConfiguration", "mine") == {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        **(server.get(VALIDATING, "mine") or {}),
-    }
-    assert await read(api, "MutatingWebhookConfiguration", "mine") is None
-
-
-async def test_replace(server: FakeApi, api: Connection) -> None:
-    """A configuration takes the place of the one that was read, and of no newer one."""
-    first = await apply(api, configuration("MutatingWebhookConfiguration"))
-
-    second = await replace(api, {**first, "webhooks": []})
-    with pytest.raises(ApiError) as caught:
-        await replace(api, first)
-
-    assert second == server.get(MUTATING, "mine")
-    assert (second["webhooks"], caught.value.status) == ([], 409)
-    assert (server.seen[1].method, server.seen[1].query) == ("PUT", {"fieldManager": "cks-admission"})
 
 
 async def test_owner(server: FakeApi, api: Connection) -> None:
@@ -116,14 +78,6 @@ async def test_apply_fails(server: FakeApi, api: Connection, code: int, body: An
     assert len(server.seen) == 1
 
 
-async def test_apply_to_nobody(server: FakeApi, api: Connection) -> None:
-    """An API server that is down is an error in words."""
-    await server.__aexit__()
-
-    with pytest.raises(ClusterError, match="mine could not be written: the API server did not answer PATCH"):
-        await apply(api, configuration("MutatingWebhookConfiguration"))
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -141,15 +95,6 @@ async def test_another_kind(server: FakeApi, api: Connection, call: Callable[[Co
         await call(api)
 
     assert server.seen == []
-
-
-async def test_remove(server: FakeApi, api: Connection) -> None:
-    """What was there is removed and named; what was not there is no error."""
-    await apply(api, configuration("ValidatingWebhookConfiguration"))
-
-    assert await remove(api, NAMES) == ["ValidatingWebhookConfiguration/mine"]
-    assert server.get(VALIDATING, "mine") is None
-    assert await remove(api, NAMES) == []
 
 
 async def test_remove_fails(server: FakeApi, api: Connection) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support.api.fakeapi import FakeApi, status
+from support.api.fakeapi import FakeApi
 from support.api.times import Times
 from support.builders import FACTS, Json, pod
 from support.service.servers import default_rules
@@ -65,35 +65,6 @@ async def test_a_pod_that_waits_is_told_once(server: FakeApi, api: Connection, t
         "resourceVersion": "0",
         "limit": "500",
     }
-
-
-async def test_an_event_that_is_there(server: FakeApi, api: Connection, times: Times) -> None:
-    """Whoever leads next names the Event alike, so that the API server keeps one, and goes on with the other Pods."""
-    server.put(PATH, _waiting("one"))
-    server.put(PATH, _waiting("two"))
-    server.fail(_EVENTS, 409, status(409, "it exists"))
-
-    await _pods(api, times).look()
-    before = _told(server)
-    await _pods(api, times).look()
-
-    assert [event["metadata"]["name"] for _, event in _told(server)] == [
-        event["metadata"]["name"] for _, event in before
-    ] * 2
-
-
-async def test_many_pods(server: FakeApi, api: Connection, times: Times) -> None:
-    """One look creates so many Events at most, and the next one goes on."""
-    for number in range(60):
-        server.put(PATH, _waiting(f"pod-{number}"))
-    pods = _pods(api, times)
-
-    numbers = []
-    for _ in range(3):
-        await pods.look()
-        numbers.append(len(_told(server)))
-
-    assert numbers == [50, 60, 60]
 
 
 _TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}

@@ -11,7 +11,7 @@ from support.patience import PATIENCE, until
 from policies.admissionpolicy.evaluation.parameters import KindScope, ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
-from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.parameters import ASK_AGAIN_SECONDS, LOST_SECONDS, ClusterParameters
 
@@ -121,14 +121,6 @@ async def test_one_by_name_in_the_namespace_of_the_request(server: FakeApi, para
     assert found == [shown(ours), shown(theirs), None]
 
 
-async def test_names_are_escaped(server: FakeApi, parameters: ClusterParameters) -> None:
-    """A name with signs that mean something in a field selector selects itself."""
-    server.put(LIMITS, named("a,b=c\\d"))
-    await followed(parameters, ParametersKey(kind=LIMIT, name="a,b=c\\d"))
-
-    assert server.lists(LIMITS) == [{"fieldSelector": "metadata.name=a\\,b\\=c\\\\d", "resourceVersion": "0"}]
-
-
 async def test_all_that_a_selector_selects(server: FakeApi, parameters: ClusterParameters) -> None:
     """Selected objects are those of the namespace asked for, by name."""
     places = (("six", "team"), ("five", "team"), ("o", "x"))
@@ -142,16 +134,6 @@ async def test_all_that_a_selector_selects(server: FakeApi, parameters: ClusterP
     assert server.lists(MAPS) == [{"labelSelector": "size in (l,xl)", "limit": "100"}]
 
 
-async def test_an_empty_selector(server: FakeApi, parameters: ClusterParameters) -> None:
-    """A selector without requirements selects everything."""
-    five = config_map("five", "5")
-    server.put(TEAM_MAPS, five)
-    await followed(parameters, ParametersKey(kind=CONFIG_MAP, namespace="team", selector=EVERYTHING))
-
-    assert selected(parameters, CONFIG_MAP, "team", EVERYTHING) == [shown(five)]
-    assert server.lists(TEAM_MAPS) == [{"limit": "100"}]
-
-
 async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameters) -> None:
     """Cluster-scoped objects are found without a namespace, and custom ones keep their managedFields."""
     limit = named("five", apiVersion="example.org/v1", kind="Limit", max=5)
@@ -161,14 +143,6 @@ async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameter
 
     assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == ("Cluster", limit)
     assert {seen.path for seen in server.seen} == {"/apis/example.org/v1", LIMITS}
-
-
-async def test_only_the_scope(server: FakeApi, parameters: ClusterParameters) -> None:
-    """Where no binding names parameters, the kind is looked up and nothing is watched."""
-    await followed(parameters, ParametersKey(kind=CONFIG_MAP))
-
-    assert scope(parameters, CONFIG_MAP) == "Namespaced"
-    assert [seen.path for seen in server.seen] == ["/api/v1"]
 
 
 async def test_unknown_until_the_first_list(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -196,18 +170,6 @@ async def test_unknown_until_the_first_list(server: FakeApi, parameters: Cluster
         ParametersKey(kind=CONFIG_MAP, namespace="team", selector=BIG),
     ]
     assert [bool(each()) for each in asked] == [True, True, True]
-
-
-async def test_what_nobody_wants(parameters: ClusterParameters) -> None:
-    """Parameters that are not followed cannot be read, and the text says that no policy names them."""
-    await followed(parameters, ParametersKey(kind=LIMIT))
-
-    for key in (ParametersKey(kind=CONFIG_MAP, namespace="team", name="x"), ParametersKey(kind=LIMIT, name="x")):
-        with pytest.raises(FactUnavailable) as caught:
-            await parameters.read(key, PATIENCE)
-        assert str(caught.value) == f"{key} could not be read: no policy in force names such parameters"
-    with pytest.raises(Missing):
-        scope(parameters, CONFIG_MAP)
 
 
 async def test_a_kind_that_comes_and_goes(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
@@ -282,35 +244,6 @@ async def test_a_missing_right(
     assert str(caught.value) == f"{key} could not be read: {reason}"
 
 
-@pytest.mark.parametrize(
-    ("code", "body", "reason"),
-    [
-        pytest.param(500, "oops", "the API server refused GET /api/v1 at {url} (500: oops)", id="broken"),
-        pytest.param(
-            200, "<html>", "the answer to GET /api/v1 is not a list of resources: JSON is malformed", id="odd"
-        ),
-    ],
-)
-async def test_failed_discovery(
-    server: FakeApi, parameters: ClusterParameters, times: Times, code: int, body: str, reason: str
-) -> None:
-    """Until it is known whether a kind is served nothing is known, the text says why, and it is tried again."""
-    server.put(TEAM_MAPS, config_map("five", "5"))
-    server.fail("/api/v1", code, body)
-    await parameters.follow([FIVE])
-    await until(parameters.problems)
-
-    needed = ParametersKey(kind=CONFIG_MAP)
-    with pytest.raises(FactUnavailable) as caught:
-        await parameters.read(needed, 0.01)
-    assert str(caught.value).startswith(f"ConfigMap of v1 could not be read: {reason.format(url=server.url)}")
-
-    times.wake()
-    await until(lambda: not parameters.problems())  # while there is one, a read waits for a second alone
-    await parameters.read(needed, PATIENCE)
-    assert (scope(parameters, CONFIG_MAP), parameters.problems()) == ("Namespaced", [])
-
-
 async def test_a_slow_answer(server: FakeApi, parameters: ClusterParameters) -> None:
     """Where nothing is wrong but the time is up, the text says so."""
     server.held = asyncio.Event()  # the list of what has no objects yet is answered as a single object is
@@ -347,18 +280,6 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
     await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
 
 
-async def test_stopping_leaves_nothing(server: FakeApi, parameters: ClusterParameters) -> None:
-    """After the end no task runs on, what is known stays known, and another end does no harm."""
-    server.put(TEAM_MAPS, config_map("five", "5"))
-    await parameters.stop()
-    await followed(parameters, FIVE)
-    await parameters.stop()
-    await parameters.stop()
-
-    assert tasks() == set()
-    assert one(parameters, CONFIG_MAP, "team", "five") is not None
-
-
 def in_spaces(count: int) -> list[ParametersKey]:
     """References to an object in each of so many namespaces, with a name for each."""
     return [ParametersKey(kind=CONFIG_MAP, namespace=f"team-{n}", name=f"limits-{n}") for n in range(count)]
@@ -392,30 +313,6 @@ def kept(parameters: ClusterParameters) -> int:
     """How many objects are in memory."""
     (kind,) = parameters._kinds.values()
     return sum(len(watch._objects.by_key) for watch in kind._watches)
-
-
-async def test_names_and_selectors_from_one_watch(server: FakeApi, parameters: ClusterParameters) -> None:
-    """References by name and by selector, with and without a namespace, are all answered from the same objects."""
-    big, small = {"size": "xl"}, {"size": "s"}
-    five, six, far = (
-        config_map("five", "5", labels=big), config_map("six", "6", labels=small), config_map("far", "7", "x", big)
-    )  # fmt: skip
-    for item in (six, five, far):
-        server.put(MAPS, item)
-    everywhere = ParametersKey(kind=CONFIG_MAP, selector=BIG)
-    await followed(parameters, everywhere, FIVE, ParametersKey(kind=CONFIG_MAP, name="far"), *in_spaces(3))
-    await server.watched(MAPS)
-
-    assert selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five)]
-    assert selected(parameters, CONFIG_MAP, "x", BIG) == [shown(far)]
-    assert [one(parameters, CONFIG_MAP, space, "far") for space in ("team", "x")] == [None, shown(far)]
-    assert one(parameters, CONFIG_MAP, "team", "five") == shown(five)
-
-    six = config_map("six", "6", labels=big)
-    server.put(MAPS, six)
-    await until(lambda: selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five), shown(six)])
-    server.put(MAPS, config_map("six", "6", labels=small))
-    await until(lambda: selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five)])
 
 
 async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -485,25 +382,6 @@ async def test_a_right_that_is_lost(server: FakeApi, parameters: ClusterParamete
     late = [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
 
     assert (early, late, parameters.problems()) == ((whole, ["old"] * 5), ["new"] * 5, [])
-
-
-async def test_one_namespace_without_rights(server: FakeApi, parameters: ClusterParameters) -> None:
-    """Where one of many references may not be read, that one is a problem with its remedy, and the others are known."""
-    keys = in_spaces(6)
-    for key in keys[1:]:
-        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "5", key.namespace))
-    forbidden = "/api/v1/namespaces/team-0/configmaps"
-    for path in (MAPS, forbidden):
-        server.fail(path, 403, status(403, "you may not"), times=99)
-    await parameters.follow(keys)
-    await until(lambda: len(parameters.reflectors()) == len(keys) and len(parameters.unsynced()) == 1)
-    await until(parameters.problems)
-
-    refusal = f"the API server refused GET {forbidden} at {server.url} (403: you may not)"
-    right = "a Role in namespace team-0 must allow the service's account to list and watch configmaps"
-    assert parameters.problems() == [f"ConfigMap limits-0 in namespace team-0: {refusal}; {right}"]
-    assert [len(parameters.known(key).objects) for key in keys[1:]] == [1] * 5
-    assert sorted(reflector.resource.kind for reflector in parameters.reflectors()) == ["ConfigMap of v1"] * 6
 
 
 async def awake(times: Times, probe: Callable[[], object]) -> None:

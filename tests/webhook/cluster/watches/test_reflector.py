@@ -16,7 +16,7 @@ from support.patience import PATIENCE, until
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
-from webhook.cluster.api.objects import FollowedResource, NamespaceObject, Object, whole
+from webhook.cluster.api.objects import NamespaceObject, Object
 from webhook.cluster.watches.reflector import Change, Reflector
 
 
@@ -178,49 +178,6 @@ async def test_proofs_of_life(server: FakeApi, reflector: Reflector[NamespaceObj
         times.wake()
         await until(lambda: reflector.status == 503)
         assert (reflector.fresh, reflector.heard) == (began + 20, began + 30)
-
-
-async def test_asks_only_for_what_is_to_be_followed(
-    server: FakeApi, api: Connection, recorder: Recorder, times: Times
-) -> None:
-    """A selector is part of every list and watch request."""
-    server.put(NAMESPACES, named("one"))
-    resource = FollowedResource("one namespace", whole, query=(("fieldSelector", "metadata.name=one"),))
-
-    async with running(Reflector(api, resource, NAMESPACES, recorder, times.clock)):
-        await server.watched(NAMESPACES)
-
-    assert [seen.query.get("fieldSelector") for seen in server.seen] == ["metadata.name=one"] * 2
-
-
-async def test_events_reach_the_sink_in_order(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
-    """What is added, modified and deleted arrives, in that order."""
-    server.put(NAMESPACES, named("old"))
-
-    async with running(reflector):
-        assert await recorder.next() == ("LIST", ["old"])
-        await server.watched(NAMESPACES)
-        server.put(NAMESPACES, named("new"))
-        server.put(NAMESPACES, named("new", {"a": "b"}))
-        server.delete(NAMESPACES, "old")
-
-        assert [await recorder.next() for _ in range(3)] == [
-            ("ADDED", ["new"]),
-            ("MODIFIED", ["new"]),
-            ("DELETED", ["old"]),
-        ]
-
-
-async def test_synced_after_the_first_list(server: FakeApi, reflector: Reflector[NamespaceObject]) -> None:
-    """Readiness has a reason until the first list has arrived, and none afterwards."""
-    server.put(NAMESPACES, named("one"))
-
-    assert reflector.unsynced() == ["namespaces: first list not done: waiting for the API server"]
-    async with running(reflector), asyncio.timeout(PATIENCE):
-        await reflector.synced.wait()
-        assert reflector.unsynced() == []
 
 
 async def test_a_bookmark_moves_the_version(
@@ -518,14 +475,3 @@ async def test_a_list_that_is_none(
 
     assert f"the answer to GET {NAMESPACES} is not a list" in (reflector.problem or "")
     assert not reflector.synced.is_set()
-
-
-async def test_nobody_listens(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
-    """An API server that is down is a problem that names its address."""
-    await server.__aexit__()
-    times.patience = 0
-
-    async with running(reflector):
-        await until(lambda: reflector.problem)
-
-    assert (reflector.problem or "").startswith(f"the API server did not answer GET {NAMESPACES} at {server.url}: ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -128,15 +127,6 @@ async def test_it_is_read_anew(server: GuardedApi, secret: SecretStore) -> None:
     await until(lambda: secret.stored == {"ca.crt": b"third"})
 
 
-async def test_writes_follow_each_other(server: GuardedApi, secret: SecretStore) -> None:
-    """After a write the next one is in its version, whether or not the watch has told of it yet."""
-    for content in (b"1", b"2", b"3"):
-        await secret.write({"ca.crt": content})
-
-    assert secret.stored == {"ca.crt": b"3"}
-    assert [method for method, _, _ in server.written] == ["POST", "PUT", "PUT"]
-
-
 async def test_a_lost_race_is_a_conflict(server: GuardedApi, api: Connection) -> None:
     """Whether it was made, changed or deleted by somebody else meanwhile: nothing is written, and 409 says so."""
     first, second = (SecretStore(api, "cks", "ca") for _ in range(2))  # they follow nothing
@@ -173,44 +163,3 @@ async def test_what_it_takes_to_write_is_said(server: GuardedApi, secret: Secret
         (403, f"{refused} POST {SECRETS} at {server.url} (403: forbidden); {right}"),
         (422, f"{refused} PUT {SECRETS}/ca at {server.url} (422: immutable); {remedy}"),
     ]
-
-
-async def test_the_right_to_follow_it(server: GuardedApi, api: Connection, times: Times) -> None:
-    """Without the right to list it, the reason why nothing is known says what to grant."""
-    times.patience = 0
-    server.fail(SECRETS, 403, status(403, "forbidden"), times=99)
-    secret = SecretStore(api, "cks", "ca", times.clock)
-
-    waiting = secret.unsynced()
-    await secret.start()
-    await until(lambda: times.pauses)
-    refused = secret.unsynced()
-    await secret.stop()
-
-    right = "a Role in namespace cks must allow the service's account to list and watch the secret ca"
-    waits = "Secret cks/ca: first list not done"
-    assert (waiting, refused) == (
-        [f"{waits}: waiting for the API server"],
-        [f"{waits}: the API server refused GET {SECRETS} at {server.url} (403: forbidden); {right}"],
-    )
-
-
-async def test_data_that_does_not_decode(server: GuardedApi, secret: SecretStore) -> None:
-    """What is no base64 is there and empty, as a file that was damaged; a Secret without data holds nothing."""
-    server.put(SECRETS, {"metadata": {"name": "ca"}, "data": {"ca.crt": "%%%", "ca.key": "a2V5"}})
-    await until(lambda: secret.exists)
-    odd = dict(secret.stored)
-    server.put(SECRETS, {"metadata": {"name": "ca"}})
-    await until(lambda: not secret.stored)
-
-    assert (odd, secret.exists) == ({"ca.crt": b"", "ca.key": b"key"}, True)
-
-
-async def test_one_event_for_several(api: Connection) -> None:
-    """Whoever waits for several things gives them one event."""
-    changed = asyncio.Event()
-    secret = SecretStore(api, "cks", "ca", changed=changed)
-
-    await secret.write({"ca.crt": b"new"})
-
-    assert changed.is_set()

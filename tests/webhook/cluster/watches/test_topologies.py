@@ -348,23 +348,6 @@ async def test_what_is_installed_later_is_no_reason_to_wait(
         assert topologies.unsynced() == []
 
 
-async def test_stopping_and_starting_again(server: FakeApi, topologies: Topologies) -> None:
-    """After the end no task runs on and what is known stays known; then it may begin anew."""
-    install(server, KAI, "v1alpha1")
-    server.put(KAI_PATH, topology("a", ZONE))
-    async with running(topologies):
-        await server.watched(KAI_PATH)
-        await until(lambda: not topologies.unsynced())
-        assert tasks() == {f"topologies.{KAI}"}
-
-    assert (tasks(), topologies.unsynced(), topologies.problems()) == (set(), [], [])
-    assert topologies.known == (known("a", "KAI Topology a", ZONE),)
-
-    server.put(KAI_PATH, topology("b", ZONE))
-    async with running(topologies):
-        await until(lambda: len(topologies.known) == 2)
-
-
 async def paused(times: Times, count: int) -> None:
     """Wait until so many pauses have begun."""
     await until(lambda: len(times.pauses) == count)

@@ -204,7 +204,7 @@ async def test_pods_that_wait_are_told(control_plane: ControlPlane, service: Ser
     account = yaml.safe_load(service.config.read_text(encoding="utf-8"))["cluster"]["kubeconfig"]
     api = await connect(account, in_cluster=False)
     try:
-        await WaitingPods(api, lambda: (rules.build(Settings()), StaticFacts(date.min)), lambda: True).look()
+        await WaitingPods(api, Settings, lambda: True, lambda: (rules.build(Settings()), StaticFacts(date.min))).look()
     finally:
         await api.close()
 

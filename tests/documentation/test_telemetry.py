@@ -68,7 +68,7 @@ def _logged(tree: ast.Module) -> Iterator[str]:
                 yield from _patterns(event, constants)
             case ast.Call(ast.Name("Problem"), [event, *_]):
                 yield from _patterns(event, constants)
-            case ast.Call(ast.Name("Patrol"), [_, _, event, *_]):
+            case ast.Assign([ast.Name("failure")], ast.Constant(str()) as event) if event.value:
                 yield from _patterns(event, constants)
             case _:
                 pass

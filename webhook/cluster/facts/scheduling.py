@@ -192,8 +192,10 @@ async def _items(api: ApiClient, place: str, *query: tuple[str, str]) -> list[Js
     return items if isinstance(items, list) else []
 
 
-class SchedulingProbe:
-    """Asks once a minute while this process leads and the setting is on. settings: returns the current ones."""
+class SchedulingProbe(Patrol):
+    """Asks while the setting is on."""
+
+    failure = "workload scheduling not found out"
 
     def __init__(
         self,
@@ -202,14 +204,8 @@ class SchedulingProbe:
         leading: Callable[[], bool],
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(settings, leading, clock)
         self._api = api
-        self._settings = settings
-        self._leading = leading
-        self._patrol = Patrol(self.look, self._is_due, "workload scheduling not found out", clock or Clock())
-
-    async def run(self) -> NoReturn:
-        """Look until cancelled. Failures are logged once."""
-        await self._patrol.run()
 
     async def look(self) -> None:
         """Ask the API server, and write the answer where replicas read it. Raises ClusterError.

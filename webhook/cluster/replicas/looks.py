@@ -25,7 +25,7 @@ from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
 from webhook.cluster.inspection.reads import decoded
 from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.replicas.patrol import Patrol
-from webhook.cluster.replicas.survey import NodeSurvey, Surroundings
+from webhook.cluster.replicas.survey import NodeSurvey
 from webhook.configuration.settings import Settings
 from webhook.measures import AuditMetrics
 from webhook.metrics import Metrics
@@ -145,8 +145,10 @@ class RepeatedEvents:
         self._problem = error.status
 
 
-class AuditLook:
-    """Looks once a minute while this process leads, where audits leave records. settings: returns the current ones."""
+class AuditLook(Patrol):
+    """Shows what audits did, where they leave records."""
+
+    failure = "audits not looked for"
 
     def __init__(
         self,
@@ -156,15 +158,9 @@ class AuditLook:
         measures: AuditMetrics,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(settings, leading, clock)
         self._api = api
-        self._settings = settings
-        self._leading = leading
         self._measures = measures
-        self._patrol = Patrol(self.look, self._is_due, "audits not looked for", clock or Clock(), measures.clear)
-
-    async def run(self) -> NoReturn:
-        """Look until cancelled. Failures are logged once."""
-        await self._patrol.run()
 
     async def look(self) -> None:
         """Show what the newest audit did. Raises ClusterError."""
@@ -175,14 +171,19 @@ class AuditLook:
     def _is_due(self) -> bool:
         return self._leading() and bool(self._settings().audit.record)
 
+    def _rest(self) -> None:
+        self._measures.clear()
+
 
 _SHOWN: Final = 5
 _REASONS: Final[Mapping[str, Reason]] = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
 _REMEDY: Final = "cks-admission is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
 
 
-class LabelWriters:
-    """Looks once a minute while this process leads, unless the guard is off. settings: returns the current ones."""
+class LabelWriters(Patrol):
+    """Looks for what can write labels past the guard, unless that is off."""
+
+    failure = "label writers not looked for"
 
     def __init__(
         self,
@@ -192,19 +193,11 @@ class LabelWriters:
         metrics: Metrics,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(settings, leading, clock)
         self._reader = LabelWriterReader(api)
-        self._settings = settings
-        self._leading = leading
         self._metrics = metrics
-        clock = clock or Clock()
-        self._notices = RepeatedEvents(api, clock)
-        self._patrol = Patrol(self.look, self._is_due, "label writers not looked for", clock, self._forget)
+        self._notices = RepeatedEvents(api, self._clock)
         self._known: frozenset[Sighting] = frozenset()
-        self._log = structlog.get_logger()
-
-    async def run(self) -> NoReturn:
-        """Look until cancelled. Failures are logged once."""
-        await self._patrol.run()
 
     async def look(self) -> None:
         """Count what can write labels, log what is new, and write Events. Raises ClusterError."""
@@ -216,7 +209,7 @@ class LabelWriters:
     def _is_due(self) -> bool:
         return self._leading() and self._settings().labels.action != "off"
 
-    def _forget(self) -> None:
+    def _rest(self) -> None:
         self._metrics.label_writers.clear()
         self._known = frozenset()
 
@@ -253,25 +246,23 @@ _PAGE = 500  # the cache ignores it and sends all
 Judgement = tuple[RuleSet, Facts]
 
 
-class WaitingPods:
-    """Looks once a minute while this process leads. judgement: the current rules and facts."""
+class WaitingPods(Patrol):
+    """Looks for Pods that wait for what a rule would have given them. judgement: the current rules and facts."""
+
+    failure = "waiting Pods not looked for"
 
     def __init__(
         self,
         api: ApiClient,
-        judgement: Callable[[], Judgement],
+        settings: Callable[[], Settings],
         leading: Callable[[], bool],
+        judgement: Callable[[], Judgement],
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(settings, leading, clock)
         self._api = api
         self._judgement = judgement
-        clock = clock or Clock()
-        self._notices = RepeatedEvents(api, clock)
-        self._patrol = Patrol(self.look, leading, "waiting Pods not looked for", clock)
-
-    async def run(self) -> NoReturn:
-        """Look until cancelled. Failures are logged once."""
-        await self._patrol.run()
+        self._notices = RepeatedEvents(api, self._clock)
 
     async def look(self) -> None:
         """Create an Event for each Pod that lacks something and has none yet. Raises ClusterError."""
@@ -306,10 +297,9 @@ def looks(
     measures: Metrics,
 ) -> dict[str, Coroutine[None, None, NoReturn]]:
     """What is to run until it is cancelled. settings, judgement: the current ones, the latter with the facts."""
-    around = Surroundings(settings, lambda: judgement()[1], leading)
     return {
-        "waiting Pods": WaitingPods(api, judgement, leading).run(),
+        "waiting Pods": WaitingPods(api, settings, leading, judgement).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
         "audits": AuditLook(api, settings, leading, measures.audits).run(),
-        "Nodes": NodeSurvey(api, around, measures.placing).run(),
+        "Nodes": NodeSurvey(api, settings, leading, lambda: judgement()[1], measures.placing).run(),
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 import structlog
 
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.configuration.settings import SettingsError
+from webhook.configuration.settings import Settings, SettingsError
 
 SECONDS: Final = 60.0
 FIRST_SECONDS: Final = 5.0
@@ -17,34 +17,35 @@ FIRST_SECONDS: Final = 5.0
 
 
 class Patrol:
-    """Looks again and again while that is due. A failure is logged once, until there is another.
+    """Base class: looks again and again while that is due. A failure is logged once, until there is another.
 
-    look: may raise ClusterError and SettingsError. due: whether this process should look now. failure: the log event.
-    rest: called in place of a look while none is due.
+    failure: the log event. settings: returns the current ones. leading: whether this process leads.
     """
 
-    def __init__(
-        self,
-        look: Callable[[], Awaitable[None]],
-        due: Callable[[], bool],
-        failure: str,
-        clock: Clock,
-        rest: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._look = look
-        self._due = due
-        self._failure = failure
-        self._clock = clock
-        self._rest = rest
+    failure = ""
+
+    def __init__(self, settings: Callable[[], Settings], leading: Callable[[], bool], clock: Clock | None) -> None:
+        self._settings = settings
+        self._leading = leading
+        self._clock = clock or Clock()
         self._problem = ""
         self._log = structlog.get_logger()
+
+    async def look(self) -> None:
+        """Look once. Raises ClusterError and SettingsError."""
+
+    def _is_due(self) -> bool:
+        return self._leading()
+
+    def _rest(self) -> None:
+        """Called in place of a look while none is due."""
 
     async def run(self) -> NoReturn:
         """Look until cancelled."""
         pause = FIRST_SECONDS
         while True:
             await self._clock.sleep(pause)
-            if self._due():
+            if self._is_due():
                 await self._tried()
                 pause = SECONDS
             else:
@@ -53,10 +54,10 @@ class Patrol:
 
     async def _tried(self) -> None:
         try:
-            await self._look()
+            await self.look()
         except (ClusterError, SettingsError) as error:
             if str(error) != self._problem:
-                self._log.warning(self._failure, reason=str(error))
+                self._log.warning(self.failure, reason=str(error))
             self._problem = str(error)
         else:
             self._problem = ""

@@ -128,23 +128,24 @@ class _Findings(NamedTuple):
     data: dict[str, str]
 
 
-class Surroundings(NamedTuple):
-    """What a look depends on, as it is now: the settings, the facts of the cluster, whether this process leads."""
+class NodeSurvey(Patrol):
+    """Looks at the Nodes while placements are judged. facts: those of the cluster, as they are now."""
 
-    settings: Callable[[], Settings]
-    facts: Callable[[], Facts]
-    leading: Callable[[], bool]
+    failure = "Nodes not looked at"
 
-
-class NodeSurvey:
-    """Looks while this process leads and placements are judged."""
-
-    def __init__(self, api: Connection, around: Surroundings, measures: Placing, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        api: Connection,
+        settings: Callable[[], Settings],
+        leading: Callable[[], bool],
+        facts: Callable[[], Facts],
+        measures: Placing,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(settings, leading, clock)
         self._api = api
-        self._around = around
+        self._facts = facts
         self._measures = measures
-        self._clock = clock or Clock()
-        self._patrol = Patrol(self.look, self._is_due, "Nodes not looked at", self._clock, self._forget)
         self._machines: Machines | None = None
         self._findings: _Findings | None = None
 
@@ -154,18 +155,18 @@ class NodeSurvey:
         return () if self._machines is None else self._machines.known
 
     async def run(self) -> NoReturn:
-        """Look until cancelled. Failures are logged once."""
+        """Look until cancelled."""
         try:
-            await self._patrol.run()
+            await super().run()
         finally:
             if self._machines is not None:
                 await self._machines.stop()
 
     async def look(self) -> None:
         """Count flaws, and publish what has changed. Raises ClusterError and SettingsError."""
-        settings = self._around.settings()
+        settings = self._settings()
         machines = await self._followed(settings.tolerations.accelerators.resources)
-        topologies = self._around.facts().topologies()
+        topologies = self._facts().topologies()
         last = self._findings
         if last is None or (last.machines, last.settings, last.topologies) != (machines, settings, topologies):
             # 10,000 Nodes take a second, so the event loop does not wait for them.
@@ -189,9 +190,9 @@ class NodeSurvey:
         return self._machines.known
 
     def _is_due(self) -> bool:
-        return self._around.leading() and rules.follows_topologies(self._around.settings())
+        return self._leading() and rules.follows_topologies(self._settings())
 
-    def _forget(self) -> None:
+    def _rest(self) -> None:
         self._end()
         for kind in get_args(Kind):
             self._measures.flawed.labels(kind).set(0)

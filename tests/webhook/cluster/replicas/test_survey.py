@@ -14,7 +14,7 @@ from support.service.nodefiles import node, place
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.survey import NodeSurvey, Surroundings
+from webhook.cluster.replicas.survey import NodeSurvey
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 
@@ -27,8 +27,7 @@ class _Look:
     def __init__(self, api: Connection, times: Times, facts: str = "topologies") -> None:
         self.measures = Metrics().placing
         self.settings = Settings.model_validate({"cluster": {"inCluster": True}, "topology": {"facts": facts}})
-        around = Surroundings(lambda: self.settings, lambda: FACTS, lambda: True)
-        self.survey = NodeSurvey(api, around, self.measures, times.clock)
+        self.survey = NodeSurvey(api, lambda: self.settings, lambda: True, lambda: FACTS, self.measures, times.clock)
 
     def usable(self) -> int:
         """The GPUs that Pods can get, as far as the watch has told."""

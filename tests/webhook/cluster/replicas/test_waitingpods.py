@@ -14,6 +14,7 @@ from support.service.servers import default_rules
 from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.looks import PATH, WaitingPods, lacked
+from webhook.configuration.settings import Settings
 
 _MESSAGE = (
     "It was admitted while cks-admission did not answer, without the toleration for CPU Nodes. "
@@ -29,7 +30,7 @@ def _waiting(name: str, **spec: Any) -> Json:
 
 
 def _pods(api: Connection, times: Times, *, leading: bool = True) -> WaitingPods:
-    return WaitingPods(api, lambda: (default_rules(), FACTS), lambda: leading, times.clock)
+    return WaitingPods(api, Settings, lambda: leading, lambda: (default_rules(), FACTS), times.clock)
 
 
 def _told(server: FakeApi) -> list[tuple[str, Json]]:

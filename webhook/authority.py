@@ -29,7 +29,7 @@ from certs.plan import (
     plan_stored_leaf,
     usable_authority,
 )
-from webhook.certificates import Trusted, by_all
+from webhook.certificates import Own, Renewed, Trusted, by_all
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import WatchState
 from webhook.configuration.settings import Registration
@@ -60,7 +60,7 @@ class _Rewrite(NamedTuple):
     reasons: Sequence[str]
 
 
-class StoredAuthority:
+class StoredAuthority(Own):
     """The current CA and bundle.
 
     The leader makes and renews the CA in the Secret, and overwrites anything else there, because the Secret's name is
@@ -69,8 +69,6 @@ class StoredAuthority:
     """
 
     def __init__(self, secret: SecretStore, leader: Leader) -> None:
-        self.authority: Authority | None = None
-        self.bundle = Bundle()
         self._secret = secret
         self._leader = leader
         self._rewrite: _Rewrite | None = None
@@ -164,7 +162,6 @@ class SharedAuthority(StoredAuthority):
 
     def __init__(self, secret: SecretStore, leader: Leader, names: Sequence[str]) -> None:
         super().__init__(secret, leader)
-        self.leaf: Leaf | None = None
         self._names = names
 
     def look(self, now: datetime) -> None:
@@ -258,29 +255,7 @@ Handshakes = Callable[[], Awaitable[Sequence[Certificate | None]]]
 """Returns the leaf that each replica shows; None for one that shows none."""
 
 
-class OthersCertificates:
-    """The certificates of replicas that somebody else makes: there is nothing to do."""
-
-    ca_bundle = b""
-
-    def start(self, trusted: Trusted = by_all) -> None:
-        """Do nothing."""
-
-    def look(self) -> None:
-        """Do nothing."""
-
-    async def save(self) -> None:
-        """Do nothing."""
-
-    def install(self, trusted: Trusted = by_all) -> None:
-        """Do nothing."""
-
-    def unready(self) -> list[str]:
-        """Always empty."""
-        return []
-
-
-class Issuance:
+class Issuance(Renewed):
     """Keeps the CA and the replicas' leaf up to date, each in a Secret of its own.
 
     A rotation has three steps, each of which waits for the one before: the bundle with both CAs is registered, the leaf

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 from cryptography import x509
@@ -34,33 +34,31 @@ def by_all(_authority: x509.Certificate) -> bool:
     return True
 
 
-class Own(Protocol):
+class Own:
     """The service's own CA, a leaf from it, and the bundle with which clients trust the two.
 
     authority and leaf are None while they do not exist yet.
     """
 
-    authority: Authority | None
-    leaf: Leaf | None
-    bundle: Bundle
+    authority: Authority | None = None
+    leaf: Leaf | None = None
+    bundle = Bundle()
 
     def look(self, now: datetime) -> None:
         """Read what exists, and renew what is due. Raises CertificateError."""
 
     async def save(self, now: datetime) -> None:
-        """Store what the last look found missing, if that needs the network."""
+        """Store what the last look found missing, if that needs the network. Failures are logged."""
 
     def lacking(self) -> str:
-        """Why there is no CA; empty if there is one."""
+        """Why there is no CA to issue a new leaf; empty if there is one."""
+        return ""
 
 
-class OwnDirectory:
-    """The contents of the directory at the last look; see `Own`."""
+class OwnDirectory(Own):
+    """The contents of the directory at the last look, which stores everything."""
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self.authority: Authority | None = None
-        self.leaf: Leaf | None = None
-        self.bundle = Bundle()
         self._store = DirectoryStore(path)
         self._names = names
         self._log = structlog.get_logger()
@@ -72,15 +70,36 @@ class OwnDirectory:
         for reason in ensured.reasons:
             self._log.info("certificate", reason=reason)
 
-    async def save(self, now: datetime) -> None:
-        """Do nothing, because `look` stores everything."""
 
-    def lacking(self) -> str:
-        """Always empty, because `look` makes a missing CA."""
-        return ""
+class Renewed:
+    """Certificates that have to be kept up to date: those that this process serves, or makes for others.
+
+    This base class is for those that somebody else makes for others: there is nothing to do.
+    """
+
+    @property
+    def ca_bundle(self) -> bytes | None:
+        """PEM with which clients trust them, empty for the system's roots; None while there is no CA yet."""
+        return b""
+
+    def start(self, trusted: Trusted = by_all) -> None:
+        """Use what there is. trusted: as for `install`. Raises CertificateError."""
+
+    def look(self) -> None:
+        """Check for what is due."""
+
+    async def save(self) -> None:
+        """Store what is due, if this process should write. Failures are logged."""
+
+    def install(self, trusted: Trusted = by_all) -> None:
+        """Use the outcome of the last look."""
+
+    def unready(self) -> list[str]:
+        """Why there is no certificate to serve; empty if there is one."""
+        return []
 
 
-class Certificates:
+class Certificates(Renewed):
     """Keeps the live TLS context up to date.
 
     Every few seconds, and when something may have changed: `look`, `save`, write the webhook configurations, `install`.
@@ -216,29 +235,6 @@ def _check(settings: Tls, shared: Own | None) -> None:
 
 # How long a start waits for a CA that another replica may be making.
 FIRST_CERTIFICATE = 10.0
-
-
-class Renewed(Protocol):
-    """Certificates that have to be kept up to date: those that this process serves, or makes for others."""
-
-    @property
-    def ca_bundle(self) -> bytes | None:
-        """PEM with which clients trust them, empty for the system's roots; None while it is not known."""
-
-    def start(self, trusted: Trusted = ...) -> None:
-        """Use what there is. Raises CertificateError."""
-
-    def look(self) -> None:
-        """Check for what is due."""
-
-    async def save(self) -> None:
-        """Store what is due, if this process should write."""
-
-    def install(self, trusted: Trusted = ...) -> None:
-        """Use the outcome."""
-
-    def unready(self) -> list[str]:
-        """Why there is no certificate to serve; empty if there is one."""
 
 
 class Upkeep:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from webhook.authority import Issuance, OthersCertificates, StoredAuthority, trusted
-from webhook.certificates import Upkeep
+from webhook.authority import Issuance, StoredAuthority, trusted
+from webhook.certificates import Renewed, Upkeep
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.scheduling import SchedulingProbe
 from webhook.cluster.replicas.looks import looks
@@ -46,7 +46,7 @@ class _Parts(NamedTuple):
     cluster: Followed
     replica: Replica
     pods: ReplicaPods
-    certificates: Issuance | OthersCertificates
+    certificates: Renewed
     keeper: RuleKeeper | PolicyKeeper
 
     @property
@@ -129,10 +129,10 @@ async def _certificates(
     replica: Replica,
     pods: ReplicaPods,
     measures: Metrics,
-) -> Issuance | OthersCertificates:
+) -> Renewed:
     """The certificates of the replicas, followed until the stack is closed."""
     if replica.authority is None:
-        return OthersCertificates()
+        return Renewed()
     namespace, name = settings.cluster.namespace, settings.manage.secret
     secret = SecretStore(api, namespace, name, changed=replica.changed)
     await secret.start()

@@ -26,7 +26,6 @@ from webhook.configuration.settings import Settings, SettingsError
 from webhook.heavy import SlowPolicies
 from webhook.http import health
 from webhook.http.app import Service
-from webhook.http.connections import finish
 from webhook.http.decision import Served, ServingState
 from webhook.metrics import Log, Metrics
 from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
@@ -109,17 +108,17 @@ async def serve(
         # Last, because an open port promises that the rules are in force.
         probed = await stack.enter_async_context(health.opened(service.health_app(), settings.health))
         server = service.connections()
-        admission = await stack.enter_async_context(server.port(parts.certificates.serving.context))
+        url = await stack.enter_async_context(server.port(parts.certificates.serving.context))
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         stack.enter_context(measured_collections(measures))
         _run_all(stack, parts, registrar, upkeep, service, followers)
         log.info(
-            "serving", version=VERSION, admission=health.address("https", *admission.sockets[0].getsockname()[:2]),
+            "serving", version=VERSION, admission=url,
             health=probed, rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
         await _drain(state, stopping, settings.listen.drain_seconds, parts.taking_part.aclose)
-        await finish(admission, lambda: state.in_flight, settings.listen.grace_seconds)
+        await server.finish(lambda: state.in_flight, settings.listen.grace_seconds)
     log.info("stopped")
 
 

@@ -14,6 +14,7 @@ from policies.topology.nodes.tree import Machine, best_topology, domain, present
 from policies.topology.topology import Catalog, Level, Topology
 from policies.topology.workload import ANNOTATION, Support
 from policies.vocabulary import HOSTNAME
+from webhook.cluster.api.objects import DEVICE_GROUP, DEVICE_VERSIONS
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.desired import Desired
@@ -24,9 +25,6 @@ _API_SERVER: Final = Check("API server")
 _POLICIES: Final = Check("policies")
 _TOPOLOGY: Final = Check("topology")
 
-# The versions of device claims that the service can read, as in webhook/cluster/watches/optional.py.
-DEVICES: Final = "resource.k8s.io"
-DEVICE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
 # Webhooks' match conditions and ValidatingAdmissionPolicy v1 came with it.
 _CONDITIONS_SINCE: Final = 1, 30
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
@@ -47,10 +45,12 @@ def check_api_server(
     if "v1" not in groups.get(ADMISSION, ()):
         text = f"it serves {ADMISSION} in {', '.join(groups.get(ADMISSION, ())) or 'no version'}, not in v1"
         yield _API_SERVER.problem(ADMISSION, text, "upgrade the cluster, or enable the API")
-    served = groups.get(DEVICES, ())
+    served = groups.get(DEVICE_GROUP, ())
     if served and not set(served) & set(DEVICE_VERSIONS):
         none = f"it serves {', '.join(served)}, but none of {', '.join(DEVICE_VERSIONS)}"
-        yield _API_SERVER.warn(DEVICES, f"{none}: device claims do not make a Pod a GPU Pod", "upgrade the cluster")
+        yield _API_SERVER.warn(
+            DEVICE_GROUP, f"{none}: device claims do not make a Pod a GPU Pod", "upgrade the cluster"
+        )
 
 
 def judged_as(version: str, settings: Settings) -> Release:

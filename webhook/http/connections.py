@@ -11,8 +11,9 @@ import asyncio
 import math
 import random
 import select
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from http import HTTPStatus
 from ssl import SSLContext
 from typing import Any
@@ -22,7 +23,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from webhook.configuration.settings import Listen
-from webhook.http.health import BACKLOG, LAST_WAIT, PortError
+from webhook.http.health import BACKLOG, LAST_WAIT, PortError, address
 from webhook.logs import Seldom
 from webhook.metrics import Metrics
 
@@ -48,6 +49,10 @@ TLS_SHUTDOWN_SECONDS = 2.0
 # API server sends its first call right after the handshake, and each call at once.
 PATIENCE = 1.0
 SWEEP_SECONDS = 1.0
+# Handshakes under way at once. Each costs a millisecond of CPU, and a hundred KiB.
+HANDSHAKES = 256
+# After an error, such as one for lack of file descriptors, until the next connection is accepted.
+PAUSE = 0.1
 # The longest time from accepting a connection to its review, while a port closes.
 FIRST_CALL_SECONDS = 0.5
 
@@ -174,6 +179,8 @@ class Connections(web.Server):
         self._listen = listen
         self._metrics = metrics
         self._open: dict[Connection, None] = {}  # in the order of their arrival
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # likewise
+        self._accepting: list[asyncio.Task[None]] = []
         self._log = Seldom(structlog.get_logger())
 
     def __call__(self) -> Connection:
@@ -198,34 +205,95 @@ class Connections(web.Server):
         self._metrics.connections.set(len(self._open))
 
     def _make_way(self, newcomer: Connection, others: Sequence[Connection], limit: str) -> None:
-        self._metrics.no_room.labels(limit).inc()
-        self._log.warning("too many connections", limit, limit=limit, connections=len(self._open))
-        recently = newcomer.since - PATIENCE
-        idle = (other for other in others if other.is_idle)
-        ended = min(idle, key=lambda other: (other.has_served or other.since > recently, other.since), default=newcomer)
+        self._reached(limit)
+        ended = self._idlest(others, newcomer.since) or newcomer
         if ended is newcomer:
             self._log.warning("connection refused", limit=limit, address=newcomer.address, connections=len(self._open))
         self.leave(ended)
         ended.abort()
 
+    def _idlest(self, connections: Sequence[Connection], now: float) -> Connection | None:
+        """The connection that makes way; None if all are being answered."""
+        idle = (one for one in connections if one.is_idle)
+        return min(idle, key=lambda one: (one.has_served or one.since > now - PATIENCE, one.since), default=None)
+
+    def _reached(self, limit: str) -> None:
+        self._metrics.no_room.labels(limit).inc()
+        self._log.warning("too many connections", limit, limit=limit, connections=len(self._open))
+
     @asynccontextmanager
-    async def port(self, context: SSLContext) -> AsyncIterator[asyncio.Server]:
-        """The port, open during the block; then its connections end. Raises PortError."""
-        host, port = self._listen.host, self._listen.port
+    async def port(self, context: SSLContext) -> AsyncIterator[str]:
+        """The port, open during the block, unless `finish` closes it: its URL. Then its connections end.
+
+        Raises PortError.
+        """
         try:
-            opened = await self._loop.create_server(
-                self, host, port, ssl=context, backlog=BACKLOG,
-                ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS, ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS,
-            )  # fmt: skip
+            sockets = _listening(self._listen.host, self._listen.port)
         except OSError as error:
-            raise PortError(host, port, error) from None
+            raise PortError(self._listen.host, self._listen.port, error) from None
+        self._accepting = [asyncio.create_task(self._accept(listening, context)) for listening in sockets]
         sweep = asyncio.create_task(self._sweep())
         try:
-            yield opened
+            yield address("https", *sockets[0].getsockname()[:2])
         finally:
-            opened.close()
-            sweep.cancel()
+            for task in (sweep, *self._accepting, *self._handshakes):
+                task.cancel()
             await self.shutdown(LAST_WAIT)
+
+    async def finish(self, in_flight: Callable[[], int], seconds: float) -> None:
+        """Close the port, and wait for the reviews in flight and on connections that were just accepted.
+
+        aiohttp's own clean-up is not enough, because it drops the rest of a handshake or of a body.
+        """
+        for task in self._accepting:
+            task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                quiet = 0.0
+                while quiet < FIRST_CALL_SECONDS:
+                    await asyncio.sleep(0.01)
+                    quiet = 0.0 if in_flight() else quiet + 0.01
+
+    async def _accept(self, listening: socket.socket, context: SSLContext) -> None:
+        """Accept connections. The oldest handshake ends where there are too many, or files cannot be opened any more.
+
+        A server of asyncio has as many handshakes under way as come, and uvloop's ends newcomers for want of files.
+        """
+        with listening:
+            while True:
+                try:
+                    caller, _ = await self._loop.sock_accept(listening)
+                except OSError as error:
+                    self._log.warning("no connection accepted", error=str(error))
+                    self._free()
+                    await asyncio.sleep(PAUSE)
+                    continue
+                if len(self._handshakes) >= HANDSHAKES:
+                    self._reached("handshakes")
+                    self._free()
+                handshake = asyncio.create_task(self._shake_hands(caller, context))
+                self._handshakes[handshake] = None
+                handshake.add_done_callback(lambda ended: self._handshakes.pop(ended, None))
+
+    def _free(self) -> None:
+        """End the oldest handshake or, without any, the connection that makes way."""
+        if oldest := next(iter(self._handshakes), None):
+            del self._handshakes[oldest]
+            oldest.cancel()
+        elif idlest := self._idlest([*self._open], self._loop.time()):
+            idlest.abort()
+
+    async def _shake_hands(self, caller: socket.socket, context: SSLContext) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self, caller, ssl=context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_SECONDS, ssl_shutdown_timeout=TLS_SHUTDOWN_SECONDS,
+            )  # fmt: skip
+        except OSError:  # TLS errors and time-outs are of this class, too
+            pass
+        except asyncio.CancelledError:
+            caller.close()
+            raise
 
     async def _sweep(self) -> None:
         """End connections whose callers neither send what they began, nor take what they are sent."""
@@ -237,15 +305,15 @@ class Connections(web.Server):
                     connection.abort()
 
 
-async def finish(opened: asyncio.Server, in_flight: Callable[[], int], seconds: float) -> None:
-    """Close a port, and wait for the reviews in flight and on connections that were just accepted.
-
-    aiohttp's own clean-up is not enough, because it drops the rest of a handshake or of a body.
-    """
-    opened.close()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            quiet = 0.0
-            while quiet < FIRST_CALL_SECONDS:
-                await asyncio.sleep(0.01)
-                quiet = 0.0 if in_flight() else quiet + 0.01
+def _listening(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets for every address of a host. Raises OSError."""
+    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    with ExitStack() as opened:
+        sockets = [
+            opened.enter_context(socket.create_server(place[:2], family=family, backlog=BACKLOG))
+            for family, place in dict.fromkeys((family, place) for family, _, _, _, place in found)
+        ]
+        opened.pop_all()
+    for listening in sockets:
+        listening.settimeout(0)
+    return sockets

@@ -168,6 +168,12 @@ class FakeApi:
                 self.failures = [failure for failure in self.failures if failure.path != f"{root}/{plural}"]
                 self._objects[f"{root}/{plural}"] = {}
 
+    def install_devices(self, version: str = "v1") -> None:
+        """Serve claims of devices, in one version."""
+        names = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
+        plurals = {f"{kind.lower()}{'es' if kind.endswith('s') else 's'}": kind for kind in names}
+        self.install(RESOURCE_GROUP.removeprefix("/apis/"), {version: plurals})
+
     def uninstall(self, group: str) -> None:
         """Stop serving a group: first its objects go, then their watches."""
         self._forget(group)

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from webhook.cluster.watches import optional
-from webhook.doctor import cluster
 from webhook.doctor.cluster import check_api_server
 
 from .findings import FORBIDDEN, settings, told
@@ -130,8 +128,3 @@ def test_what_is_not_known() -> None:
     """What is no version, and APIs that cannot be read, are no faults."""
     assert [level for level, *_ in _check("main", FORBIDDEN)] == ["unknown", "unknown"]
     assert _check("main") == [("unknown", "version", "'main' is not a Kubernetes version", "")]
-
-
-def test_the_versions_of_claims_are_those_that_are_followed() -> None:
-    """What is said here of device claims is what the service does."""
-    assert (cluster.DEVICES, cluster.DEVICE_VERSIONS) == (optional.GROUP, optional.DEVICE_VERSIONS)

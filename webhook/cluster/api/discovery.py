@@ -5,7 +5,7 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#unaggregated-discov
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
 
@@ -89,10 +89,15 @@ async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
     return served
 
 
-async def places(api: ApiClient, group: str, names: Iterable[str]) -> dict[str, ServedKind]:
-    """The served kinds of a group, each in the first version that has it. Raises ClusterError."""
+async def places(
+    api: ApiClient, group: str, names: Iterable[str], order: Callable[[Sequence[str]], Iterable[str]] = tuple
+) -> dict[str, ServedKind]:
+    """The served kinds of a group, each in the first version that has it. Raises ClusterError.
+
+    order: the versions that count, of those that are served, of which the API server's preferred one is the first.
+    """
     served: dict[str, ServedKind] = {}
-    for version in await versions(api, group):
+    for version in order(await versions(api, group)):
         if missing := set(names) - served.keys():
             there = await kinds(api, f"{group}/{version}" if group else version)
             served |= {kind: there[kind] for kind in missing & there.keys()}

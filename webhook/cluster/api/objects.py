@@ -91,6 +91,11 @@ class WatchedNode(Object):
     status: _NodeStatus = field(default_factory=_NodeStatus)
 
 
+DEVICE_GROUP = "resource.k8s.io"
+# The versions with the structure that is read here, newest first. Older ones were never on by default.
+DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+
 class _ClassName(Struct, rename="camel"):
     device_class_name: str = ""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
 import structlog
@@ -15,10 +15,11 @@ from policies.topology.placer.state import Options
 from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import Discovery, ServedKind, kinds, versions
+from webhook.cluster.api.discovery import ServedKind
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, name_of, whole
 from webhook.cluster.placer.objects import MENTION, NODES, PODS, WatchedNode, WatchedPod
 from webhook.cluster.watches.cluster import STALE_SECONDS
+from webhook.cluster.watches.optional import FollowedGroup
 from webhook.cluster.watches.reflector import Change, Followers, Reflector, cancelled, started
 
 if TYPE_CHECKING:
@@ -102,38 +103,14 @@ LOOK_AGAIN_SECONDS = 30.0
 _OBJECT = msgspec.json.Decoder(Object)
 
 
-class _Watch(NamedTuple):
-    """A kind that is followed."""
-
-    served: ServedKind
-    reflector: Reflector[WholeObject]
-    task: asyncio.Task[NoReturn]
-
-
-class _Group:
+class _Workloads(FollowedGroup):
     """The workloads of one API group. sinks: by kind."""
 
     def __init__(self, api: Connection, name: str, sinks: Mapping[str, Sink], clock: Clock) -> None:
-        self.name = name or "the core group"
-        self._group = name
-        self._api = api
+        about = f"workloads of {name or 'the core group'}"
+        kinds = [(kind,) for kind in sinks]
+        super().__init__(api, name, kinds, "workloads", clock, about=about, seconds=LOOK_AGAIN_SECONDS)
         self._sinks = sinks
-        self._clock = clock
-        self._discovery = Discovery(f"workloads of {self.name}", clock)
-        self._decided = False
-        self._watches: dict[str, _Watch] = {}
-        self._log = structlog.get_logger()
-
-    async def run(self) -> NoReturn:
-        """Follow until cancelled. Check again what is served while a kind is not, or while its watch fails."""
-        try:
-            while True:
-                if len(self._watches) < len(self._sinks) or any(self._failing()):
-                    await self._follow(await self._discovery.ask(self._served))
-                    self._decided = True
-                await self._clock.sleep(LOOK_AGAIN_SECONDS)
-        finally:
-            await cancelled(watch.task for watch in self._watches.values())
 
     def unsynced(self) -> list[str]:
         """What has not arrived yet, though nothing is known to be in its way."""
@@ -141,41 +118,15 @@ class _Group:
             return [] if self._discovery.problem else [self._discovery.waiting]
         return [reason for reflector in self.reflectors() if not reflector.problem for reason in reflector.unsynced()]
 
-    def problems(self) -> list[str]:
-        """What is not followed, with reasons and remedies."""
-        return [*self._discovery.problems(), *map(_problem, self._failing())]
-
-    def reflectors(self) -> list[Reflector[WholeObject]]:
-        """What is followed now."""
-        return [watch.reflector for watch in self._watches.values()]
-
-    def _failing(self) -> Sequence[Reflector[WholeObject]]:
-        return [reflector for reflector in self.reflectors() if reflector.problem]
-
-    async def _served(self) -> Mapping[str, ServedKind]:
-        """The kinds that are served, each in the version that the API server prefers for it. Raises ClusterError."""
-        served: dict[str, ServedKind] = {}
-        for version in await versions(self._api, self._group):
-            for kind, place in (await kinds(self._api, f"{self._group}/{version}".lstrip("/"))).items():
-                served.setdefault(kind, place)
-        return {kind: served[kind] for kind in self._sinks if kind in served}
-
-    async def _follow(self, served: Mapping[str, ServedKind]) -> None:
-        gone = [kind for kind, watch in self._watches.items() if served.get(kind) != watch.served]
-        for kind in gone:
-            await cancelled([self._watches.pop(kind).task])
-            self._sinks[kind].begin()
-            self._sinks[kind].complete()
-            self._log.info("stopped watching workloads", kind=kind, group=self._group)
-        for kind in served.keys() - self._watches.keys():
-            self._watches[kind] = self._watch(kind, served[kind])
-
-    def _watch(self, kind: str, served: ServedKind) -> _Watch:
+    def _reflector(self, kind: str, served: ServedKind) -> Reflector[WholeObject]:
         name = f"{served.resource}.{self._group}".rstrip(".")
         version = served.root.removeprefix("/apis/").removeprefix("/api/")
         resource = FollowedResource(name, _decoder(version, kind))
-        reflector = Reflector(self._api, resource, served.path(""), self._sinks[kind], self._clock)
-        return _Watch(served, reflector, asyncio.create_task(reflector.run(), name=name))
+        return Reflector(self._api, resource, served.path(""), self._sinks[kind], self._clock)
+
+    def _gone(self, kind: str) -> None:
+        self._sinks[kind].begin()
+        self._sinks[kind].complete()
 
 
 def _decoder(version: str, kind: str) -> Callable[[msgspec.Raw], WholeObject]:
@@ -191,12 +142,6 @@ def _decoder(version: str, kind: str) -> Callable[[msgspec.Raw], WholeObject]:
         return item
 
     return decode
-
-
-def _problem(reflector: Reflector[WholeObject]) -> str:
-    name = reflector.resource.name
-    right = f"; a ClusterRole must allow the service's account to list and watch {name}"
-    return f"{name}: {reflector.problem}{right if reflector.status == 403 else ''}"
 
 
 class Follower(Followers):
@@ -237,15 +182,13 @@ class Follower(Followers):
         sinks: dict[str, dict[str, Sink]] = {}
         for group, kind in sorted(kinds | configured):
             sinks.setdefault(group, {})[kind] = self._sink((group, kind))
-        self._groups = [_Group(api, group, own, clock) for group, own in sinks.items()]
+        self._groups = [_Workloads(api, group, own, clock) for group, own in sinks.items()]
         self._discovering: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
         """Begin to follow; `unsynced` tells what has not arrived yet."""
         await super().start()
-        self._discovering = [
-            asyncio.create_task(group.run(), name=f"workloads of {group.name}") for group in self._groups
-        ]
+        self._discovering = [asyncio.create_task(group.run(), name=group.about) for group in self._groups]
 
     async def stop(self) -> None:
         """Stop following."""

@@ -168,7 +168,7 @@ async def test_nodes_are_watched_on_demand(server: FakeApi, api: Connection, tim
 async def test_claims_and_classes(server: FakeApi, api: Connection, times: Times) -> None:
     """Device classes are found by claim or by template; one that is not known asks for none."""
     server.put(NAMESPACES, named("team"))
-    server.groups[RESOURCE_GROUP] = {"versions": [{"version": "v1"}]}
+    server.install_devices()
     spec = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu"}}]}}
     base = f"{RESOURCE_GROUP}/v1"
     server.put(f"{base}/resourceclaims", named("x", namespace="team", spec=spec))
@@ -268,7 +268,7 @@ async def test_reasons_until_everything_is_there(server: FakeApi, api: Connectio
 async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: Times) -> None:
     """After the end no task runs on, also where the API server does not answer."""
     server.put(NAMESPACES, named("team"))
-    server.groups[RESOURCE_GROUP] = {"versions": [{"version": "v1"}]}
+    server.install_devices()
     devices = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
     for kind in devices:
         server.put(f"{RESOURCE_GROUP}/v1/{kind}", named("x", namespace="team"))

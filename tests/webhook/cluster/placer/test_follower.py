@@ -109,7 +109,7 @@ async def test_a_kind_that_may_not_be_read_is_named(server: FakeApi, follower: F
         (problem,) = follower.problems()
 
     assert problem.startswith("jobs.batch: the API server refused ")
-    assert problem.endswith("; a ClusterRole must allow the service's account to list and watch jobs.batch")
+    assert problem.endswith("; a ClusterRole must allow the service's account to list and watch jobs of batch")
 
 
 async def test_kinds_come_and_go(server: FakeApi, follower: Follower, times: Times) -> None:

@@ -31,17 +31,9 @@ async def running(devices: Devices) -> AsyncIterator[None]:
         assert task.cancelled()
 
 
-def group(*versions: str) -> Json:
-    """An APIGroup; the first version is preferred."""
-    return {
-        "versions": [{"groupVersion": f"resource.k8s.io/{version}", "version": version} for version in versions],
-        "preferredVersion": {"groupVersion": f"resource.k8s.io/{versions[0]}", "version": versions[0]},
-    }
-
-
 def serve(server: FakeApi, version: str, *, requests: list[Json]) -> None:
     """Let a version be served, with a claim, a template and a class."""
-    server.groups[RESOURCE_GROUP] = group(version)
+    server.install_devices(version)
     spec = {"devices": {"requests": requests}}
     base = f"{RESOURCE_GROUP}/{version}"
     server.put(f"{base}/resourceclaims", named("claim", namespace="team", spec=spec))

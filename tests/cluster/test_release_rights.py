@@ -124,7 +124,7 @@ def refused(audited: ControlPlane, installed: Release) -> list[str]:
     installed.install()
     _convert(audited)
     _lose_what_is_shared(audited, installed)
-    _name_topologies(audited, installed)
+    _name_topologies(audited)
     _ask_the_authorizer(audited, installed)
     _refuse_policies(audited, installed)
     _add_conditions(audited, installed)
@@ -233,7 +233,7 @@ def _lose_what_is_shared(audited: ControlPlane, installed: Release) -> None:
     wait_for("the Lease and the Secrets", lambda: all(look() for look in made))
 
 
-def _name_topologies(audited: ControlPlane, installed: Release) -> None:
+def _name_topologies(audited: ControlPlane) -> None:
     """A Topology object is deleted, and whoever may name it is looked for: objects of all kinds with templates.
 
     A Job of Kueue names one too, for which its ResourceFlavors are read. Grove's kind is followed under both names.

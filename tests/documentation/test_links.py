@@ -58,6 +58,14 @@ def test_links_lead_to_headings() -> None:
     assert wrong == []
 
 
+def test_the_map_names_what_is_there() -> None:
+    """Each file and folder to which the page of the architecture sends people exists."""
+    named = re.findall(r"`((?:\w+/)+[\w.]*)`", _text("docs/architecture.md"))
+
+    assert len(named) > 20
+    assert [path for path in named if not (_ROOT / path).exists()] == []
+
+
 def test_every_page_is_in_the_navigation() -> None:
     """Each page of docs/ is linked from docs/index.md, whose sections are the navigation: the three ways in first."""
     entries = navigation(_text("docs/index.md"))

@@ -25,50 +25,6 @@ def _read(api_version: str, kind: str, release: Release = _NEWER, **fields: Any)
     return {key: value for key, value in result.items() if key not in {"apiVersion", "kind", "metadata"}}
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ({"cpu": 2}, {"cpu": "2"}),
-        ({"cpu": 0.5, "memory": "1024Mi"}, {"cpu": "500m", "memory": "1Gi"}),
-        ({"cpu": "0.0001"}, {"cpu": "1m"}),
-        ({"cpu": None}, {"cpu": "0"}),
-        ({"cpu": "many", "memory": [1]}, {"cpu": "many", "memory": [1]}),
-    ],
-    ids=["a number", "other spellings", "too small", "null", "no quantity"],
-)
-def test_quantities_have_one_spelling(written: Json, read: Json) -> None:
-    """A quantity is a text as Kubernetes writes it; what is none stays."""
-    assert _read("v1", "ResourceQuota", spec={"hard": written}) == {"spec": {"hard": read}, "status": {}}
-
-
-def test_what_go_omits_is_gone_and_what_it_writes_is_there() -> None:
-    """Null, empty and zero values of optional fields disappear; structs and required fields appear."""
-    spec = {"template": {"spec": {"hostNetwork": False, "nodeSelector": {}, "volumes": None, "containers": [{}]}}}
-
-    read = _read("apps/v1", "Deployment", spec=spec)
-
-    pod = read["spec"]["template"]["spec"]
-    assert read["status"] == {}
-    assert {"hostNetwork", "nodeSelector", "volumes"}.isdisjoint(pod)
-    assert (pod["containers"][0]["name"], pod["containers"][0]["resources"]) == ("", {})
-    assert (read["spec"]["selector"], read["spec"]["template"]["metadata"]) == (None, {})
-
-
-@pytest.mark.parametrize(
-    ("kind", "field", "written", "read"),
-    [
-        ("Lease", "renewTime", "2026-01-01T10:00:00.123456+02:00", "2026-01-01T08:00:00.123456Z"),
-        ("Lease", "renewTime", "soon", "soon"),
-        ("Lease", "leaseTransitions", 3.0, 3),
-        ("Lease", "leaseTransitions", 1.5, 1.5),
-        ("Lease", "unknown", {"a": None}, {"a": None}),
-    ],
-)
-def test_other_values(kind: str, field: str, written: Any, read: Any) -> None:
-    """Times are in UTC and whole numbers whole; values of a wrong type and unknown fields are left alone."""
-    assert _read("coordination.k8s.io/v1", kind, spec={field: written}) == {"spec": {field: read}}
-
-
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
 def test_defaults_follow_the_release(release: Release) -> None:
     """A default that came with a release is not set for the one before it."""

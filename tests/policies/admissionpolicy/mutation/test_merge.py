@@ -119,26 +119,6 @@ def test_merges(live: Any, applied: Any, result: Any) -> None:
         assert (live, applied) == before
 
 
-@pytest.mark.parametrize(
-    ("applied", "result"),
-    [
-        ("ba", "bcdea"),
-        ("xa", "xabcde"),
-        ("axb", "axbcde"),
-        ("edcba", "edcba"),
-        ("xyz", "abcdexyz"),
-        ("cxy", "abcdexy"),
-        ("ec", "abdec"),
-        ("exd", "abcexd"),
-    ],
-)
-def test_order_of_items(applied: str, result: str) -> None:
-    """Items that are not applied keep their order; those that are have the order of the configuration."""
-    live = {"set": list("abcde")}
-
-    assert "".join(merge(live, {"set": list(applied)}, _NODE)["set"]) == result
-
-
 def test_what_is_not_reached_is_shared() -> None:
     """Only the containers along the changed paths are new; where nothing changes it is the object itself."""
     live: dict[str, Any] = {"labels": {"a": "1"}, "inner": {"a": "1"}, "named": [{"name": "a"}, {"name": "b"}]}

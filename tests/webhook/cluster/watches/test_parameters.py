@@ -90,61 +90,6 @@ def selected(
     return [dict(each) for each in parameters.known(key).objects]
 
 
-async def test_one_by_name(server: FakeApi, parameters: ClusterParameters) -> None:
-    """The one object is watched and no other, with its kind put in and no managedFields, and changes are seen."""
-    first, second = config_map("five", "5"), config_map("five", "6")
-    server.put(TEAM_MAPS, first)
-    await followed(parameters, FIVE)
-
-    assert scope(parameters, CONFIG_MAP) == "Namespaced"
-    assert one(parameters, CONFIG_MAP, "team", "five") == shown(first)
-    selector = {"fieldSelector": "metadata.name=five"}
-    assert server.lists(TEAM_MAPS) == [{**selector, "resourceVersion": "0"}]
-
-    await server.watched(TEAM_MAPS)
-    server.put(TEAM_MAPS, second)
-    await until(lambda: one(parameters, CONFIG_MAP, "team", "five") == shown(second))
-    assert server.watches(TEAM_MAPS)[0].items() >= selector.items()
-
-    server.delete(TEAM_MAPS, "five", "team")
-    await until(lambda: one(parameters, CONFIG_MAP, "team", "five") is None)
-
-
-async def test_one_by_name_in_the_namespace_of_the_request(server: FakeApi, parameters: ClusterParameters) -> None:
-    """Without a namespace in the reference, objects of that name are known in all of them."""
-    ours, theirs = config_map("five", "5"), config_map("five", "6", "other")
-    server.put(MAPS, ours)
-    server.put(MAPS, theirs)
-    await followed(parameters, ParametersKey(kind=CONFIG_MAP, name="five"))
-
-    found = [one(parameters, CONFIG_MAP, namespace, "five") for namespace in ("team", "other", "none")]
-    assert found == [shown(ours), shown(theirs), None]
-
-
-async def test_all_that_a_selector_selects(server: FakeApi, parameters: ClusterParameters) -> None:
-    """Selected objects are those of the namespace asked for, by name."""
-    places = (("six", "team"), ("five", "team"), ("o", "x"))
-    six, five, other = (config_map(name, "", space, {"size": "l"}) for name, space in places)
-    for each in (six, other, five):
-        server.put(MAPS, each)
-    await followed(parameters, ParametersKey(kind=CONFIG_MAP, selector=BIG))
-
-    assert selected(parameters, CONFIG_MAP, "team", BIG) == [shown(five), shown(six)]
-    assert selected(parameters, CONFIG_MAP, "none", BIG) == []
-    assert server.lists(MAPS) == [{"labelSelector": "size in (l,xl)", "limit": "100"}]
-
-
-async def test_cluster_scoped_ones(server: FakeApi, parameters: ClusterParameters) -> None:
-    """Cluster-scoped objects are found without a namespace, and custom ones keep their managedFields."""
-    limit = named("five", apiVersion="example.org/v1", kind="Limit", max=5)
-    server.put(LIMITS, limit)
-    misplaced = ParametersKey(kind=LIMIT, namespace="team", name="five")
-    await followed(parameters, ParametersKey(kind=LIMIT, name="five"), misplaced)
-
-    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == ("Cluster", limit)
-    assert {seen.path for seen in server.seen} == {"/apis/example.org/v1", LIMITS}
-
-
 async def test_unknown_until_the_first_list(server: FakeApi, parameters: ClusterParameters) -> None:
     """Before discovery and the first list, questions raise what is to be read, and reading it waits for them."""
     server.put(TEAM_MAPS, config_map("five", "5", labels={"size": "l"}))
@@ -170,29 +115,6 @@ async def test_unknown_until_the_first_list(server: FakeApi, parameters: Cluster
         ParametersKey(kind=CONFIG_MAP, namespace="team", selector=BIG),
     ]
     assert [bool(each()) for each in asked] == [True, True, True]
-
-
-async def test_a_kind_that_comes_and_goes(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
-    """A kind that is not served has no scope and no objects; it is found when it comes, and missed when it goes."""
-    del server.groups["/apis/example.org/v1"]
-    limit = named("five", apiVersion="example.org/v1", kind="Limit")
-    problem = "Limit of example.org/v1: not served; install its CustomResourceDefinition, or correct the paramKind"
-    await followed(parameters, ParametersKey(kind=LIMIT, name="five"))
-    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == (None, None)
-    assert parameters.problems() == [problem]
-
-    serve_limits(server)
-    server.put(LIMITS, limit)
-    times.wake()
-    await server.watched(LIMITS)
-    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == ("Cluster", limit)
-    assert parameters.problems() == []
-
-    server.groups["/apis/example.org/v1"] = {"kind": "APIResourceList", "resources": None}
-    server.fail(LIMITS, 404, "404 page not found", times=9)
-    server.end(LIMITS)
-    await awake(times, lambda: parameters.problems() == [problem])
-    assert (scope(parameters, LIMIT), one(parameters, LIMIT, "", "five")) == (None, None)
 
 
 async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
@@ -283,36 +205,6 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
 def in_spaces(count: int) -> list[ParametersKey]:
     """References to an object in each of so many namespaces, with a name for each."""
     return [ParametersKey(kind=CONFIG_MAP, namespace=f"team-{n}", name=f"limits-{n}") for n in range(count)]
-
-
-async def test_many_references_share_a_watch(server: FakeApi, parameters: ClusterParameters) -> None:
-    """A thousand references are one list in pages and one watch; what no reference means is not kept."""
-    keys = in_spaces(1000)
-    items = [config_map(key.name, "5", key.namespace) for key in keys]
-    for number, item in enumerate(items):
-        server.put(MAPS, item)
-        server.put(MAPS, config_map(f"other-{number}", "no", f"team-{number}"))
-    await followed(parameters, *keys)
-    await server.watched(MAPS)
-
-    assert [parameters.known(key).objects for key in keys] == [[shown(item)] for item in items]
-    assert {seen.path for seen in server.seen} == {"/api/v1", MAPS}
-    assert (len(server.lists(MAPS)), len(server.watches(MAPS))) == (20, 1)
-    assert kept(parameters) == 1000
-
-    changed = config_map("limits-7", "6", "team-7")
-    server.put(MAPS, changed)
-    server.put(MAPS, config_map("other-7", "yes", "team-7"))
-    server.delete(MAPS, "limits-8", "team-8")
-    await until(lambda: parameters.known(keys[8]).objects == [])
-    assert parameters.known(keys[7]).objects == [shown(changed)]
-    assert kept(parameters) == 999
-
-
-def kept(parameters: ClusterParameters) -> int:
-    """How many objects are in memory."""
-    (kind,) = parameters._kinds.values()
-    return sum(len(watch._objects.by_key) for watch in kind._watches)
 
 
 async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterParameters) -> None:

@@ -42,8 +42,6 @@ _VARIABLES = "variables"
 # The keys that fieldpath.parse can read. For any other key, the whole map is read.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 _SCALARS = {Kind.BOOL, Kind.BYTES, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.STRING, Kind.TIMESTAMP, Kind.UINT}
-# A macro's accumulator usually stops changing after two rounds.
-_ROUNDS = 4
 
 
 class Reads(Struct, frozen=True):
@@ -288,14 +286,8 @@ class _Walk:
             if node.range.type is not None and node.range.type.kind is Kind.MAP:
                 self.read_whole(over)
                 inner[node.variable2] = _COMPUTED
-        accumulated = self.source(node.init, scope)
-        for _ in range(_ROUNDS):
-            inner[node.accumulator] = accumulated
-            self._read_all([node.condition], inner)
-            stepped = accumulated | self.source(node.step, inner)
-            if stepped == accumulated:
-                break
-            accumulated = stepped
-        else:
-            self.read_whole(accumulated)
+        # One round tells all: a step passes the accumulator on, perhaps with an element, and reads nothing below it.
+        accumulated = inner[node.accumulator] = self.source(node.init, scope)
+        self._read_all([node.condition], inner)
+        accumulated |= self.source(node.step, inner)
         return self.source(node.result, {**scope, node.accumulator: accumulated})

@@ -34,7 +34,7 @@ class Kind(Enum):
     TYPE = auto()
 
 
-class Type(Struct, frozen=True):
+class Type(Struct, frozen=True, cache_hash=True):
     """A type: its kind, its name as `type(x)` shows it, and its parameters (element; key and value; type variables)."""
 
     kind: Kind

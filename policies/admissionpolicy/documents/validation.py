@@ -43,6 +43,7 @@ _MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _STATIC_SUFFIX = ".static.k8s.io"
 _ANNOTATIONS_SIZE = 256 * 1024
 _MATCH_CONDITIONS = 64
+_VARIABLES = 500  # a limit of our own: with each variable one more environment is kept, which knows all before it
 _AUDIT_ANNOTATIONS = 20
 _VALUE_EXPRESSION_SIZE = 5 * 1024
 _UNNAMED = "name the policy that this binding puts into force"
@@ -342,14 +343,18 @@ def _match_conditions(spot: Spot, expressions: Expressions) -> None:
         known.add(name.value)
 
 
-def _limit(spot: Spot, most: int, hint: str) -> None:
+def _limit(spot: Spot, most: int, hint: str) -> bool:
+    """Note that a list has too many items. Returns whether it has."""
     count = len(spot.value or ())
     if count > most:
         spot.fault(f"Too many: {count}: must have at most {most} items", hint)
+    return count > most
 
 
 def _variables(spot: Spot, expressions: Expressions) -> None:
     known: set[str] = set()
+    if _limit(spot, _VARIABLES, "make several policies of it; kube-apiserver would take more"):
+        return
     for variable in spot.items():
         expression, at = variable.child("expression"), variable.child("name")
         name = at.value or ""

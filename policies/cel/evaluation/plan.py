@@ -289,13 +289,13 @@ def _plan_in(node: Call) -> Step:
     if node.overloads[0].id == "in_list" and len(node.overloads) == 1 and isinstance(container, Constant):
         if container.value == []:
             return Constant(value=False)
-        contains = _membership(container.value)
+        contains = membership(container.value)
         if contains is not None:
             return Membership(item, contains)
     return _call_step(node, [item, container])
 
 
-def _membership(values: Value) -> Callable[[Value], bool] | None:
+def membership(values: Value) -> Callable[[Value], bool] | None:
     """A look-up in literal values; None if one of them is not a plain value."""
     if failed(values) or any(value.__class__ not in _PRIMITIVE for value in values):
         return None

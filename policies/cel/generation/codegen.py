@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.evaluation.plan import CONVERSIONS, arguments, plan
+from policies.cel.evaluation.plan import CONVERSIONS, arguments, membership, plan
 from policies.cel.evaluation.run import Constant, failed
-from policies.cel.evaluation.steps import Membership
 from policies.cel.generation import inline
 from policies.cel.generation.emitter import (
     INDEX,
     Facts,
     NodeEmitter,
     Path,
-    TooDeepError,
     UnsupportedError,
     chooses,
     is_constant,
@@ -139,16 +137,18 @@ class Generator(NodeEmitter):
 
     def path(self, node: Node) -> Path | None:
         """The path of a node that is a chain of selections, with the generated name of its root; None for others."""
-        match node:
-            case Ident() if node.constant is None:
-                return (self.name(node.name),)
-            case Select() if node.name is not None:
-                return (self.name(node.name),)
-            case Select() if node.constant is None and not node.test_only:
-                above = self.path(node.operand)
-                return None if above is None else (*above, node.field)
-            case _:
-                return None
+        fields: list[str] = []
+        while isinstance(node, Select) and node.name is None and node.constant is None and not node.test_only:
+            fields.append(node.field)
+            node = node.operand
+        root = self._root(node)
+        return None if root is None else (root, *reversed(fields))
+
+    def _root(self, node: Node) -> str | None:
+        """The generated name of a variable with which a chain may begin; None for other nodes."""
+        if not isinstance(node, Ident | Select) or node.constant is not None or node.name is None:
+            return None
+        return self.name(node.name)
 
     def _select(self, node: Select) -> str:
         self.charge(1)
@@ -275,25 +275,21 @@ class Generator(NodeEmitter):
         """A constant or look-up for a conversion of literals or a search in literals, as in `plan.py`."""
         given = arguments(node)
         if node.function == "@in" and isinstance(node.args[1], ListLiteral):
-            step = plan(node)
-            if isinstance(step, Membership):
-                return self._membership(node)
-            return self.constant(step.value) if isinstance(step, Constant) else None
+            return self._membership(node, node.args[1])
         if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
             folded = plan(node) if node.function in CONVERSIONS and is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None
 
-    def _membership(self, node: Call) -> str:
-        item, container = node.args
-        assert isinstance(container, ListLiteral)  # noqa: S101 - the caller has checked
+    def _membership(self, node: Call, container: ListLiteral) -> str | None:
+        if not container.elements:
+            return self.constant(False)  # noqa: FBT003
         values = [element.value for element in container.elements if isinstance(element, Literal)]
         if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
-            return f"({self.value(item)} in {self.bound(frozenset(values))})"
-        step = plan(node)
-        assert isinstance(step, Membership)  # noqa: S101 - the caller has checked
-        return f"{self.bound(step.contains)}({self.value(item)})"
+            return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
+        contains = membership(plan(container).value) if is_constant(container) else None
+        return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
 
     def condition(self, node: Node) -> tuple[str, Facts, Facts]:
         """An expression that is true or false, with the facts if it holds and those if it does not."""
@@ -490,13 +486,10 @@ def generate(tree: Node) -> Generated | None:
     generator = Generator(tree)
     try:
         result = generator.value(tree)
-    except (UnsupportedError, TooDeepError, RecursionError):
+        generator.settle()
+        generator.line(f"return {result}, cost")
+    except (UnsupportedError, RecursionError):
         return None
-    generator.settle()
     head = ["def evaluate(names, limit, expired):", " cost = 0", f" mark = min(limit, {BETWEEN_LOOKS})"]
     head += [f" {generated} = names[{name!r}]" for name, generated in generator.roots.items()]
-    return Generated(
-        "\n".join([*head, *generator.lines, f" return {result}, cost"]),
-        generator.constants,
-        "variables" in generator.roots,
-    )
+    return Generated("\n".join([*head, *generator.lines]), generator.constants, "variables" in generator.roots)

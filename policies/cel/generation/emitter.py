@@ -48,6 +48,8 @@ def is_constant(node: Node) -> bool:
             return all(map(is_constant, node.elements))
         case MapLiteral():
             return all(is_constant(entry.key) and is_constant(entry.value) for entry in node.entries)
+        case Call(function="@in", args=[_, ListLiteral(elements=[])]):
+            return True
         case Call():
             given = arguments(node)
             return node.function in CONVERSIONS and len(given) == 1 and is_constant(given[0])
@@ -57,14 +59,11 @@ def is_constant(node: Node) -> bool:
 
 def written_path(node: Node) -> Path | None:
     """A chain as written. The same text may mean different variables, so it only helps to find values worth keeping."""
-    match node:
-        case Ident():
-            return (node.name,)
-        case Select() if not node.test_only:
-            above = written_path(node.operand)
-            return None if above is None else (*above, node.field)
-        case _:
-            return None
+    fields: list[str] = []
+    while isinstance(node, Select) and not node.test_only:
+        fields.append(node.field)
+        node = node.operand
+    return (node.name, *reversed(fields)) if isinstance(node, Ident) else None
 
 
 def chooses(node: Node) -> bool:
@@ -124,24 +123,27 @@ _WRITTEN = (str, int, bool, type(None))
 # CPython refuses more than 20 nested loops and `try` statements, and more than 100 levels of indentation.
 _MOST_LOOPS = 18
 _DEEPEST = 90
+LONGEST = 100_000
+"""The most characters of a function. Python compiles so many in 20 to 50 ms, while everything else waits."""
 
 
 class UnsupportedError(Exception):
-    """A construct that only the exact evaluator supports."""
-
-
-class TooDeepError(Exception):
-    """The source would be nested too deeply for Python."""
+    """What only the exact evaluator supports: a construct, or source that is too deep or too long for Python."""
 
 
 class Emitter:
-    """Collects the body of one function. charged: the sum of all costs that do not depend on values."""
+    """Collects the body of one function.
+
+    room: for how many more characters there is room. charged: the sum of all costs that do not depend on values.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.constants: dict[str, Value] = {}
         self.known: dict[Path, str] = {}
+        self.room: float = LONGEST
         self.charged = 0
+        self._names: dict[int, str] = {}  # of constants, by id
         self._depth = 1
         self._loops = 0
         self._temporaries = 0
@@ -154,6 +156,9 @@ class Emitter:
 
     def line(self, text: str) -> None:
         """Write one statement."""
+        self.room -= len(text)
+        if self.room < 0:
+            raise UnsupportedError
         self.lines.append(f"{' ' * self._depth}{text}")
 
     def atom(self, expression: str) -> str:
@@ -172,10 +177,7 @@ class Emitter:
 
     def bound(self, value: Value) -> str:
         """A generated name for an object: a function, a compiled pattern, a Duration."""
-        for name, known in self.constants.items():
-            if known is value:
-                return name
-        name = f"k{len(self.constants)}"
+        name = self._names.setdefault(id(value), f"k{len(self.constants)}")
         self.constants[name] = value
         return name
 
@@ -203,7 +205,7 @@ class Emitter:
         loops = self._loops
         self._loops += not header.startswith(("if", "else"))
         if self._depth >= _DEEPEST or self._loops > _MOST_LOOPS:
-            raise TooDeepError
+            raise UnsupportedError
         known, self.known = self.known, {**self.known, **(facts or {})}
         self._depth += 1
         size = len(self.lines)

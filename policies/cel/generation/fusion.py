@@ -18,12 +18,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Protocol
 
 from policies.cel.activation import QUICK
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generator, loaded
-from policies.cel.generation.emitter import Path, TooDeepError, UnsupportedError, written_path
+from policies.cel.generation.emitter import LONGEST, Path, UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, walk
 from policies.cel.values import ABSENT, Value
@@ -38,8 +39,8 @@ _READING = frozenset(
 )
 _LIMIT = EXPRESSION_LIMIT // 10
 """The cost of all policies of a function together."""
-_LONGEST = 2_000
-"""A policy with more lines is left out: a variable is written at each place where it may be read first."""
+_SHARE = LONGEST // 4
+"""A policy with more characters is left out: a variable is written at each place where it may be read first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class _Fusion(Generator):
         self._here: set[str] = set()  # names that the current policy reads
         self._own: list[str] = []  # variables that only the current policy has
         self._lasting: frozenset[int] = frozenset()  # ids of nodes of the current policy
+        self._left: float = LONGEST  # characters, for all other policies together
+        self.room = inf
         self._common = {text: self.temporary() for text in _repeated(parts)}
         self._costs = {text: self.temporary() for text in self._common}
 
@@ -176,35 +179,28 @@ class _Fusion(Generator):
 
     def _write(self, position: int, part: Part | None) -> None:
         """Write one policy: all of it, or at least its conditions, or a call that judges it."""
-        ways: tuple[Callable[[], None], ...] = (
-            *(
-                ()
-                if part is None
-                else (
-                    partial(self._write_part, position, part, self._validate),
-                    partial(self._write_part, position, part, lambda _: self._ask(position, part)),
-                )
-            ),
-            partial(self._ask, position, None),
-        )
-        for way in ways:
-            if self._is_written(position, way):
-                break
+        ways: tuple[Callable[[], None], ...] = ()
+        if part is not None:
+            ways = (
+                partial(self._write_part, position, part, self._validate),
+                partial(self._write_part, position, part, lambda _: self._ask(position, part)),
+            )
+        if not any(self._is_written(position, way, min(self._left, _SHARE)) for way in ways):
+            self._is_written(position, partial(self._ask, position, None), inf)
 
-    def _is_written(self, position: int, write: Callable[[], None]) -> bool:
-        """Whether a policy could be written in a way."""
+    def _is_written(self, position: int, write: Callable[[], None], room: float) -> bool:
+        """Whether a policy could be written in a way. room: the most characters that it may take."""
         start, depth = len(self.lines), self._depth
+        self.room = room
         try:
             with self._guarded(position):
                 write()
-        except (UnsupportedError, TooDeepError, RecursionError):
-            fits = False
-        else:
-            fits = len(self.lines) - start <= _LONGEST
-        if not fits:
+        except (UnsupportedError, RecursionError):
             del self.lines[start:]
             self._depth, self._loops, self._cost, self.scopes, self.known = depth, 1, 0, [], {}
-        return fits
+        self.room = inf
+        self._left -= sum(map(len, self.lines[start:]))
+        return len(self.lines) > start
 
     def _ask(self, position: int, part: Part | None) -> None:
         """Write a call that judges the policy, with all of its parameters."""

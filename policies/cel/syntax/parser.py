@@ -41,7 +41,7 @@ from policies.cel.syntax.lexer import (
     tokenize,
     unsigned,
 )
-from policies.cel.syntax.macros import Expansion, MacroError, TooLargeError, expand
+from policies.cel.syntax.macros import Copies, Expansion, MacroError, TooLargeError, expand
 from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
 from policies.cel.values import Value
 
@@ -111,6 +111,7 @@ class _Parser:
         self._depths: dict[Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
         self._too_deep = False
         self._messages = "{" in self.kinds
+        self._copies = Copies()
 
     def whole(self) -> Node:
         """The tree of all tokens. Raises _UnexpectedTokenError at the first one that does not fit, and _LimitError."""
@@ -386,7 +387,7 @@ class _Parser:
         node = None
         if self.expands:
             try:
-                node = expand(Expansion(function, target, args, position, start, end))
+                node = expand(Expansion(self._copies, function, target, args, position, start, end))
             except MacroError as error:
                 node = self.failed(error.issue)
         if node is None:

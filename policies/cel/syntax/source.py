@@ -121,14 +121,16 @@ class CompileError(Exception):
 
 def _window(line: str, column: int) -> tuple[str, str]:
     """The shown parts of a line before and after the place, without characters that move the cursor."""
-    shown = "".join(c if c.isprintable() or c == "\t" else " " for c in line)
-    before, after = shown[:column], shown[column:]
-    if len(line) <= _WIDEST:
-        return before, after
-    half = _WIDEST // 2
-    before = before if len(before) <= half else f"…{before[-half:]}"
-    after = after if len(after) <= half else f"{after[:half]}…"
-    return before, after
+    before, after = line[:column], line[column:]
+    if len(line) > _WIDEST:
+        half = _WIDEST // 2
+        before = before if len(before) <= half else f"…{before[-half:]}"
+        after = after if len(after) <= half else f"{after[:half]}…"
+    return _printable(before), _printable(after)
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else " " for c in text)
 
 
 def _blank(character: str) -> str:

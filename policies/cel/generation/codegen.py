@@ -288,7 +288,8 @@ class Generator(NodeEmitter):
         values = [element.value for element in container.elements if isinstance(element, Literal)]
         if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
             return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
-        contains = membership(plan(container).value) if is_constant(container) else None
+        step = plan(container) if is_constant(container) else None
+        contains = membership(step.value) if isinstance(step, Constant) else None
         return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
 
     def condition(self, node: Node) -> tuple[str, Facts, Facts]:

@@ -37,7 +37,7 @@ def is_patch(node: Node) -> bool:
     )
 
 
-def is_constant(node: Node) -> bool:
+def is_constant(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
     """Whether `plan.py` turns a node into a constant."""
     match node:
         case Literal():
@@ -48,8 +48,8 @@ def is_constant(node: Node) -> bool:
             return all(map(is_constant, node.elements))
         case MapLiteral():
             return all(is_constant(entry.key) and is_constant(entry.value) for entry in node.entries)
-        case Call(function="@in", args=[_, ListLiteral(elements=[])]):
-            return True
+        case Call(function="@in"):
+            return isinstance(node.args[1], ListLiteral) and not node.args[1].elements
         case Call():
             given = arguments(node)
             return node.function in CONVERSIONS and len(given) == 1 and is_constant(given[0])

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.admissionpolicy.builtin.defaults import received
+from policies.admissionpolicy.builtin.poddefaults import admit, generated
 from policies.admissionpolicy.controller import (
     CONTROLLERS,
     INDEX,
@@ -76,7 +77,7 @@ FILLED_BY_ADMISSION: Final = frozenset(
         *("metadata.name", "metadata.uid", "metadata.creationTimestamp", "metadata.generation"),
         *("metadata.managedFields", "status"),
         # ServiceAccount
-        *("spec.serviceAccountName", "spec.serviceAccount", "spec.imagePullSecrets", "spec.volumes"),
+        *("spec.imagePullSecrets", "spec.volumes"),
         *("spec.volumes[*].name", "spec.volumes[*].projected"),
         *("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts"),
         # Priority
@@ -88,8 +89,7 @@ FILLED_BY_ADMISSION: Final = frozenset(
 """Fields that a Pod may get only at its own creation, from an admission plugin, the API server or its controller.
 
 The resources of containers, which LimitRanges fill in, are
-not included: most Namespaces have no LimitRange, and most rules are about resources. Neither are the tolerations of
-DefaultTolerationSeconds: only rules about exactly these two would have another verdict.
+not included: most Namespaces have no LimitRange, and most rules are about resources.
 """
 
 FILLED_BY_CONTROLLERS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
@@ -154,9 +154,10 @@ class DerivedPod(Struct, frozen=True):
         left_open = FILLED_BY_ADMISSION - frozenset(_settled(mapping(self.pod, "spec")))
         return left_open | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
 
-    def unknown_to(self, reads: Reads) -> frozenset[str]:
-        """The open fields on which an expression with these reads depends, so that it must not refuse the workload."""
-        return frozenset(path for path in self.filled if reads.touches(path))
+    def unknown_to(self, reads: Mapping[str, Reads]) -> frozenset[str]:
+        """The open fields on which expressions with these reads depend, so that they must not refuse the workload."""
+        unknown = frozenset(path for path in self.filled if reads["object"].touches(path))
+        return unknown | {"request.name"} if reads["request"].touches("name") else unknown
 
 
 def is_derived(policy: Policy) -> bool:
@@ -203,7 +204,8 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
         if not isinstance(template, dict) or template == old:
             continue
         pod = _pod(request, row, request.object, location, template)
-        creation = replace(request, kind=POD, resource=PODS, name="", operation="CREATE", object=pod, old_object=None)
+        name = pod["metadata"].get("name", "")
+        creation = replace(request, kind=POD, resource=PODS, name=name, operation="CREATE", object=pod, old_object=None)
         change = None
         if isinstance(old, dict):
             before = _pod(request, row, request.old_object, location, old)
@@ -223,11 +225,13 @@ def _pod(
     _set(metadata, "annotations", _inherited(row, workload, location), index)
     if row.group_kind not in OWNERLESS:
         metadata["ownerReferences"] = owners_of(controller, request.kind, workload or {}, location)
-    return defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")})
+    pod = defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")})
+    admit(pod, is_daemon=row.kind == "DaemonSet")
+    return pod
 
 
 def defaulted(pod: JsonObject, release: Release = NEWEST) -> JsonObject:
-    """A copy of a Pod as the API server hands it to admission, without a status."""
+    """A copy of a Pod as the API server hands it to its admission plugins, without a status."""
     schema = built_in(POD, release)
     if schema is None:
         raise LookupError("the table of built-in kinds has no Pod")
@@ -237,12 +241,12 @@ def defaulted(pod: JsonObject, release: Release = NEWEST) -> JsonObject:
 
 
 def _metadata(request: AdmissionRequest, workload: JsonObject | None, metadata: JsonObject) -> JsonObject:
-    """The template's metadata, with a generateName from the workload's name, such as `web-`."""
+    """The template's metadata, with a name like those that controllers give, such as `web-xxxxx`."""
     owner = mapping(workload, "metadata")
     name = request.name or owner.get("name")
     prefix = f"{name}-" if name else owner.get("generateName") or ""
     copied: JsonObject = {field: metadata[field] for field in _COPIED if field in metadata}
-    return {"generateName": prefix, "namespace": request.namespace, **copied}
+    return {"name": generated(str(prefix)), "generateName": prefix, "namespace": request.namespace, **copied}
 
 
 def _set(metadata: JsonObject, field: str, below: Mapping[str, str], above: Mapping[str, str]) -> None:
@@ -267,8 +271,6 @@ def _settled(spec: JsonObject) -> Iterator[str]:
     for field in ("imagePullSecrets", "priority", "priorityClassName", "preemptionPolicy"):
         if spec.get(field) not in (None, "", []):
             yield f"spec.{field}"
-    if spec.get("serviceAccountName"):
-        yield from ("spec.serviceAccountName", "spec.serviceAccount")
     has_no_token = spec.get("automountServiceAccountToken") is False
     if has_no_token:
         yield from ("spec.volumes[*].name", "spec.volumes[*].projected")

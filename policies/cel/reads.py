@@ -1,4 +1,4 @@
-"""The parts of `object` and `oldObject` that an expression reads. The rest need not be decoded.
+"""The parts of `object`, `oldObject` and `request` that an expression reads. The rest of the objects need not be decoded.
 
 This is an abstract evaluation: instead of a value, every part of the expression has the places from which its value may
 come. If a value is only passed through, the expression reads only what is selected from it. If a value is compared,
@@ -37,7 +37,8 @@ from policies.cel.syntax.source import Source
 from policies.cel.types import Kind
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse, render
 
-ROOTS: Final = ("object", "oldObject")
+OBJECTS: Final = ("object", "oldObject")
+ROOTS: Final = (*OBJECTS, "request")
 _VARIABLES = "variables"
 # The keys that fieldpath.parse can read. For any other key, the whole map is read.
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
@@ -86,7 +87,7 @@ EVERYTHING = Reads(whole=frozenset({""}))
 
 
 def reads(tree: Node, variables: Mapping[str, Node]) -> Mapping[str, Reads]:
-    """The reads of a checked expression in `object` and `oldObject`. `variables`: the checked trees of the policy's.
+    """The reads of a checked expression in each of ROOTS. `variables`: the checked trees of the policy's.
 
     A variable that does not compile has no tree and reads nothing, because it fails first.
     """

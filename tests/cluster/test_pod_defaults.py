@@ -11,6 +11,7 @@ import pytest
 from cluster import workloads
 from cluster.polling import NotYet
 from cluster.programs import release
+from policies.admissionpolicy.builtin.poddefaults import admitted
 from policies.admissionpolicy.derivation import defaulted, derive
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 from policies.kubernetes.release import named
@@ -315,18 +316,16 @@ def _pods(namespace: str) -> dict[str, Manifest]:
 
 
 def _without_admission(pod: Manifest, ours: Manifest) -> Manifest:
-    """The API server's Pod without what its admission plugins and its own bookkeeping have filled in."""
+    """The API server's Pod without its token, what its own bookkeeping has filled in, and priorities that we leave."""
     pod = copy.deepcopy(pod)
     spec, own = pod["spec"], ours["spec"]
     del pod["status"]
     for field in _SYSTEM:
         pod["metadata"].pop(field, None)
-    for field in (*_BY_PRIORITY, "serviceAccountName", "serviceAccount"):
+    for field in _BY_PRIORITY:
         if field not in own:
             spec.pop(field, None)
-    tolerations = [each for each in spec.get("tolerations", []) if "tolerationSeconds" not in each]
     for holder, field, kept in (
-        (spec, "tolerations", tolerations),
         (spec, "volumes", [each for each in spec.get("volumes", []) if not _is_token(each)]),
         *(
             (each, "volumeMounts", [mount for mount in each.get("volumeMounts", []) if not _is_token(mount)])
@@ -367,7 +366,7 @@ def created(control_plane: ControlPlane) -> dict[str, Manifest]:
 @pytest.mark.parametrize("case", SPECS)
 def test_defaults_are_the_api_servers(case: str, created: dict[str, Manifest]) -> None:
     """What we fill in is, in the whole object, what the API server fills in before and after admission."""
-    ours = defaulted(_pods("default")[case], named(release()))
+    ours = admitted(defaulted(_pods("default")[case], named(release())))
 
     assert _without_admission(created[case], ours) == ours
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from policies.admissionpolicy.builtin.defaults import kind_of, received
+from policies.admissionpolicy.builtin.poddefaults import admitted
 from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
 from policies.cel.cases import PATCHING, RESULTS, CaseError, cases, difference, encode, run
@@ -176,7 +177,7 @@ def _object(path: str | None, release: Release, document: str | None = None) -> 
         hint = "; choose one with --document" if document is None and len(chosen) > 1 else ""
         raise InputError(f"{path}: holds {len(chosen)} documents; one object is needed{hint}")
     (obj,) = chosen
-    return received(obj, known(kind_of(obj), release))
+    return admitted(received(obj, known(kind_of(obj), release)))
 
 
 def _chosen(path: str, objects: list[Any], document: str) -> list[Any]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.defaults import kind_of, received
+from policies.admissionpolicy.builtin.poddefaults import admitted
 from policies.admissionpolicy.documents import exception, reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.rules.coverage import Coverage
@@ -158,8 +159,8 @@ def schemas(
 
 
 def as_received(written: Manifest, schema: Callable[[GroupVersionKind], Schema]) -> Manifest:
-    """The object as the API server reads it."""
-    return written._replace(object=received(written.object, schema(kind_of(written.object))))
+    """The object as policies of the API server see it when it is created."""
+    return written._replace(object=admitted(received(written.object, schema(kind_of(written.object)))))
 
 
 def identity(obj: JsonObject, namespace: str) -> Identity:

@@ -1,8 +1,10 @@
-"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py.
+"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py, and what admission adds to Pods.
 
 Sources, all in k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go, zz_generated.defaults.go and conversion.go
 (fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
-AppArmor). tests/cluster/test_pod_defaults.py compares whole Pods with those of a real API server.
+AppArmor). plugin/pkg/admission's serviceaccount,
+defaulttolerationseconds and priority, which are on by default. tests/cluster/test_pod_defaults.py compares whole Pods
+with those of a real API server.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.cel.library.quantity import EXACT, Large, Quantity, compare
-from policies.engine.request import JsonObject, mapping, mappings
+from policies.engine.request import JsonObject, is_mirror_pod, mapping, mappings
 from policies.kubernetes.release import Release
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
@@ -236,3 +238,59 @@ def _sum(left: Quantity, right: Quantity) -> Quantity:
 
 def _larger(left: Quantity, right: Quantity) -> Quantity:
     return right if compare(right.amount, left.amount) > 0 else left
+
+
+ACCOUNT = "default"
+_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_LOST_SECONDS = 300
+# By the name of the class, where no PriorityClass is the default of all.
+_PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+# Five more characters make a name of 63 (k8s.io/apiserver's pkg/storage/names).
+_MOST_OF_PREFIX = 58
+
+
+def admit(pod: JsonObject, *, is_daemon: bool = False) -> None:
+    """Set in a Pod what the plugins ServiceAccount and DefaultTolerationSeconds set in any.
+
+    is_daemon: whether a DaemonSet makes it, whose Pods tolerate lost Nodes for ever.
+    """
+    spec = pod.get("spec")
+    if not isinstance(spec, dict) or is_mirror_pod(pod):
+        return
+    if not spec.get("serviceAccountName"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = ACCOUNT
+    written = spec.get("tolerations") or []
+    if is_daemon or not isinstance(written, list):
+        return
+    added = [
+        {"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": _LOST_SECONDS}
+        for key in _LOST
+        if not any(
+            (toleration.get("key") or "") in ("", key) and (toleration.get("effect") or "") in ("", "NoExecute")
+            for toleration in mappings(spec, "tolerations")
+        )
+    ]
+    if added:
+        spec["tolerations"] = [*written, *added]
+
+
+def generated(prefix: str) -> str:
+    """A name like those that the API server makes of a generateName; none without one."""
+    return f"{prefix[:_MOST_OF_PREFIX]}xxxxx" if prefix else ""
+
+
+def admitted(obj: JsonObject) -> JsonObject:
+    """An object as policies see it: with a name in place of generateName, a Pod with what plugins set in it.
+
+    It is changed. A Pod of a class that not every cluster has gets no priority.
+    """
+    metadata = mapping(obj, "metadata")
+    if not metadata.get("name") and (prefix := metadata.get("generateName")):
+        metadata["name"] = generated(str(prefix))
+    spec = obj.get("spec")
+    if (obj.get("apiVersion"), obj.get("kind")) == ("v1", "Pod") and isinstance(spec, dict):
+        admit(obj)
+        if (priority := _PRIORITIES.get(spec.get("priorityClassName") or "")) is not None:
+            spec.setdefault("priority", priority)
+            spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    return obj

@@ -24,6 +24,7 @@ from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key, Subject, SubjectCache, Workloads, in_force
 from policies.cel.explain import shown
 from policies.cel.generation.fusion import Fused, fuse
+from policies.cel.reads import OBJECTS
 from policies.cel.values import Value
 from policies.engine.facts import Facts
 from policies.engine.interruption import SkippedPolicyError, TimeLimitError
@@ -75,7 +76,7 @@ class PolicyRule:
             exact=True,
             namespaces=self.bound.namespaces,
         )
-        read = frozenset().union(*(read.paths for read in self._reads.values()))
+        read = frozenset().union(*(self._reads[root].paths for root in OBJECTS))
         paths = read.union(_names(read), template_paths(workloads))
         return Rule(policy.name, (hook,), "deny", paths, validate=self.validate, screener=screener)
 
@@ -112,7 +113,7 @@ class PolicyRule:
 
         position: where those of templates begin. The places of a validation in several templates stay together.
         """
-        unless = ", ".join(sorted(pod.unknown_to(self._reads["object"])))
+        unless = ", ".join(sorted(pod.unknown_to(self._reads)))
         results = (result for subject in subjects if (result := self._result(subject)) is not None)
         for finding in next(results, NOTHING_FOUND).findings:
             yield from self._violations(finding, pod.place, unless, position=position + finding.index)

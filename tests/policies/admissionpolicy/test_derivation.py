@@ -40,7 +40,13 @@ SPEC: Json = {
     "securityContext": {},
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
+    "serviceAccountName": "default",
+    "serviceAccount": "default",
 }
+LOST = [
+    {"key": f"node.kubernetes.io/{how}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for how in ("not-ready", "unreachable")
+]
 
 
 def only(asked: AdmissionRequest) -> DerivedPod:
@@ -62,6 +68,7 @@ def test_the_pod_and_its_request() -> None:
             uid=asked.uid,
             kind=GroupVersionKind("", "v1", "Pod"),
             resource=GroupVersionResource("", "v1", "pods"),
+            name="web-xxxxx",
             namespace="default",
             operation="CREATE",
             user_info=asked.user_info,
@@ -69,6 +76,7 @@ def test_the_pod_and_its_request() -> None:
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {
+                    "name": "web-xxxxx",
                     "generateName": "web-",
                     "namespace": "default",
                     "labels": {"app": "web"},
@@ -91,7 +99,7 @@ def test_the_pod_and_its_request() -> None:
                         },
                     ],
                 },
-                "spec": SPEC,
+                "spec": {**SPEC, "tolerations": LOST},
             },
         ),
         None,
@@ -116,7 +124,7 @@ def test_metadata_is_what_controllers_copy() -> None:
     asked = request(merged(deployment(), at("spec.template", {"metadata": {**copied, **others}})))
 
     labels = {"app": "trainer", "a": "b"}
-    expected = {"generateName": "trainer-", "namespace": "default", **copied, "labels": labels}
+    expected = {"name": "trainer-xxxxx", "generateName": "trainer-", "namespace": "default", **copied, "labels": labels}
     metadata = only(asked).pod["metadata"]
     owners = [reference["kind"] for reference in metadata.pop("ownerReferences")]
     assert (metadata, owners) == (expected, ["ReplicaSet", "Deployment"])
@@ -146,7 +154,8 @@ def test_every_kind_with_templates(row: Workload) -> None:
     found = derive(request(obj), WORKLOADS)
 
     assert [render(each.template) for each in found] == ([] if row.kind in CLUSTER_SCOPED else paths)
-    assert all(each.pod["spec"] == SPEC for each in found)
+    tolerations = {} if row.kind == "DaemonSet" else {"tolerations": LOST}
+    assert [each.pod["spec"] for each in found] == [{**SPEC, **tolerations}] * len(found)
 
 
 WORKLOAD = deployment()
@@ -231,10 +240,6 @@ def test_places(location: Location, expected: str) -> None:
 ALL = Reads(whole=frozenset({""}))
 FILLED: dict[str, tuple[Json, set[str]]] = {
     "a plain template": ({}, {"spec.nodeSelector", "spec.overhead", "spec.tolerations"}),
-    "a service account": (
-        {"serviceAccountName": "web"},
-        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount"},
-    ),
     "no token": (
         {"automountServiceAccountToken": False},
         {
@@ -266,7 +271,7 @@ def test_what_admission_would_fill(spec: Json, settled: set[str]) -> None:
     found = only(request(deployment(**spec)))
 
     assert found.filled == FILLED_BY_ADMISSION - settled
-    assert found.unknown_to(ALL) == found.filled
+    assert found.unknown_to({"object": ALL, "request": ALL}) == found.filled | {"request.name"}
 
 
 def test_what_the_controller_would_fill() -> None:
@@ -279,7 +284,7 @@ def test_what_the_controller_would_fill() -> None:
 READS: dict[str, tuple[Reads, set[str]]] = {
     "an image": (Reads(frozenset({"spec.containers[*].image"})), set()),
     "resources": (Reads(frozenset({"spec.containers[*].resources.limits"})), set()),
-    "a service account": (Reads(frozenset({"spec.serviceAccountName"})), {"spec.serviceAccountName"}),
+    "a service account": (Reads(frozenset({"spec.serviceAccountName"})), set()),
     "that there is a spec": (Reads(present=frozenset({"", "spec"})), set()),
     "a field of volumes": (
         Reads(frozenset({"spec.volumes[*].hostPath"}), frozenset({"spec", "spec.volumes"})),
@@ -295,7 +300,7 @@ def test_what_a_rule_cannot_know(reads: Reads, expected: set[str]) -> None:
     """A rule is in the dark only about open fields that it looks at."""
     found = only(request(deployment(volumes=[{"name": "a", "emptyDir": {}}])))
 
-    assert found.unknown_to(reads) == expected
+    assert found.unknown_to({"object": reads, "request": Reads()}) == expected
 
 
 def test_filled_paths_are_paths() -> None:

@@ -19,7 +19,7 @@ from policies.cel.cases import COMPILE, CelCase, bound, compiled, difference, en
 from policies.cel.checker import check
 from policies.cel.kubernetes import admission
 from policies.cel.program import Composition, Program, compile_expression
-from policies.cel.reads import EVERYTHING, NOTHING, Reads, composed_reads, reads
+from policies.cel.reads import EVERYTHING, NOTHING, OBJECTS, ROOTS, Reads, composed_reads, reads
 from policies.cel.syntax.ast import Node
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Source
@@ -175,7 +175,7 @@ def test_variables_are_followed() -> None:
         unused="object.status",
     )
 
-    paths = {root: {*read_.paths} for root, read_ in both.items()}
+    paths = {root: {*both[root].paths} for root in OBJECTS}
     assert paths == {
         "object": {"spec.containers[*].image", "spec.initContainers[*].image"},
         "oldObject": {"spec.a"},
@@ -226,6 +226,7 @@ def test_a_policy_reads_what_its_expressions_read() -> None:
     assert both == {
         "object": Reads(frozenset({"spec.a"}), frozenset({"", "spec", "spec.a"})),
         "oldObject": Reads(frozenset(), frozenset({"", "b"})),
+        "request": NOTHING,
     }
 
 
@@ -238,7 +239,7 @@ def test_an_expression_that_is_too_deep_reads_all(monkeypatch: pytest.MonkeyPatc
     tree = tree_of(Source("object.a == 1"), Composition(admission()))
     monkeypatch.setattr("policies.cel.reads.deeply", failing)
 
-    assert reads(tree, {}) == {"object": EVERYTHING, "oldObject": EVERYTHING}
+    assert reads(tree, {}) == dict.fromkeys(ROOTS, EVERYTHING)
 
 
 def _outcome(program: Program, composition: Composition, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -256,7 +257,7 @@ def _difference(case: CelCase) -> Any:
     program, composition = compiled(case)
     read_ = reads(tree_of(program.source, composition), _trees(composition))
     given: Json = dict(case.inputs)
-    parts = {root: kept(given[root], read_[root]) for root in read_ if given.get(root) is not None}
+    parts = {root: kept(given[root], read_[root]) for root in OBJECTS if given.get(root) is not None}
     outcome = run(replace(case, inputs={**given, **parts}))
     cost = expect.pop("cost")
     most = max(cost["oneOf"]) if isinstance(cost, dict) else cost

@@ -1,4 +1,4 @@
-"""The parts of `object`, `oldObject` and `request` that an expression reads. The rest of the objects need not be decoded.
+"""The parts of `object`, `oldObject` and `request` that an expression reads. The rest need not be decoded.
 
 This is an abstract evaluation: instead of a value, every part of the expression has the places from which its value may
 come. If a value is only passed through, the expression reads only what is selected from it. If a value is compared,

@@ -1,4 +1,4 @@
-"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py, and what admission adds to Pods.
+"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py, and what admission adds.
 
 Sources, all in k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go, zz_generated.defaults.go and conversion.go
 (fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,

@@ -72,7 +72,8 @@ def _constraint(value: Json, templates: Sequence[Json]) -> Conversion:
     actions = _actions(spec, notes.at("spec"))
     conditions = [dict(one) for one in source.get("matchCondition") or ()]
     conditions += _conditions(match, notes.at("spec", "match"))
-    parameters = {"name": "params", "expression": f"dyn({literal(spec.get('parameters') or {})})"}
+    given = _defaulted(spec.get("parameters") or {}, _schema(named), notes.at("spec", "parameters"))
+    parameters = {"name": "params", "expression": f"dyn({literal(given)})"}
     made = {
         "failurePolicy": source.get("failurePolicy") or "Fail",
         "matchConstraints": _constraints(match, notes.at("spec", "match")),
@@ -92,6 +93,27 @@ def _source(template: Json) -> Json | None:
             if code.get("engine") == ENGINE:
                 return code.get("source") or {}
     return None
+
+
+def _schema(template: Json) -> Json:
+    """The schema of the parameters of a template; empty if it has none."""
+    validation = template["spec"]["crd"]["spec"].get("validation") or {}
+    return validation.get("openAPIV3Schema") or {}
+
+
+def _defaulted(value: Any, schema: Json, notes: Notes) -> Any:
+    """Parameters with the defaults of their schema, which the API server fills in. Notes what is required and missing."""
+    if isinstance(value, list):
+        return [_defaulted(item, schema.get("items") or {}, notes.at(index)) for index, item in enumerate(value)]
+    if not isinstance(value, Mapping):
+        return value
+    fields, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    own = {name: field["default"] for name, field in fields.items() if "default" in field} | dict(value)
+    for name in schema.get("required") or ():
+        if name not in own:
+            notes.lose("its template requires this parameter, and the constraint has none", name)
+    rest = others if isinstance(others, Mapping) else {}
+    return {name: _defaulted(item, fields.get(name, rest), notes.at(name)) for name, item in own.items()}
 
 
 def _actions(spec: Json, notes: Notes) -> list[str]:

@@ -122,8 +122,33 @@ def lost(text: str, *steps: str | int) -> Conversion:
 def policy(name: str, spec: Json, annotations: Json | None = None) -> dict[str, Any]:
     """A policy, without what is empty."""
     metadata: dict[str, Any] = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
-    filled = {key: value for key, value in spec.items() if value not in (None, [], {}, "")}
+    filled = {key: value for key, value in _with_namespace(spec).items() if value not in (None, [], {}, "")}
     return {"apiVersion": VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": filled}
+
+
+_NAMESPACE_OBJECT = re.compile(r"\bnamespaceObject\b")
+_IN_SCOPE = "inScope"
+
+
+def _with_namespace(spec: Json) -> Json:
+    """A specification whose match conditions on namespaceObject are a variable, by which validations begin.
+
+    kube-apiserver evaluates match conditions without the Namespace, so that these would fail on every request. Audit
+    annotations stay: they may not be null by a condition, and refuse nothing.
+    """
+    conditions = spec.get("matchConditions") or ()
+    texts = [text for one in conditions if _NAMESPACE_OBJECT.search(text := str(one.get("expression") or ""))]
+    if not texts:
+        return spec
+    return {
+        **spec,
+        "matchConditions": [one for one in conditions if str(one.get("expression") or "") not in texts],
+        "variables": [{"name": _IN_SCOPE, "expression": both(texts)}, *(spec.get("variables") or ())],
+        "validations": [
+            {**one, "expression": f"!variables.{_IN_SCOPE} || ({one.get('expression')})"}
+            for one in spec.get("validations") or ()
+        ],
+    }
 
 
 def binding(name: str, policy_name: str, actions: list[str], **more: Any) -> dict[str, Any]:

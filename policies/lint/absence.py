@@ -11,13 +11,14 @@ pkg/registry/rest/create.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
 from policies.admissionpolicy.builtin.defaults import of_type
 from policies.admissionpolicy.model import Expression, Policy
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select, children
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Literal, Node, Select, children, walk
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
 from policies.lint.finding import LintFinding, LintSubject
@@ -113,6 +114,8 @@ def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
 
 
 _READABLE = ("object.", "oldObject.", "params.", "namespaceObject.", "request.")
+_NAMESPACE = "namespaceObject"
+_NULL_TEST = re.compile(rf"{_NAMESPACE}\s*[!=]=\s*null")
 _Reason = OneOf["field", "key", "null"]
 
 
@@ -159,6 +162,7 @@ class _KindReview:
         met = self._met()
         for condition in policy.match_conditions:
             self._read(condition.expression, self._met(but=condition.expression))
+            self._read_namespace(condition.expression)
         for validation in policy.validations:
             # If another validation does not hold, it refuses the request anyway.
             trees = [self._tree(other.expression) for other in policy.validations if other is not validation]
@@ -195,6 +199,14 @@ class _KindReview:
             outer, self._expression = self._expression, expression
             self._walk(tree, facts, {})
             self._expression = outer
+
+    def _read_namespace(self, condition: Expression) -> None:
+        """Note where a match condition reads namespaceObject, which is null there, whatever else it tests."""
+        tree = None if _NULL_TEST.search(condition.text) else self._tree(condition)
+        for node in () if tree is None else walk(tree):
+            if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == _NAMESPACE:
+                absence = _Absence("null", condition, node.start, _NAMESPACE, node.field)
+                self._absences.setdefault((condition.path, _NAMESPACE), absence)
 
     def _walk(self, node: Node, facts: Facts, scope: Scope) -> None:
         match node:
@@ -281,6 +293,10 @@ def _nullable(policy: Policy) -> frozenset[str]:
 def _finding(absence: _Absence, subject: LintSubject, nullable: frozenset[str]) -> LintFinding:
     operand, name = absence.operand, absence.name
     match absence.reason:
+        case "null" if operand == _NAMESPACE:
+            message = f"{_NAMESPACE} is null in match conditions, so this fails on every request"
+            remedy = "write a namespaceSelector, or move the condition into the validations"
+            return subject.within("null-object", absence.expression, absence.offset, message, remedy)
         case "null":
             operation, other = ("DELETE", "oldObject") if operand == "object" else ("CREATE", "object")
             message = f"{operand} is null on {operation}, which the policy matches, but {operand}.{name} is read"

@@ -192,6 +192,22 @@ def test_objects_are_null_on_some_operations(operations: list[str], expression: 
     assert found == ([("null-object", where, expected)] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("condition", "is_null"),
+    [
+        ("has(namespaceObject.metadata.labels) && 'team' in namespaceObject.metadata.labels", True),
+        ("namespaceObject == null || namespaceObject.metadata.name == 'a'", False),
+    ],
+)
+def test_match_conditions_have_no_namespace(condition: str, *, is_null: bool) -> None:
+    """A match condition never has a namespaceObject, whatever else it tests; a validation has."""
+    expected = "namespaceObject is null in match conditions, so this fails on every request"
+
+    found = said(policy("namespaceObject.metadata.name != 'b'", conditions={"c": condition}))
+
+    assert found == ([("null-object", "spec.matchConditions[0].expression", expected)] if is_null else [])
+
+
 def test_null_objects_are_found_without_a_schema() -> None:
     """A rule with wildcards tells nothing of fields, and yet that the object is null."""
     rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}

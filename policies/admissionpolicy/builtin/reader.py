@@ -5,6 +5,7 @@ Quantities and times have one spelling, and empty fields are gone. The errors ar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -46,7 +47,9 @@ _IF_EMPTY = ("empty", "zero")
 _BITS = {"int32": 32, "int64": 64, "integer": 64}
 _NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}
 _INT32 = Atom(Scalar("numeric", "int32"))
-_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_DIGITS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+_BREAKS, _PADDING = frozenset(b"\r\n"), ord("=")
 _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -287,10 +290,37 @@ def _time(text: str, point: str) -> str:
 
 
 def no_base64(text: str) -> int | None:
-    """The offset where Go's base64 decoder fails: the first invalid character or an incomplete group; else None."""
-    bare = text.rstrip("=") if len(text) - len(text.rstrip("=")) <= 2 else text
-    for index, character in enumerate(bare):
-        if character not in _BASE64 and character not in "\r\n":
-            return index
-    size = len(text.replace("\r", "").replace("\n", ""))
-    return None if size % 4 == 0 else len(bare) - len(bare) % 4
+    """The offset in bytes at which Go's base64 decoder fails; None if it does not (encoding/base64, decodeQuantum).
+
+    Line breaks may stand anywhere. Padding ends the text; at the end of the text an incomplete group is wrong where it
+    begins, though line breaks count as characters of it.
+    """
+    if _BASE64.fullmatch(text.replace("\n", "").replace("\r", "")):
+        return None
+    data = text.encode()
+    at = count = 0  # count: the characters of the group so far
+    while at < len(data):
+        if data[at] in _DIGITS:
+            count = (count + 1) % 4
+        elif data[at] in _BREAKS:
+            pass
+        elif data[at] != _PADDING or count < 2:
+            return at
+        else:
+            end = _unbroken(data, at + 1)
+            if count == 2:
+                if end == len(data):
+                    return end
+                if data[end] != _PADDING:
+                    return end - 1
+                end = _unbroken(data, end + 1)
+            return end if end < len(data) else None
+        at += 1
+    return len(data) - count
+
+
+def _unbroken(data: bytes, at: int) -> int:
+    """The next place from one on that is no line break."""
+    while at < len(data) and data[at] in _BREAKS:
+        at += 1
+    return at

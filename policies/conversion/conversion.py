@@ -102,7 +102,7 @@ def _schema(template: Json) -> Json:
 
 
 def _defaulted(value: Any, schema: Json, notes: Notes) -> Any:
-    """Parameters with the defaults of their schema, which the API server fills in. Notes what is required and missing."""
+    """Parameters with the defaults of their schema, as the API server fills them in. Notes what is missing."""
     if isinstance(value, list):
         return [_defaulted(item, schema.get("items") or {}, notes.at(index)) for index, item in enumerate(value)]
     if not isinstance(value, Mapping):

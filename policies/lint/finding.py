@@ -27,7 +27,10 @@ CODES: Mapping[str, Meaning] = {
     "CKS103": Meaning(
         "quantity-comparison", "A quantity, which is a text, is compared with a number, or as a text"
     ),
-    "CKS104": Meaning("null-object", "`object` is read on DELETE, `oldObject` on CREATE, or `namespaceObject` in a match condition, where it is null"),
+    "CKS104": Meaning(
+        "null-object",
+        "`object` is read on DELETE, `oldObject` on CREATE, or `namespaceObject` in a match condition, where it is null",
+    ),
     "CKS105": Meaning("unreachable-validation", "A validation can never fail"),
     "CKS106": Meaning("never-matches", "A rule, selector or binding that no request can match"),
     "CKS107": Meaning("no-remedy", "There is no message, or it does not say what to do"),

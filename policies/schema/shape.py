@@ -274,7 +274,7 @@ _NOTHING: tuple[Any, ...] = (None, "", [])
 
 def _in_quotes(value: object) -> str:
     if isinstance(value, bool):
-        return f'write it in quotes: "{str(value).lower()}"'
+        return "write it in quotes: YAML takes the word for a boolean"
     return f'write it in quotes: "{value}"' if isinstance(value, int | float) else ""
 
 

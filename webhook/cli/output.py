@@ -10,6 +10,7 @@ import click
 import yaml
 
 from policies.engine.request import AdmissionRequest
+from webhook.files.yamlfile import resolve_as_kubernetes
 
 
 class _Dumper(yaml.SafeDumper):
@@ -21,6 +22,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
+resolve_as_kubernetes(_Dumper)
 
 
 def to_yaml(value: Any) -> str:

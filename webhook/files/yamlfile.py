@@ -9,6 +9,7 @@ after a line of `---` or a comment, and another value that is alone in its file.
 from __future__ import annotations
 
 import json
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,10 +28,15 @@ DEPTH = 100
 # The most values after the expansion of aliases: far more than in an object of 3 MiB.
 VALUES = 1_000_000
 _INDENTATION = re.compile(r"^[-?: \t]*", re.MULTILINE)
-_INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
-_FLOAT = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9]+)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|nan)\Z", re.IGNORECASE
+_BOOL = re.compile(r"(?:[yY]|yes|Yes|YES|[nN]|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z")
+_TRUE = ("y", "yes", "true", "on")
+_NUMBER = re.compile(
+    r"[-+]?_*(?:0_*[xX][0-9a-fA-F_]+|0_*[oO][0-7_]+|0_*[bB][01_]+"
+    r"|(?:\.[0-9]+(?:_[0-9]+)*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9_]+)?)\Z|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
 )
+_WITH_BASE = re.compile(r"([-+]?)0([xXoObB])(.*)")
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
+_BASES = {"x": 16, "o": 8, "b": 2}
 _VISIBLE = re.compile(r"[^\r\n\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
 _STRING, _MAP, _SEQUENCE = f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"
@@ -172,15 +178,45 @@ def load_part(part: Part) -> list[YamlDocument]:
     return [*documents, *_yaml_documents(part._replace(text=_VISIBLE.sub(" ", part.text[:end]) + part.text[end:]))]
 
 
+def number(text: str) -> int | float | str:
+    """The number that a scalar is for Go's reader of YAML, as JSON has it; the text itself if it is none.
+
+    A whole number has no fraction, however it is written. Source: resolve in go.yaml.in/yaml/v2.
+    """
+    plain = text.replace("_", "")
+    if based := _WITH_BASE.fullmatch(plain):
+        sign, base, digits = based.groups()
+        whole = int(f"{sign}{digits or 'none'}", _BASES[base.lower()]) if digits else None
+    else:
+        octal = _OCTAL.fullmatch(plain)
+        whole = int(plain, 8 if octal else 10) if octal or plain.lstrip("+-").isdigit() else None
+    if whole is not None and -(2**63) <= whole < 2**64:
+        return whole
+    value = math.inf if based else float(plain)
+    if math.isinf(value):
+        return text
+    return int(value) if value.is_integer() and abs(value) < 2**63 else value
+
+
 class _Loader(_Base):  # type: ignore[misc]
     """Kubernetes' reading of YAML."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own form
-        first: [
-            (tag, regexp) for tag, regexp in resolvers if tag.removeprefix(_TAG) not in ("int", "float", "timestamp")
-        ]
+        first: [(tag, regexp) for tag, regexp in resolvers if tag.removeprefix(_TAG) in ("null", "merge")]
         for first, resolvers in _Base.yaml_implicit_resolvers.items()
     }
+
+    def construct_bool(self, node: yaml.ScalarNode) -> bool:
+        """Make a boolean, of which y and n are two."""
+        if not _BOOL.match(node.value):
+            raise yaml.constructor.ConstructorError(None, None, f"{node.value} is no boolean", node.start_mark)
+        return node.value.lower() in _TRUE
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
+        """Make a number, of which JSON has no infinite ones."""
+        if node.value[-1:].lower() in ("f", "n") and not _WITH_BASE.match(node.value):
+            raise yaml.constructor.ConstructorError(None, None, f"JSON has no number {node.value}", node.start_mark)
+        return number(node.value)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
         """Make a map whose keys are strings."""
@@ -194,8 +230,17 @@ class _Loader(_Base):  # type: ignore[misc]
         return key if isinstance(key, str) else json.dumps(key)
 
 
-_Loader.add_implicit_resolver(f"{_TAG}int", _INT, list("-+0123456789"))
-_Loader.add_implicit_resolver(f"{_TAG}float", _FLOAT, list("-+0123456789."))
+def resolve_as_kubernetes(resolver: Any) -> None:
+    """Make a loader or a dumper of the library tell texts from other scalars as Kubernetes does."""
+    resolver.add_implicit_resolver(f"{_TAG}bool", _BOOL, list("yYnNtTfFoO"))
+    resolver.add_implicit_resolver(f"{_TAG}float", _NUMBER, list("-+0123456789."))
+
+
+resolve_as_kubernetes(_Loader)
+_Loader.add_constructor(f"{_TAG}bool", _Loader.construct_bool)
+_Loader.add_constructor(f"{_TAG}int", _Loader.construct_number)
+_Loader.add_constructor(f"{_TAG}float", _Loader.construct_number)
+_Loader.add_constructor(f"{_TAG}merge", _Loader.construct_yaml_str)
 
 
 def _yaml_documents(part: Part) -> list[YamlDocument]:
@@ -235,10 +280,10 @@ class _OddError(Exception):
 def _value(part: Part, loader: Any, node: yaml.Node) -> Any:
     """The value of a document. Raises FileError for a duplicate key."""
     scalars = {
-        f"{_TAG}int": loader.construct_yaml_int,
-        f"{_TAG}float": loader.construct_yaml_float,
-        f"{_TAG}bool": loader.construct_yaml_bool,
+        f"{_TAG}float": loader.construct_number,
+        f"{_TAG}bool": loader.construct_bool,
         f"{_TAG}null": loader.construct_yaml_null,
+        f"{_TAG}merge": loader.construct_yaml_str,
     }
     try:
         return _plain(node, scalars)

@@ -41,8 +41,8 @@ def _named(name: str, kind: str = "Pod") -> Json:
         ),
         pytest.param(
             "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n"
-            "-\n  apiVersion: v1\n  kind: Node\n  metadata: {name: n}\n",
-            [("a.yaml:4", _POD_READ), ("a.yaml:8", _named("n", "Node"))],
+            "-\n  apiVersion: v1\n  kind: Node\n  metadata: {name: m}\n",
+            [("a.yaml:4", _POD_READ), ("a.yaml:8", _named("m", "Node"))],
             id="list",
         ),
         pytest.param(
@@ -129,11 +129,11 @@ def test_what_is_no_object_is_named_by_its_line(text: str, error: str) -> None:
 def test_values_are_those_that_the_api_server_gets() -> None:
     """As for kubectl, keys are text, and what YAML takes for a date is text too."""
     text = (
-        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {1: x, true: y, day: 2026-03-01, 2026-03-02: z}\n"
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: {1: x, true: w, day: 2026-03-01, 2026-03-02: z}\n"
     )
     (read,) = _read(text)
 
-    assert read.object["metadata"]["labels"] == {"1": "x", "true": "y", "day": "2026-03-01", "2026-03-02": "z"}
+    assert read.object["metadata"]["labels"] == {"1": "x", "true": "w", "day": "2026-03-01", "2026-03-02": "z"}
 
 
 def _request(**changes: Any) -> Json:

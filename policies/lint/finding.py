@@ -29,7 +29,7 @@ CODES: Mapping[str, Meaning] = {
     ),
     "CKS104": Meaning(
         "null-object",
-        "`object` is read on DELETE, `oldObject` on CREATE, or `namespaceObject` in a match condition, where it is null",
+        "`object` is read on DELETE, `oldObject` on CREATE or `namespaceObject` in a match condition, where it is null",
     ),
     "CKS105": Meaning("unreachable-validation", "A validation can never fail"),
     "CKS106": Meaning("never-matches", "A rule, selector or binding that no request can match"),

@@ -67,7 +67,7 @@ spec:
       matchLabels: {b: "1", a: "2"}
       matchExpressions: [{key: c, operator: Exists}]
     objectSelector:
-      matchExpressions: [{key: d, operator: NotIn, values: [x, y]}]
+      matchExpressions: [{key: d, operator: NotIn, values: [x, z]}]
     resourceRules:
       - operations: [CREATE, UPDATE]
         apiGroups: [apps]
@@ -216,7 +216,7 @@ def test_every_field_of_a_policy_is_read() -> None:
                         SelectorRequirement("c", "Exists"),
                     )
                 ),
-                object_selector=LabelSelector((SelectorRequirement("d", "NotIn", ("x", "y")),)),
+                object_selector=LabelSelector((SelectorRequirement("d", "NotIn", ("x", "z")),)),
                 match_policy="Exact",
             ),
             match_conditions=(

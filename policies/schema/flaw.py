@@ -28,6 +28,10 @@ _NOT_FOUND = "Not found: "
 _LONGEST = 1024
 
 
+# As templates of shells, of Helm and of pages have them.
+_PLACEHOLDER = re.compile(r"\$\{?[A-Za-z_]|\{\{|<[A-Za-z][\w .-]*>|\$\(")
+
+
 class Flaw(NamedTuple):
     """message: in the words of the API server, where it has some. level: an error is refused.
 
@@ -73,12 +77,17 @@ class Flaws:
         """A text cannot be read as what its field holds."""
         self.decoding.append(Flaw(location(place), problem, remedy))
 
-    def required(self, place: Place, detail: str = "", remedy: str = "") -> None:
-        """A field has no value."""
-        self._add(place, f"Required value: {detail}" if detail else "Required value", remedy)
+    def required(self, place: Place, detail: str = "", remedy: str = "", *, warns: bool = False) -> None:
+        """A field has no value. warns: whether something else may give it one before the API server looks."""
+        text = f"Required value: {detail}" if detail else "Required value"
+        if warns:
+            remedy = "unless a webhook of the kind fills it in, as its description says"
+        self.values.append(Flaw(location(place), text, remedy, "warning" if warns else "error"))
 
     def invalid(self, place: Place, value: object, problem: str, remedy: str = "") -> None:
         """A value is not allowed."""
+        if not remedy and _PLACEHOLDER.search(str(value)):
+            remedy = "it looks like a placeholder: fill it in, as with envsubst or helm template"
         self._add(place, f"Invalid value: {quoted(value)}: {problem}", remedy)
 
     def unsupported(self, place: Place, value: object, supported: Iterable[str]) -> None:

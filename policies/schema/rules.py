@@ -7,6 +7,7 @@ pkg/apis/{apps,autoscaling,batch,core,networking,policy,rbac}/validation in k8s.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -52,6 +53,9 @@ _VOLUMES = (
     *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk"),
     *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
 )
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_WHOLE = re.compile("-?[1-9][0-9]*|0")
+_OF_RUNNING = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _MISMATCH = "`selector` does not match template `labels`"
 _NEVER, _ON_FAILURE, _ALWAYS = "Never", "OnFailure", "Always"
 _CLUSTER_IP, _EXTERNAL_NAME = "ClusterIP", "ExternalName"
@@ -215,10 +219,31 @@ def _resources(value: _Json, place: Place, flaws: Flaws) -> None:
 def _template(value: _Json, place: Place, flaws: Flaws) -> None:
     """The labels and annotations of a template are those of Pods."""
     _labels_and_annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
+    _deletion_cost(mapping(value, "metadata"), (place, "annotations"), flaws)
+
+
+def _whole_pod(value: _Json, place: Place, flaws: Flaws) -> None:
+    _deletion_cost(mapping(value, "metadata"), below(place, "metadata", "annotations"), flaws)
+
+
+def _deletion_cost(metadata: _Json, place: Place, flaws: Flaws) -> None:
+    """What a Pod's deletion costs is a whole number of 32 bits."""
+    text = mapping(metadata, "annotations").get(_DELETION_COST)
+    if text and not (_WHOLE.fullmatch(text) and -(2**31) <= int(text) < 2**31):
+        flaws.invalid((place, _DELETION_COST), text, "must be a 32bit integer")
 
 
 def _pod(value: _Json, place: Place, flaws: Flaws) -> None:
-    """Names of containers and volumes are unique, what is mounted is there, and ports of the host are free."""
+    """Names of containers and volumes are unique, what is mounted is there, and ports of the host are free.
+
+    Only init containers that go on running have probes and hooks.
+    """
+    _formed(_SUBDOMAIN, (place, "serviceAccountName"), value.get("serviceAccountName"), flaws)
+    for index, container in _maps(value, "initContainers"):
+        for field in _OF_RUNNING if container.get("restartPolicy") != _ALWAYS else ():
+            if container.get(field) is not None:
+                at = below(place, "initContainers", index, field)
+                flaws.forbidden(at, "may not be set for init containers without restartPolicy=Always")
     for fields in (_CONTAINERS, ("volumes",)):
         named = ((field, index, item) for field in fields for index, item in _maps(value, field))
         _unique(((below(place, field, index, "name"), item.get("name")) for field, index, item in named), flaws)
@@ -420,8 +445,16 @@ def _role_rule(value: _Json, place: Place, flaws: Flaws) -> None:
             flaws.required((place, name), f"resource rules must supply at least one {noun}")
 
 
+def _binding(value: _Json, place: Place, flaws: Flaws) -> None:
+    """Service accounts are named as they can be."""
+    for index, subject in _maps(value, "subjects"):
+        if subject.get("kind") == "ServiceAccount":
+            _formed(_SUBDOMAIN, below(place, "subjects", index, "name"), subject.get("name"), flaws)
+
+
 def _cluster_binding(value: _Json, place: Place, flaws: Flaws) -> None:
     """A service account in a binding for the cluster has a Namespace; in others it is that of the binding."""
+    _binding(value, place, flaws)
     for index, subject in _maps(value, "subjects"):
         if subject.get("kind") == "ServiceAccount" and not subject.get("namespace"):
             flaws.required(below(place, "subjects", index, "namespace"))
@@ -449,6 +482,12 @@ def _service(value: _Json, place: Place, flaws: Flaws) -> None:
         if key in known:
             flaws.duplicate(at, f"{key[0]}/{key[1]}")
         known.add(key)
+
+
+def _ingress(value: _Json, place: Place, flaws: Flaws) -> None:
+    """An Ingress leads somewhere."""
+    if not _items(value, "rules") and value.get("defaultBackend") is None:
+        flaws.invalid(place, _items(value, "rules"), "either `defaultBackend` or `rules` must be specified")
 
 
 def _path(value: _Json, place: Place, flaws: Flaws) -> None:
@@ -492,6 +531,7 @@ OF_TYPES: Mapping[str, Rule] = {
     "core.v1.LifecycleHandler": _handler,
     "core.v1.NodeSelectorRequirement": _node_requirement,
     "core.v1.PersistentVolumeClaimSpec": _claim,
+    "core.v1.Pod": _whole_pod,
     "core.v1.PodSpec": _pod,
     "core.v1.PodTemplateSpec": _template,
     "core.v1.Probe": _handler,
@@ -504,9 +544,11 @@ OF_TYPES: Mapping[str, Rule] = {
     "core.v1.Volume": _volume,
     "networking.v1.HTTPIngressPath": _path,
     "networking.v1.IngressBackend": _backend,
+    "networking.v1.IngressSpec": _ingress,
     "policy.v1.PodDisruptionBudgetSpec": _budget,
     "rbac.v1.PolicyRule": _role_rule,
     "rbac.v1.ClusterRoleBinding": _cluster_binding,
+    "rbac.v1.RoleBinding": _binding,
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement": _requirement,
 }
 """By short name of the type."""

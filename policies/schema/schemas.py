@@ -16,6 +16,7 @@ judged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -24,7 +25,16 @@ from typing import Any
 from msgspec import json
 
 from policies.admissionpolicy.builtin.defaults import kind_of
-from policies.admissionpolicy.builtin.table import MICRO_TIME, OBJECT_META, QUANTITY, TIME, OpenApi, TypeTable, types_of
+from policies.admissionpolicy.builtin.table import (
+    MICRO_TIME,
+    OBJECT_META,
+    QUANTITY,
+    TIME,
+    OpenApi,
+    TypeTable,
+    served_resources,
+    types_of,
+)
 from policies.cel.errors import CelError
 from policies.cel.library.regex import compile_pattern
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
@@ -71,6 +81,9 @@ def _custom_kinds(definitions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Gr
             if isinstance(version, dict) and version.get("served", True):
                 kind = GroupVersionKind(str(spec.get("group")), str(version.get("name")), name)
                 yield kind, mapping(version, "schema").get("openAPIV3Schema")
+
+
+_FILLED_IN = re.compile(r"\bdefault(?:ed|s)\b", re.IGNORECASE)
 
 
 class _Judgement:
@@ -185,7 +198,8 @@ class _Judgement:
             own = properties.get(name) or {}
             nullable = own.get("nullable") and name in value
             if given is None and not nullable and own.get("default") is None:
-                self._flaws.required((place, name))
+                # A mutating webhook of the kind's own may fill it in, which only the field's description tells.
+                self._flaws.required((place, name), warns=_FILLED_IN.search(str(own.get("description"))) is not None)
         if (most := schema.get("maxProperties")) is not None and len(value) > most:
             self._flaws.too_many(place, len(value), most)
         if (least := schema.get("minProperties")) is not None and len(value) < least:
@@ -381,6 +395,7 @@ class Schemas:
         if name := self._built_in.get(kind):
             self._shapes.struct(name).judge(obj, None, flaws)
             flaws.forgive("status")  # which a create does not set
+            flaws.values += self._unserved(kind)
         elif (schema := self._custom.get(kind)) is not None:
             _Judgement(self._shapes.metadata, flaws).whole(obj, schema)
         elif kind not in self._custom:
@@ -388,6 +403,16 @@ class Schemas:
         if not flaws.decoding and not kind.kind.endswith(_NAMELESS):
             rules.judge_metadata(obj, kind.group, kind.kind, flaws)
         return flaws
+
+    def _unserved(self, kind: GroupVersionKind) -> Iterator[Flaw]:
+        """What is said of a version that an API server serves only if it is told to."""
+        served = [one.kind for one in served_resources() if one.kind.group_kind == kind.group_kind]
+        if kind not in served and ("alpha" in kind.version or "beta" in kind.version):
+            remedy = (
+                f"write {_api_version(served[-1])}" if served else "enable it with --runtime-config of kube-apiserver"
+            )
+            text = f"{_api_version(kind)} is not served by default, so that there are no matches for kind {kind.kind}"
+            yield Flaw(("apiVersion",), text, remedy, "warning")
 
     def _is_readable(self, definition: Mapping[str, Any]) -> bool:
         """Whether a definition has the form of one; else its flaws are said where it is judged itself."""

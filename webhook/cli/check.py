@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from policies.engine.facts import StaticFacts
-from policies.engine.request import GroupVersionKind, JsonObject, UserInfo
+from policies.engine.request import GroupVersionKind, JsonObject, UserInfo, mapping
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options, watching
 from webhook.cli.exits import InputError, reading
@@ -152,6 +153,12 @@ def _run(asked: _Asked) -> int:
     return report.end([summary] if judged > 1 else [])
 
 
+def _defined(definition: JsonObject) -> str:
+    """The kind that a CustomResourceDefinition defines."""
+    spec = mapping(definition, "spec")
+    return f"{mapping(spec, 'names').get('kind')} of {spec.get('group')}"
+
+
 def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     """The judge for what is asked. among: the CustomResourceDefinitions among the objects."""
     from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
@@ -160,6 +167,8 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     settings, today = asked.settings, datetime.now(UTC).date()
     release = settings.policies.release or NEWEST
     own = [*among, *asked.schemas.definitions()]
+    for name in sorted({name for name, count in Counter(map(_defined, own)).items() if count > 1}):
+        click.echo(f"{name} is defined more than once; the last definition counts", err=True)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, today, drafts=True)
         known = schemas(own, written, release)

@@ -86,9 +86,9 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
 
 
 def given(path: str) -> Iterator[str]:
-    """The file at a path from a command line, or the files in that directory that are not hidden, sorted by name."""
+    """The file at a path from a command line, or those in that directory, sorted, but hidden ones and tools' own."""
     if Path(path).is_dir():
-        files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        files = (f for f in Path(path).rglob("*") if f.suffix in SUFFIXES and f.name not in _TOOLS and f.is_file())
         visible = (f for f in files if not any(part.startswith(".") for part in f.relative_to(path).parts))
         yield from sorted(map(str, visible))
     else:
@@ -98,7 +98,8 @@ def given(path: str) -> Iterator[str]:
 def followed(path: str) -> Iterator[Path]:
     """The file at a path from the configuration, or the files in that directory, sorted by name, recursively.
 
-    Names that begin with a dot are skipped: in a mounted ConfigMap such directories contain the same files again.
+    Names that begin with a dot are skipped: in a mounted ConfigMap such directories contain the same files again. So
+    are tools' own files, such as kustomization.yaml.
     Raises OSError.
     """
     if not Path(path).is_dir():
@@ -108,8 +109,13 @@ def followed(path: str) -> Iterator[Path]:
         below[:] = sorted(name for name in below if not name.startswith("."))
         for name in sorted(names):
             file = Path(directory, name)
-            if file.suffix in SUFFIXES and not name.startswith("."):
+            if file.suffix in SUFFIXES and not name.startswith(".") and name not in _TOOLS:
                 yield file
+
+
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml")
+_TOOLS = frozenset({"Chart.yaml", *KUSTOMIZATIONS})
+"""Files that lie beside manifests and policies and are for tools."""
 
 
 def _raised(error: OSError) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policies.kubernetes.name import matches_glob
-from webhook.files.manifest import SUFFIXES
+from webhook.files import yamlfile
+from webhook.files.manifest import KUSTOMIZATIONS, SUFFIXES
 
 # The kernel reports changes, but not on every file system, nor if a whole directory was replaced.
 LOOK_SECONDS = 10.0
@@ -86,7 +87,7 @@ def excluded(path: Path, patterns: Iterable[Pattern], *, folder: bool) -> bool:
 
 
 OTHERS = (
-    "Chart.yaml", "kustomization.yaml", "kustomization.yml", "values*.yaml", "values*.yml", "values*.json",
+    "Chart.yaml", *KUSTOMIZATIONS, "values*.yaml", "values*.yml", "values*.json",
     "package.json", "package-lock.json", "suite.yaml", "*.suite.yaml",
 )  # fmt: skip
 """Names of files that lie beside manifests and hold no objects of a cluster."""
@@ -115,6 +116,7 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
     files: list[str] = []
     passed: list[str] = []
     problems: list[str] = []
+    patches: dict[Path, Path] = {}
     known: dict[Path, list[Pattern]] = {}
     try:
         above, here = list(given), Path.cwd()  # the patterns of the current folder, if the root lies below it
@@ -133,11 +135,33 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
         if "Chart.yaml" in names and "templates" in below:
             below.remove("templates")
             passed.append(f"{folder / 'templates'} (try: helm template {folder} | cks-admission check -)")
+        for name in set(KUSTOMIZATIONS) & set(names):
+            patches |= dict.fromkeys(_patches(folder / name), folder)
         for name in _kept(folder, names, known[folder], folders=False):
             file = folder / name
             if file.suffix in SUFFIXES and file.is_file():
                 (passed if matches_glob(name, OTHERS) else files).append(str(file))
-    return Walk(tuple(sorted(files)), tuple(sorted(passed)), tuple(problems))
+    places = {file: Path(file).resolve() for file in files}
+    hint = "(a patch; try: kubectl kustomize {} | cks-admission check -)"
+    passed += [f"{file} {hint.format(patches[place])}" for file, place in places.items() if place in patches]
+    kept = sorted(file for file, place in places.items() if place not in patches)
+    return Walk(tuple(kept), tuple(sorted(passed)), tuple(problems))
+
+
+_PATCHES = ("patches", "patchesStrategicMerge", "patchesJson6902", "replacements", "configurations")
+
+
+def _patches(kustomization: Path) -> list[Path]:
+    """The files that a kustomization.yaml names and that hold no objects; none if it cannot be read."""
+    try:
+        documents = [document.value for document in yamlfile.load(str(kustomization), kustomization.read_bytes())]
+    except (OSError, yamlfile.FileError):
+        return []
+    maps = [value for value in documents if isinstance(value, dict)]
+    written = [one for value in maps for field in _PATCHES for one in value.get(field) or ()]
+    named = [one.get("path") if isinstance(one, dict) else one for one in written]
+    # An entry may also be a patch itself, of several lines.
+    return [(kustomization.parent / name).resolve() for name in named if isinstance(name, str) and "\n" not in name]
 
 
 def _kept(folder: Path, names: Iterable[str], patterns: list[Pattern], *, folders: bool) -> list[str]:

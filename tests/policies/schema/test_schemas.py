@@ -19,6 +19,10 @@ _GIVE = "give its CustomResourceDefinition: among the files, with --crds, or fro
         pytest.param("policy/v1", "PodSecurityPolicy", "error", "apiVersion", "", id="removed"),
         pytest.param("networking.k8s.io/v1", "Gatewayy", "error", "apiVersion", "", id="none-of-a-known-group"),
         pytest.param("v1", "Status", "error", "apiVersion", "did you mean StatefulSet of apps/v1?", id="no-object"),
+        pytest.param(
+            "scheduling.k8s.io/v1beta1", "Workload", "warning", "apiVersion",
+            "enable it with --runtime-config of kube-apiserver", id="off-by-default",
+        ),
         pytest.param("ray.io/v1", "RayCluster", "warning", "kind", _GIVE, id="custom"),
         pytest.param(
             "rbac.k8s.io/v1", "ClusterRole", "warning", "kind",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from policies.cel.library.authorizer import Check, CheckAnswer, User, service_account
 from policies.kubernetes.release import Release
@@ -10,129 +11,7 @@ from policies.kubernetes.release import Release
 TEAM, OTHER = "rbac-team", "rbac-other"
 """The Namespaces that the roles and bindings are in."""
 
-RIGHTS = """
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-reader, labels: {rbac-part: reading}}
-rules:
-- {apiGroups: [""], resources: [pods, pods/log], verbs: [get, list]}
-- {nonResourceURLs: [/rbac, /rbac-tree/*, /rbac-stars/**], verbs: [get]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-scaler, labels: {rbac-part: scaling}}
-rules:
-- {apiGroups: [apps, batch], resources: ["*/scale"], verbs: ["*"]}
-- {apiGroups: [apps], resources: [deployments], resourceNames: [web, db], verbs: [update]}
-- {apiGroups: [""], resources: [pods/*], verbs: [delete]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-whole, labels: {rbac-part: whole}}
-aggregationRule:
-  clusterRoleSelectors:
-  - matchLabels: {rbac-part: reading}
-  - matchExpressions: [{key: rbac-part, operator: In, values: [scaling, whole]}]
-rules: []
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-above, labels: {rbac-part: above}}
-aggregationRule:
-  clusterRoleSelectors: [{matchLabels: {rbac-part: whole}}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-anything}
-rules:
-- {apiGroups: ["*"], resources: ["*"], verbs: ["*"]}
-- {nonResourceURLs: ["*"], verbs: ["*"]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: rbac-idle}
-rules: null
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: secrets, namespace: rbac-team}
-rules:
-- {apiGroups: [""], resources: [secrets], verbs: [get], resourceNames: [token]}
-- {apiGroups: [""], resources: [configmaps], verbs: [get, create]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-readers}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-reader}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: rbac-group}
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: rae}
-- {kind: ServiceAccount, name: robot, namespace: rbac-team}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-scalers}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-scaler}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: sid}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-whole}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-whole}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: wes}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-above}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-above}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: abe}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-anything}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-anything}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: rulers}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-missing}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-missing}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: max}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-idle}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-idle}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ida}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: rbac-nobody}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-anything}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: keepers, namespace: rbac-team}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: secrets}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: kim}
-- {kind: ServiceAccount, name: builder, namespace: rbac-team}
-- {kind: ServiceAccount, name: builder, namespace: rbac-other}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: readers, namespace: rbac-other}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: rbac-reader}
-subjects:
-- {apiGroup: rbac.authorization.k8s.io, kind: User, name: kim}
-- {apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:serviceaccounts:rbac-team"}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: missing, namespace: rbac-team}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: gone}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: mia}]
-"""
+RIGHTS = Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
 
 _READER = 'RBAC: allowed by ClusterRoleBinding "rbac-readers" of ClusterRole "rbac-reader" to '
 _RAE, _SID, _WES, _ABE, _KIM = (User(name) for name in ("rae", "sid", "wes", "abe", "kim"))

@@ -15,7 +15,6 @@ from policies.admissionpolicy.evaluation.parameters import (
     collect,
     label_selector,
     parameter_keys,
-    scope_of,
 )
 from policies.admissionpolicy.model import ParamKind, ParamRef
 from policies.engine.facts import Facts, StaticFacts
@@ -33,30 +32,6 @@ NOT_FOUND = "no params found for policy binding with `Deny` parameterNotFoundAct
 def reference(action: str = "Deny", **fields: object) -> ParamRef:
     """A reference to parameters."""
     return ParamRef(parameter_not_found_action=action, **fields)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("kind", "ref", "namespace", "found"),
-    [
-        pytest.param(None, reference(name="five"), "team", (None,), id="no-paramKind"),
-        pytest.param(CONFIG_MAPS, None, "team", (None,), id="no-paramRef"),
-        pytest.param(CONFIG_MAPS, reference(name="five"), "team", (FIVE,), id="name-in-request-namespace"),
-        pytest.param(
-            CONFIG_MAPS, reference(name="elsewhere", namespace="default"), "team", (ELSEWHERE,), id="namespace"
-        ),
-        pytest.param(CONFIG_MAPS, reference(selector=SMALL), "team", (FIVE, SIX), id="selector"),
-        pytest.param(CONFIG_MAPS, reference(selector=EVERYTHING), "default", (ELSEWHERE,), id="empty-selector"),
-        pytest.param(CONFIG_MAPS, reference("Allow", name="none"), "team", (), id="none-allow"),
-        pytest.param(CONFIG_MAPS, reference("Allow", selector=SMALL), "default", (), id="none-selected-allow"),
-        pytest.param(CLASSES, reference(name="high"), "team", (HIGH,), id="cluster-scoped"),
-        pytest.param(CLASSES, reference(selector=EVERYTHING), "", (HIGH,), id="cluster-scoped-selector"),
-    ],
-)
-def test_parameters_are_found_by_name_or_selector(
-    kind: ParamKind | None, ref: ParamRef | None, namespace: str, found: tuple[object, ...]
-) -> None:
-    """Each way to refer to parameters gives those objects, in the order of their names."""
-    assert collect(kind, binding(param_ref=ref), KNOWN, namespace) == found
 
 
 @pytest.mark.parametrize(
@@ -93,12 +68,6 @@ def test_a_wrong_reference_is_a_configuration_error(kind: ParamKind, ref: ParamR
     with pytest.raises(ConfigurationError) as error:
         collect(kind, binding(param_ref=ref), KNOWN, namespace)
     assert str(error.value) == words
-
-
-def test_an_unknown_kind_of_the_core_group_is_named_as_go_does() -> None:
-    """The empty group leaves its slash."""
-    with pytest.raises(ConfigurationError, match=r"^failed to find resource .* '/v1, Kind=No'$"):
-        scope_of(ParamKind(api_version="v1", kind="No"), KNOWN)
 
 
 def test_parameters_of_a_review() -> None:

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, failures, forbidden, warning
+from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations
 
 from policies.admissionpolicy.evaluation.result import (
     NOTHING_FOUND,
@@ -14,10 +14,9 @@ from policies.admissionpolicy.evaluation.result import (
     Result,
     annotation_value,
     combined,
-    denial_message,
     result_of,
 )
-from policies.kubernetes.release import NEWEST, RELEASES, Release
+from policies.kubernetes.release import RELEASES, Release
 
 AUDITED = Finding(policy="p", binding="b", kind="violation", message="no", actions=frozenset({"Audit"}), index=1)
 DENIED = Finding(
@@ -68,61 +67,6 @@ def test_the_status_of_a_finding_follows_from_its_reason() -> None:
         ((403, "Forbidden"), "ValidatingAdmissionPolicy 'p' denied request: never"),
         ((403, "Invalid"), 'policy "p" denied request: no'),
     ]
-
-
-def test_the_annotation_of_a_failure_is_json_as_go_writes_it() -> None:
-    """The fields stand in Go's order, what HTML knows is escaped, and the actions have one order."""
-    failure = Finding(
-        policy="p",
-        binding="b",
-        kind="violation",
-        message="a < b & \u00fc",
-        index=2,
-        actions=frozenset({"Audit", "Deny"}),
-    )
-    text = failures([failure], NEWEST)
-    assert text == (
-        '[{"message":"a \\u003c b \\u0026 \u00fc","policy":"p","binding":"b","expressionIndex":2,'
-        '"validationActions":["Deny","Audit"]}]'
-    )
-    assert json.loads(text)[0]["message"] == "a < b & \u00fc"
-
-
-def test_the_words_around_a_message() -> None:
-    """A warning names policy and binding, a refusal the object."""
-    assert (
-        warning(AUDITED),
-        forbidden("apps", "deployments", "x", "no"),
-        forbidden("", "pods", 'a"b', "no"),
-    ) == (
-        "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no",
-        'deployments.apps "x" is forbidden: no',
-        'pods "a\\"b" is forbidden: no',
-    )
-
-
-@pytest.mark.parametrize(
-    ("message", "static", "said"),
-    [
-        pytest.param("from CEL", "static", "from CEL", id="expression"),
-        pytest.param("  from CEL\n", "static", "from CEL", id="trimmed"),
-        pytest.param("", "static", "static", id="empty"),
-        pytest.param(" \t\u00a0\u2003", " static ", "static", id="blank"),
-        pytest.param("two\nlines", "static", "static", id="line-break"),
-        pytest.param("a\rb", "static", "a\rb", id="carriage-return"),
-        pytest.param("\x1cx", "static", "\x1cx", id="no-white-space-to-go"),
-        pytest.param("x" * 5120, "static", "x" * 5120, id="longest"),
-        pytest.param("x" * 5121, "static", "static", id="too-long"),
-        pytest.param("\u00fc" * 2561, "static", "static", id="too-many-bytes"),
-        pytest.param(None, "static", "static", id="none"),
-        pytest.param(7, "static", "static", id="no-text"),
-        pytest.param(None, "", "failed expression: a &&\n b", id="expression-itself"),
-        pytest.param("\n", "  ", "failed expression: a &&\n b", id="all-blank"),
-    ],
-)
-def test_what_is_said_of_a_false_validation(message: object, static: str, said: str) -> None:
-    """messageExpression, else message, else the expression."""
-    assert denial_message(message, static, "  a &&\n b \n") == said
 
 
 def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:

@@ -12,17 +12,15 @@ import pytest
 from support.policies.admissionpolicies import (
     OBJECT,
     binding,
-    config_map,
     inputs,
     parameters,
     policy,
     validating,
 )
-from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations, warnings
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
-from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, OUT_OF_BUDGET, Finding
+from policies.admissionpolicy.evaluation.result import OUT_OF_BUDGET, Finding
 from policies.admissionpolicy.evaluation.validator import evaluate, evaluate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
@@ -34,8 +32,6 @@ from policies.admissionpolicy.model import (
 from policies.cel.explain import shown
 from policies.cel.library.authorizer import CheckAnswer, Table
 from policies.engine.interruption import Missing, TimeLimitError
-from policies.engine.match import EVERYTHING
-from policies.kubernetes.release import NEWEST
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"
 MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"
@@ -94,27 +90,6 @@ def test_an_error_is_explained_too_and_an_ignored_one_is_not() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("actions", "follows"),
-    [
-        pytest.param(("Deny",), (True, 0, False), id="deny"),
-        pytest.param(("Warn",), (False, 1, False), id="warn"),
-        pytest.param(("Audit",), (False, 0, True), id="audit"),
-        pytest.param(("Deny", "Audit"), (True, 0, True), id="deny-audit"),
-        pytest.param(("Warn", "Audit"), (False, 1, True), id="warn-audit"),
-    ],
-)
-@pytest.mark.parametrize("text", ["false", "object.data.x == '1'"], ids=["violation", "error"])
-def test_the_actions_decide_what_follows(text: str, actions: tuple[str, ...], follows: tuple[bool, int, bool]) -> None:
-    """Of a violation and of an error under failurePolicy Fail alike."""
-    result = evaluate(validating(text), binding(*actions), NO_PARAMETERS, inputs())
-    assert (
-        result.denial is not None,
-        len(warnings(result)),
-        FAILURE_ANNOTATION in audit_annotations(result, NEWEST),
-    ) == follows
-
-
 @pytest.mark.parametrize("action", ["Deny", "Warn", "Audit"])
 def test_a_missing_parameter_denies_whatever_the_actions_are(action: str) -> None:
     """The configuration is wrong, and only the failurePolicy has a say in that."""
@@ -140,29 +115,6 @@ def test_an_unknown_kind_of_parameters_is_the_policy_s_own_fault() -> None:
             "failed to find resource referenced by paramKind: 'a.example/v1, Kind=No'"
         )
     ]
-
-
-def test_a_policy_is_evaluated_once_for_each_parameter() -> None:
-    """The findings say which; annotations of the same key are put together, each value once."""
-    known = parameters(*(config_map(f"p{index}", limit=str(index // 2)) for index in range(3)))
-    compiled = validating(
-        {"expression": "params.data.limit == '1'", "messageExpression": "'limit ' + string(params.data.limit)"},
-        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
-        auditAnnotations=[{"key": "k", "valueExpression": "' l' + string(params.data.limit)"}],
-    )
-    every = binding(param_ref=ParamRef(selector=EVERYTHING, parameter_not_found_action="Deny"))
-    result = evaluate(compiled, every, known, inputs())
-    assert [(each.params, each.message) for each in result.findings] == [("p0", "limit 0"), ("p1", "limit 0")]
-    assert audit_annotations(result, NEWEST) == {"p/k": "l0, l1"}
-
-
-def test_no_parameters_and_false_conditions_skip_a_binding() -> None:
-    """Neither violation nor error comes of it."""
-    allowing = binding(param_ref=ParamRef(name="none", parameter_not_found_action="Allow"))
-    with_kind = validating("false", paramKind={"apiVersion": "v1", "kind": "ConfigMap"})
-    with_condition = validating("false", matchConditions=[{"name": "c", "expression": "false"}])
-    assert evaluate(with_kind, allowing, parameters(), inputs()) == NOTHING_FOUND
-    assert evaluate(with_condition, binding(), NO_PARAMETERS, inputs()) == NOTHING_FOUND
 
 
 def test_what_does_not_compile_fails_when_it_is_evaluated() -> None:
@@ -217,19 +169,6 @@ def test_the_budget_is_for_all_validations_of_one_evaluation() -> None:
     assert [(each.kind, each.message, each.index) for each in over.findings] == [("error", words, 0)]
     assert [finding.message for finding in over.findings if "Warn" in finding.actions] == [words]
     assert [each.index for each in evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=100).findings] == [0]
-
-
-def test_messages_share_what_the_validations_left() -> None:
-    """Once they are over it, every validation is an error, those that were true included."""
-    compiled = validating(
-        {"expression": "true", "messageExpression": "'a' + string(object.data.a)"},
-        {"expression": "object.data.x == '1'"},
-    )
-    result = evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=4)
-    assert [each.message for each in result.findings] == [
-        f"failed messageExpression: {OUT_OF_BUDGET}",
-        MISSING,
-    ]
 
 
 def test_the_namespace_is_looked_up_only_where_an_expression_reads_it() -> None:

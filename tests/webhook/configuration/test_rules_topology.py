@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.builders import Json, deployment, request, resource, template
+from support.builders import Json, deployment, request, resource
 from support.service.reviews import TODAY
 
-from policies.engine.engine import mutate, validate
+from policies.engine.engine import validate
 from policies.engine.facts import References, StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import Hook, Rule
@@ -20,7 +20,6 @@ from webhook.configuration.settings import Settings, SettingsError
 
 _FACTS = StaticFacts(TODAY, {"gold": {"tier": "gold"}})
 _TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
-_RACK: Json = {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack=r1"}}
 _NO_RACK: Json = {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rak"}}
 _HALLS: Json = {"name": "halls", "levels": ["example.org/site", {"nodeLabel": "example.org/hall", "alias": "room"}]}
 _SITE, _HALL = (
@@ -57,11 +56,6 @@ def _rule(name: str = "topology", *, workloads: Any = (), **topology: Any) -> Ru
 
 def _hooks(rule: Rule) -> dict[str, Hook]:
     return {hook.phase: hook for hook in rule.hooks}
-
-
-def _train(metadata: Json, kind: str = "Train") -> Json:
-    pods = [{"template": template({"nvidia.com/gpu": 8})}]
-    return resource("example.org/v1", kind, {"spec": {"pods": pods}}, **metadata)
 
 
 def test_the_topologies_that_there_are() -> None:
@@ -260,20 +254,6 @@ def test_configured_workloads_are_asked_about() -> None:
         assert "['example.org/Train']" in hook.conditions[0].expression
 
 
-@pytest.mark.parametrize(("changes", "patched"), [("always", True), ("create", True), ("never", False)])
-def test_configured_workloads_are_placed(changes: str, *, patched: bool) -> None:
-    """An annotation on a kind of the configuration is copied to its templates, unless it says never."""
-    row = {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "changes": changes}
-    settings = Settings.model_validate({"workloads": [row], "labels": {"action": "off"}})
-    ruleset = rules.build(settings)
-
-    answer = mutate(request(_train(_RACK)), ruleset, _FACTS)
-
-    copied = [("/spec/pods/0/template/metadata/annotations", _RACK["annotations"])]
-    assert [(o["path"], o["value"]) for o in answer.operations] == (copied if patched else [])
-    assert mutate(request(_train(_RACK)), rules.build(Settings()), _FACTS).operations == ()
-
-
 @pytest.mark.parametrize(
     ("action", "unapplied", "verdict", "policy"),
     [
@@ -346,19 +326,6 @@ def test_a_default_placement_is_asked_about_everywhere(default: Json, conditions
     """Where workloads without annotations are placed as well, no match condition may hide them."""
     for hook in _rule(default=default).hooks:
         assert [condition.name for condition in hook.conditions] == conditions
-
-
-def test_a_default_placement_places() -> None:
-    """A workload of several Pods gets the preference that the configuration gives, in the Namespaces that it names."""
-    selector = {"matchLabels": {"tier": "gold"}}
-    default = {"topology": "halls", "preferred": "room", "namespaceSelector": selector}
-    ruleset = rules.build(_settings(topologies=[_HALLS], default=default))
-    job = resource("batch/v1", "Job", {"spec": {"parallelism": 2, "template": template({"nvidia.com/gpu": 8})}})
-    preferred = {_TOPOLOGY: "halls", f"{_TOPOLOGY}-preferred-placement": "room"}
-
-    for namespace, values in (("gold", [preferred]), ("other", [])):
-        answer = mutate(request(job, namespace=namespace), ruleset, _FACTS)
-        assert [o["value"] for o in answer.operations if o["path"] == "/spec/template/metadata/annotations"] == values
 
 
 def test_kinds_that_nobody_reads_annotations_of_are_asked_about() -> None:

@@ -11,7 +11,7 @@ from support.service.servers import Directory, Serve, time_at_rest
 from support.service.wire import connected, head
 
 from policies.engine.ruleset import RuleSet
-from webhook.http.app import DEFAULT_TIMEOUT, MARGIN
+from webhook.http.app import MARGIN
 from webhook.http.decision import Served
 
 
@@ -69,26 +69,6 @@ async def test_a_time_out_that_is_no_duration_is_refused(serve: Serve, written: 
     assert (reply.status, reply.text) == (400, text)
 
 
-@pytest.mark.parametrize("sent", [b"", body(pod())[:100]], ids=["nothing", "a-part"])
-async def test_a_body_that_does_not_come_ends_with_the_deadline(serve: Serve, sent: bytes) -> None:
-    """A body that stops arriving is 408 when the caller's time is up, not before and not much later."""
-    running = await serve(served(rule()))
-    loop = asyncio.get_running_loop()
-
-    async with connected(running.port) as wire:
-        started = loop.time()
-        await wire.send(head("/validate?timeout=300ms", 5000) + sent)
-        reply = await wire.reply()
-        passed = loop.time() - started
-
-    assert (reply.status, reply.text) == (
-        408,
-        "The body did not arrive within 0.3 s (listen.bodySeconds, or the caller's ?timeout=).\n",
-    )
-    assert 0.25 < passed < DEFAULT_TIMEOUT
-    assert running.state.in_flight == 0
-
-
 async def test_a_body_that_the_service_did_not_read_in_time(serve: Serve) -> None:
     """If bytes of a body wait when its time is over, the service was the slow one: 503, and the caller comes again."""
     running = await serve(served(rule()))
@@ -140,39 +120,3 @@ async def test_a_call_whose_body_is_still_coming_takes_no_place(serve: Serve) ->
         await slow.send(head(length=5000) + b"{")
         await until(lambda: running.state.in_flight)
         assert (await running.post(body(pod()))).status == 200
-
-
-async def test_a_caller_that_hangs_up_gives_its_place_back(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    """A connection that is lost in the middle of a body is no error, and its place is free again."""
-    running = await serve(served(rule()), 1)
-
-    async with connected(running.port) as slow:
-        await slow.send(head(length=5000) + b"{")
-        await until(lambda: running.state.in_flight)
-    await until(lambda: not running.state.in_flight)
-
-    assert (await running.post(body(pod()))).status == 200
-    assert [record.getMessage() for record in caplog.records] == []
-
-
-@pytest.mark.parametrize(
-    ("sent", "path", "status"),
-    [
-        pytest.param(body(pod()), "/validate", 200, id="an-answer"),
-        pytest.param(b"[]", "/validate", 400, id="a-bad-call"),
-        pytest.param(body(pod()), "/validate/nothing", 503, id="an-unknown-group"),
-        pytest.param(body(pod()), "/mutate?timeout=x", 400, id="a-bad-time-out"),
-    ],
-)
-async def test_a_draining_service_closes_its_connections(serve: Serve, sent: bytes, path: str, status: int) -> None:
-    """From SIGTERM on every answer says `Connection: close`, and the connection is closed behind it."""
-    running = await serve(served(rule()))
-
-    async with connected(running.port) as wire:
-        before = await wire.call(body(pod()))
-        running.state.draining = True
-        last = await wire.call(sent, path)
-        assert await wire.ended()
-
-    assert (before.status, before.closes) == (200, False)
-    assert (last.status, last.closes) == (status, True)

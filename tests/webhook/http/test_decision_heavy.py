@@ -75,14 +75,6 @@ async def test_what_takes_too_long_here_is_judged_elsewhere(
     )
 
 
-async def test_a_patch_from_a_child(serve: Serve) -> None:
-    """A mutation that takes long is the same, too."""
-    running = await serve(served(rule(_Spins(0.1))))
-    answer = answer_of((await running.post(_SLOW, "/mutate")).body)
-
-    assert answer["patchType"] == "JSONPatch"
-
-
 async def test_a_large_body_is_not_read_in_the_event_loop(serve: Serve) -> None:
     """A child decodes it, finds what is wrong with it, and says so as usual."""
     running = await serve(served(rule(_Spins(0))))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from support.builders import pod
-from support.service.reviews import TODAY, body, refused_body, rule, served
+from support.service.reviews import TODAY, refused_body, rule, served
 from support.service.servers import Serve, default_rules
 
 from policies.engine.facts import StaticFacts
@@ -59,15 +58,6 @@ async def test_probes_of_a_service_that_is_not_ready(serve: Serve) -> None:
         "- certificate: no certificate is served yet: tls.crt does not exist",
     ]
     assert (alive.status, alive.text) == (200, "ok\n")
-
-
-async def test_a_service_that_is_not_ready_answers_reviews(serve: Serve) -> None:
-    """Readiness is advice to whoever sends reviews; what is sent all the same is answered."""
-    running = await serve(served(rule()))
-    running.state.add_gate("cluster", lambda: ["namespaces: not listed yet"])
-    running.state.draining = True
-
-    assert (await running.post(body(pod()))).status == 200
 
 
 async def test_the_health_port_has_no_reviews(serve: Serve) -> None:

@@ -93,20 +93,6 @@ def site(api: Connection, world: World, times: Times) -> Site:
     return Site(api, world, times)
 
 
-async def test_a_gang_is_opened_and_told_of(server: PodApi, world: World, site: Site) -> None:
-    """Each Pod is patched once, all into one rack, and one Event on the Job says where."""
-    world.job("train", 2, required("rack"))
-    server.load(world)
-    async with running(site):
-        await until(lambda: server.events("Placed"))
-        site.pass_by(5)
-        await until(lambda: site.follower.placer.pods["team", "train-1"].is_written)
-
-    assert (server.racks(), server.patches) == ({"train-0": "1", "train-1": "1"}, {"train-0": 1, "train-1": 1})
-    assert server.events("Placed") == ["2 Pods with 16 GPUs in fabric=f,superpod=1,rack=1."]
-    assert site.outcomes() == {"opened": 2}
-
-
 async def test_only_the_leader_opens(server: PodApi, world: World, site: Site) -> None:
     """A process without the Lease knows the same, and does nothing; nor does it show who waits."""
     world.job("train", 2, required("rack"))

@@ -49,21 +49,6 @@ async def _refusal(secret: SecretStore) -> tuple[int, str]:
     return raised.value.status, str(raised.value)
 
 
-async def test_one_secret_is_followed(server: GuardedApi, secret: SecretStore) -> None:
-    """Nothing but the Secret of that name is asked for; what it holds is known, and that it has gone."""
-    before = (secret.exists, dict(secret.stored))
-    server.put(SECRETS, _secret("ca", b"first"))
-    await until(lambda: secret.exists)
-    there = dict(secret.stored)
-    secret.changed.clear()
-    server.delete(SECRETS, "ca")
-    await secret.changed.wait()
-
-    assert (before, there, secret.exists, secret.stored) == ((False, {}), {"ca.crt": b"first"}, False, {})
-    queries = [*server.lists(SECRETS), *server.watches(SECRETS)]
-    assert {query["fieldSelector"] for query in queries} == {"metadata.name=ca"}
-
-
 async def test_it_is_made(server: GuardedApi, secret: SecretStore) -> None:
     """A Secret that does not exist is made as an opaque one with the service's labels, and is known at once."""
     await secret.write({"ca.crt": b"cert", "ca.key": b"key"})

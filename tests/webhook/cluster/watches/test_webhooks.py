@@ -13,14 +13,12 @@ from support.api.webhookapi import NAME, PATHS, WebhookApi
 from support.patience import until
 
 from certs.authority import new_authority
-from certs.material import Bundle
 from webhook.authority import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.webhooks import Webhooks
 
 _MUTATING, _VALIDATING = PATHS
 _CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]
-_OLD, _NEW = (Bundle((each,)).pem for each in _CERTIFICATES)
 _GONE = {"cks-admission.dev/unregister": "true"}
 
 
@@ -62,21 +60,6 @@ async def shown(webhooks: Webhooks, server: WebhookApi, kind: str, content: Json
     else:
         server.put(PATHS[kind], content)
     await webhooks.changed.wait()
-
-
-async def test_they_are_followed_whole(server: WebhookApi, webhooks: Webhooks) -> None:
-    """Each change shows, with all that is in it; only what has the name is asked for."""
-    await shown(webhooks, server, _VALIDATING, configuration(_OLD))
-    first = webhooks.state.current
-    await shown(webhooks, server, _VALIDATING, None)
-
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": _VALIDATING}
-    assert first[_VALIDATING]["webhooks"] == configuration(_OLD)["webhooks"]
-    assert {key: first[_VALIDATING][key] for key in head} == head
-    assert (list(first), webhooks.state.current) == ([_VALIDATING], {})
-    assert {query["fieldSelector"] for path in (MUTATING, VALIDATING) for query in server.lists(path)} == {
-        f"metadata.name={NAME}"
-    }
 
 
 async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connection, times: Times) -> None:

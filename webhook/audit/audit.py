@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import date
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -111,17 +110,12 @@ def _sentence(decision: Decision, violation: Violation) -> str:
 
 
 def _excepted(subject: Subject, decision: Decision, exception: PolicyException) -> Iterator[Finding]:
-    until, grounds = _end(exception.until), f" (exception {exception.grounds})"
+    until, grounds = f"{exception.until.isoformat()}T23:59:59Z", f" (exception {exception.grounds})"
     for violation in decision.violations:
         text = _sentence(decision, violation) + grounds
         yield Finding(subject, decision.rule, "exempt", violation.path, text, violation.remedy, until)
     if not decision.violations:
         yield Finding(subject, decision.rule, "exempt", "", f"it changes nothing here{grounds}", until=until)
-
-
-def _end(last: date) -> str:
-    """The end of an exception's last day, in UTC."""
-    return f"{last.isoformat()}T23:59:59Z"
 
 
 def _change(before: Any, operation: PatchOperation) -> tuple[Location, str]:

@@ -100,7 +100,7 @@ def report(form: Form, scope: Scope, findings: Iterable[Finding], now: datetime)
     said = Counter(_said(finding, scope) for finding in findings)
     summary = dict.fromkeys(_SUMMARY, 0)
     for entry, count in said.items():
-        summary[_result(entry)] += count
+        summary[_RESULTS[_GRAVEST[entry.gravity]][0]] += count
     results = [_written(form, scope, entry, said[entry]) for entry in sorted(said)[:MOST]]
     content: dict[str, Any] = {
         "apiVersion": form.api_version,
@@ -122,10 +122,6 @@ def _said(finding: Finding, scope: Scope) -> _Said:
     kind = "" if subject.uid == scope.uid else subject.kind
     message = shortened("\n".join(filter(None, (finding.message, finding.remedy))), LONGEST)
     return _Said(_GRAVEST.index(finding.verdict), finding.policy, finding.path, kind, message, finding.until)
-
-
-def _result(entry: _Said) -> str:
-    return _RESULTS[_GRAVEST[entry.gravity]][0]
 
 
 def _metadata(scope: Scope) -> dict[str, Any]:

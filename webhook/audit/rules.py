@@ -148,7 +148,7 @@ def reason(policy: Policy) -> str:
     if (
         validations
         and all(isinstance(tree, Literal) and tree.value is True for tree in validations)
-        and _compares(policy)
+        and any(_OLD in expression.text for expression in policy.expressions)
     ):
         return f"it reads {_OLD}, and says nothing without one"
     return ""
@@ -283,10 +283,6 @@ def _may_hold(condition: Node) -> bool:
     except CompileError:
         return False
     return program.evaluate(_ANYBODY).value is True
-
-
-def _compares(policy: Policy) -> bool:
-    return any(_OLD in expression.text for expression in policy.expressions)
 
 
 NOTHING: Final = Loaded()

@@ -116,10 +116,7 @@ def _record(asked: Asked, content: Content, longest: int, more: Mapping[str, Any
         **described,
         "decisions": [_decision(decision, hide) for decision in answer.decisions],
         **warnings,
-        "patch": {
-            "operations": len(answer.operations),
-            "bytes": len(_encode(answer.operations)) if answer.operations else 0,
-        },
+        "patch": patch_size(answer),
         **{key: _hidden(value, hide) for key, value in more.items()},
     }
 
@@ -245,12 +242,9 @@ def _shapes(secret: str) -> Iterator[str]:
 def _written(text: str) -> str:
     """The expression for a text as messages write it: spaces for what cannot be printed, and perhaps escapes."""
     return "".join(
-        _ESCAPED.get(part) or (_BLANK if _is_blank(part) else re.escape(part)) for part in _PARTS.findall(text)
+        _ESCAPED.get(part) or (_BLANK if (part.isspace() or not part.isprintable()) else re.escape(part))
+        for part in _PARTS.findall(text)
     )
-
-
-def _is_blank(part: str) -> bool:
-    return part.isspace() or not part.isprintable()
 
 
 Kept = Literal["shadow", "other"]

@@ -150,7 +150,7 @@ def patch(
         *_expressions(seat.domain if goal.required is not None else (), seat.labels, cliques),
         *_of_topology(goal, seat),
     ]
-    host = _host(seat.labels)
+    host = [_is_in(HOSTNAME, [seat.labels[HOSTNAME]])] if HOSTNAME in seat.labels else []
     affinity = dict(mapping(pod["spec"], "affinity"))
     node = dict(mapping(affinity, "nodeAffinity"))
     need += host if seat.is_fixed else []
@@ -208,10 +208,6 @@ def is_fixed(pod: JsonObject) -> bool:
     return bool(expressions) and all(
         any(isinstance(one, dict) and one.get("key") == HOSTNAME for one in term) for term in expressions
     )
-
-
-def _host(labels: Mapping[str, str]) -> list[JsonObject]:
-    return [_is_in(HOSTNAME, [labels[HOSTNAME]])] if HOSTNAME in labels else []
 
 
 def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[str, Sequence[str]]) -> list[JsonObject]:

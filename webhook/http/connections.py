@@ -238,6 +238,8 @@ class Connections(web.Server):
         finally:
             for task in (sweep, *self._accepting, *self._handshakes):
                 task.cancel()
+            await asyncio.sleep(0)  # what has just come is begun before idle connections end
+            self.pre_shutdown()
             await self.shutdown(LAST_WAIT)
 
     async def finish(self, in_flight: Callable[[], int], seconds: float) -> None:

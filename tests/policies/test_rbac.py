@@ -53,12 +53,12 @@ def test_several_roles_that_are_not_there_are_listed() -> None:
     """Each is named once, in brackets as Go's Aggregate has it."""
     bindings = [
         _BINDING.replace("name: b}", f"name: b{number}}}").replace("Role, name: r}", f"Role, name: {role}}}")
-        for number, role in enumerate(("x", "y", "x"))
+        for number, role in enumerate(("x", "z", "x"))
     ]
     check = Check(user=service_account("default", "robot"), verb="get", resource="pods", namespace="default")
 
     assert _rights(*bindings).answer(check).reason == (
-        'rbac: RBAC: [role.rbac.authorization.k8s.io "x" not found, role.rbac.authorization.k8s.io "y" not found]'
+        'rbac: RBAC: [role.rbac.authorization.k8s.io "x" not found, role.rbac.authorization.k8s.io "z" not found]'
     )
 
 

@@ -59,7 +59,7 @@ def test_a_mode_stands_for_its_pack(tmp_path: Path) -> None:
             + packs.OWN_RESERVATION
             + "?",
         ),
-        ("{sunk: {parameters: {x: y}}}", "packs.sunk: the pack has no parameter 'x'; it has maxPrologSeconds"),
+        ("{sunk: {parameters: {x: z}}}", "packs.sunk: the pack has no parameter 'x'; it has maxPrologSeconds"),
     ],
     ids=["pack", "mode", "policy", "parameter", "another-parameter"],
 )

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, NoReturn
 
 # From the end of the time to the end of the process: a child may still say what came of its work.
 LAST_WORDS = 0.1
+KILLED = f"ended with {-signal.SIGKILL}"
+"""The reason of the end of a child that this process, or the kernel for want of memory, has killed."""
 _NO_MEMORY = 2
 _STDERR = 2
 _CHUNK = 1 << 16

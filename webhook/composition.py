@@ -116,14 +116,14 @@ async def keeper(
     if not rules.uses_policies(settings):
         return RuleKeeper(loaded)
     from webhook.sources.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.sources.policyset import ConfigMaps, Directories, Natives, Source  # noqa: PLC0415 - as above
+    from webhook.sources.policyset import ConfigMaps, Directories, Source  # noqa: PLC0415 - as above
 
     sources: list[Source] = [Directories(directories)] if directories else []
     inside = None
     if cluster is not None:
         sources += [ConfigMaps(cluster.maps, reports=reports)] if cluster.maps else []
-        natives = Natives(cluster.natives) if cluster.natives else None
-        inside = InCluster(cluster.release, parameters or cluster.facts.parameters, natives, cluster.unsynced_policies)
+        follow = parameters or cluster.facts.parameters
+        inside = InCluster(cluster.release, follow, cluster.natives, cluster.unsynced_policies)
     made = PolicyKeeper(settings, sources, measures, catalog, inside)
     await made.start()
     return made

@@ -291,7 +291,7 @@ def test_resources_can_be_replaced(entry: Entry) -> None:
     """What the operator says takes the place of what is derived."""
     assert entry("default").container["resources"] == {
         "requests": {"cpu": "100m", "memory": "128Mi"},
-        "limits": {"memory": "768Mi"},
+        "limits": {"memory": "896Mi"},
     }
     assert entry("placed").container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}}
 
@@ -300,9 +300,9 @@ def test_resources_can_be_replaced(entry: Entry) -> None:
     "listen", [{}, {"maxBytesInFlight": 100_000_000}, {"maxConnections": 3001}, {"maxInFlight": 9}]
 )
 def test_the_memory_limit_is_derived_from_the_settings(listen: dict[str, int]) -> None:
-    """It is the sum of process, bytes in flight, 320 KiB for each connection, and child process."""
+    """It is the sum of process, bytes in flight, 320 KiB for each connection, and child processes."""
     settings = Settings.model_validate({"listen": listen}).listen
-    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256)
+    parts = (128, ceil(settings.max_bytes_in_flight / 2**20), ceil(settings.max_connections * 320 / 1024), 256, 128)
 
     limits = render({"config": {"listen": listen}}).container["resources"]["limits"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from faults import clocks, crowds, evaluations, references, releases, reloads, watches
+from faults import clocks, crowds, evaluations, hostile, references, releases, reloads, watches
 from faults.row import Fault
 
 FAULTS: tuple[Fault, ...] = (
     evaluations.stall,
+    hostile.hostile,
     crowds.large_reviews,
     crowds.slow_connections,
     crowds.out_of_descriptors,

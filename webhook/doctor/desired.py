@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import NamedTuple
@@ -22,7 +21,8 @@ from webhook.doctor.observation import PolicySource, Read, Unread, listed
 from webhook.registration.configurations import registered
 from webhook.sources import policyset
 from webhook.sources.policykeeper import shadowed
-from webhook.sources.policyset import Content, Directories
+from webhook.sources.policyset import Directories
+from webhook.sources.reading import Content
 
 
 class ClusterPolicyState(Struct, frozen=True):
@@ -63,7 +63,7 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
     policies = policyset.updated(
         policyset.EMPTY, await _contents(settings, state), today, rules.reserved(), state.release
     )
-    native, _ = policyset.load_natives({} if isinstance(state.natives, Unread) else state.natives, {}, state.release)
+    native = await _native({} if isinstance(state.natives, Unread) else state.natives, state.release)
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)
@@ -99,7 +99,7 @@ async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: 
     if not settings.policies.shadow:
         return _Shadow()
     own = shadowed(settings)
-    contents = await Directories(own.policies.directories).contents(release)
+    contents = await policyset.read(await Directories(own.policies.directories).units(release), release)
     read = policyset.updated(policyset.EMPTY, contents, today, rules.reserved(), release)
     made = rules.of_policies(own, read.files)
     beside = shadow.beside(made, rules.build(own, (), made, catalog), real)
@@ -109,13 +109,15 @@ async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: 
 
 async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
     """The content of the sources of policies, by name."""
-    contents = dict(await Directories(settings.policies.directories).contents(state.release))
+    units = [*await Directories(settings.policies.directories).units(state.release)]
     if not isinstance(state.maps, Unread):
         data = {name: policy_map.data for name, policy_map in state.maps.items()}
-        contents |= await asyncio.to_thread(
-            policyset.configmap_contents, settings.cluster.namespace, data, state.release
-        )
-    return contents
+        units += policyset.configmap_units(settings.cluster.namespace, data, state.release)
+    return await policyset.read(units, state.release)
+
+
+async def _native(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> policyset.Native:
+    return policyset.native(policies, await policyset.read(policyset.native_units(policies, release), release))
 
 
 def _control_plane(state: ClusterPolicyState) -> list[str]:

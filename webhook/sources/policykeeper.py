@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import structlog
@@ -15,7 +16,7 @@ from policies.admissionpolicy.evaluation.compilation import Compiler
 from policies.admissionpolicy.evaluation.parameters import ParametersKey, parameter_keys
 from policies.admissionpolicy.model import Policy
 from policies.cel.program import Program
-from policies.engine.request import mapping
+from policies.engine.request import JsonObject, mapping
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.topology import Catalog
@@ -27,9 +28,12 @@ from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.measures import ShadowMetrics
 from webhook.sources import policyset
-from webhook.sources.policyset import Content, Directories, Native, Natives, PolicySet, Source
+from webhook.sources.policyset import Directories, Native, PolicySet, Source
+from webhook.sources.reading import Content, Readings
 
 T = TypeVar("T")
+Changes = Callable[[], AsyncIterator[None]]
+"""Yields whenever something may have changed."""
 
 
 class FollowedParameters(Protocol):
@@ -48,6 +52,16 @@ class FollowedRelease(Protocol):
 
     def changes(self) -> AsyncIterator[None]:
         """Yields after each change of the release."""
+
+
+class Natives(Protocol):
+    """The cluster's own policies: see `webhook.cluster.watches.policies`."""
+
+    changed: asyncio.Event
+
+    @property
+    def known(self) -> Mapping[str, Sequence[JsonObject]]:
+        """All policies by name, those that request derived rules with their objects."""
 
 
 class Reloads(Protocol):
@@ -75,7 +89,7 @@ class PolicyKeeper:
     """Reads all sources again when one of them may have changed.
 
     rules: those of the policies. ruleset: these and the built-in ones. complete: whether all sources have been read
-    once; before that, other replicas may know policies that are missing here.
+    once, those that take long, too; before that, other replicas may know policies that are missing here.
     """
 
     def __init__(
@@ -95,6 +109,9 @@ class PolicyKeeper:
         self._log = log or structlog.get_logger()
         self._compiler = Compiler(self._note_fault)
         self._looking = asyncio.Lock()
+        self._readings = Readings()
+        self._contents: Mapping[str, Content] = {}
+        self._native_contents: Mapping[str, Content] = {}
         self._seen: Mapping[str, str] | None = None
         self._clustered = settings.cluster.is_given
         self.complete = False
@@ -113,16 +130,24 @@ class PolicyKeeper:
 
     def unused(self) -> list[str]:
         """The sources whose current contents are not in force, with reasons: a text for each source."""
-        stays = "refused, what was loaded before stays in force"
-        return [f"{source}: {stays}:\n{why}" for source, why in self._made.refused.items()]
+        stays = "what was loaded before stays in force"
+        refused = [f"{source}: refused, {stays}:\n{why}" for source, why in self._made.refused.items()]
+        return refused + [f"{name}: takes long to compile; until then {stays}" for name in self._readings.waiting]
 
     def file_of(self, policy: str) -> str:
         """The file in which a policy stands; for one in a ConfigMap, the ConfigMap's name and the key."""
         return next((known.origin.file for known in self._made.policies if known.name == policy), "")
 
     async def start(self) -> None:
-        """Load the policies. Raises SettingsError for refused files, because nobody relies on them yet."""
+        """Load the policies. Raises SettingsError for refused files, because nobody relies on them yet.
+
+        It waits for all of these files, but of what others write only for what does not take long.
+        """
         await self.look()
+        while self._contents.keys() < {*self._settings.policies.directories}:
+            await self._readings.changed.wait()
+            self._readings.changed.clear()
+            await self.look()
         refused = self._made.refused
         reasons = [refused[path] for path in self._settings.policies.directories if path in refused]
         if reasons:
@@ -138,12 +163,16 @@ class PolicyKeeper:
         """Follow the sources, and call `changed` after each change of the rules, to put them into force."""
         wake = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            for source in self._sources:
-                group.create_task(self._listen(source, wake))
+            changes: list[Changes] = [
+                *(source.changes for source in self._sources),
+                partial(_changes, self._readings.changed),
+            ]
             if self._cluster is not None:
-                group.create_task(self._listen(self._cluster.release, wake))
+                changes.append(self._cluster.release.changes)
                 if self._cluster.natives is not None:
-                    group.create_task(self._listen(self._cluster.natives, wake))
+                    changes.append(partial(_changes, self._cluster.natives.changed))
+            for each in changes:
+                group.create_task(self._listen(each, wake))
             while True:
                 await wake.wait()
                 wake.clear()
@@ -189,7 +218,7 @@ class PolicyKeeper:
     async def _look(self, before: _Made | None) -> bool:
         complete = self._cluster is None or not self._cluster.unsynced()
         read = await _collected_later(self._read())
-        self.complete = self.complete or complete
+        self.complete = self.complete or (complete and not self._readings.waiting)
         if read is None:
             return False
         versions, made = read
@@ -202,12 +231,13 @@ class PolicyKeeper:
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of the current contents, and what is made from them; None if they have not changed."""
         release = self._release
-        newest: dict[str, Content] = {}
-        for source in self._sources:
-            newest |= await source.contents(release)
-        native = Native()
-        if self._cluster is not None and self._cluster.natives is not None:
-            native = await asyncio.to_thread(self._cluster.natives.read, release)
+        natives = {} if self._cluster is None or self._cluster.natives is None else self._cluster.natives.known
+        units = [unit for source in self._sources for unit in await source.units(release)]
+        native_units = policyset.native_units(natives, release)
+        read = await self._readings.of([*units, *native_units], release)
+        newest = self._contents = policyset.contents(units, read, self._contents)
+        self._native_contents = policyset.contents(native_units, read, self._native_contents)
+        native = policyset.native(natives, self._native_contents)
         inside = f"{release.name} {native.version}"
         versions = {"": inside, **{name: content.version for name, content in newest.items()}}
         if versions == self._seen:
@@ -224,10 +254,10 @@ class PolicyKeeper:
             keys = [key for part in made for key in part.parameter_keys]
             await self._cluster.parameters.follow(dict.fromkeys(keys))
 
-    async def _listen(self, source: Source | Natives | FollowedRelease, wake: asyncio.Event) -> NoReturn:
+    async def _listen(self, changes: Changes, wake: asyncio.Event) -> NoReturn:
         while True:
             try:
-                async for _ in source.changes():
+                async for _ in changes():
                     wake.set()
             except Exception:  # noqa: BLE001 - as above
                 self._log.exception("changes of policies could not be followed")
@@ -323,6 +353,13 @@ def _name(value: Any) -> str:
     metadata = mapping(value, "metadata")
     namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
     return f"{value.get('kind')} {namespace}{metadata.get('name')}" if isinstance(value, dict) else ""
+
+
+async def _changes(event: asyncio.Event) -> AsyncIterator[None]:
+    while True:
+        await event.wait()
+        event.clear()
+        yield
 
 
 async def _collected_later(making: Awaitable[T]) -> T:

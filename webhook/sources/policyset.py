@@ -10,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
-from policies.admissionpolicy.documents.reader import Loaded, Part, parts, together
+from policies.admissionpolicy.documents.document import Path as FieldPath
+from policies.admissionpolicy.documents.reader import Loaded, Part, together
 from policies.admissionpolicy.model import Policy
 from policies.cel.environment import Dialect
 from policies.engine.request import JsonObject
@@ -29,17 +33,10 @@ from webhook.files import manifest, walk, yamlfile
 from webhook.files.walk import LOOK_SECONDS
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles
+from webhook.sources.reading import Content, Readings, Unit
 
 if TYPE_CHECKING:
-    from webhook.cluster.watches.policies import NativePolicies, PolicyMaps
-
-
-class Content(NamedTuple):
-    """The contents of a source, or why it cannot be read. Contents with equal versions are equal."""
-
-    version: str
-    parts: tuple[Part, ...] = ()
-    problem: str = ""
+    from webhook.cluster.watches.policies import PolicyMaps
 
 
 class PolicySet(Struct, frozen=True):
@@ -113,11 +110,36 @@ def updated(
             chosen |= {source: current.contents[source] for source in gone}
 
 
+def contents(
+    units: Iterable[Unit], known: Mapping[str, Content], before: Mapping[str, Content] = MappingProxyType({})
+) -> Mapping[str, Content]:
+    """The contents of sources by name. known: of units. before: of sources of which not all units are read yet."""
+    by_source: dict[str, list[Unit]] = {}
+    for unit in units:
+        by_source.setdefault(unit.source, []).append(unit)
+    made: dict[str, Content] = {}
+    for source, its in by_source.items():
+        if all(unit.name in known for unit in its):
+            version = hashlib.sha256(repr([(unit.name, unit.version) for unit in its]).encode()).hexdigest()
+            read_ = [known[unit.name] for unit in its]
+            problems = [content.problem for content in read_ if content.problem]
+            parts = tuple(part for content in read_ for part in content.parts)
+            made[source] = Content(version, parts, "\n".join(problems))
+        elif source in before:
+            made[source] = before[source]
+    return made
+
+
+async def read(units: Sequence[Unit], release: Release) -> Mapping[str, Content]:
+    """The contents of sources by name, for once."""
+    return contents(units, await Readings().all(units, release))
+
+
 class Source(Protocol):
     """One place with policies, or several of one sort."""
 
-    async def contents(self, release: Release) -> Mapping[str, Content]:
-        """The current contents, by the name of the place, as an API server of a release takes them."""
+    async def units(self, release: Release) -> Sequence[Unit]:
+        """What is to be read, as an API server of a release takes it."""
 
     def changes(self) -> AsyncIterator[None]:
         """Yields whenever the contents may have changed."""
@@ -127,43 +149,14 @@ class Source(Protocol):
 
 
 class Directories:
-    """Files and directories, each of which is a source. Unchanged files are not parsed again."""
+    """Files and directories, each of which is a source."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self._paths = paths
-        self._known: dict[Path, tuple[str, tuple[Part, ...]]] = {}
 
-    async def contents(self, release: Release) -> Mapping[str, Content]:
-        """The contents of the files. A thread reads them, so that reviews in flight do not wait."""
-        return await asyncio.to_thread(self.read, release)
-
-    def read(self, release: Release) -> Mapping[str, Content]:
-        """The current contents of the files, as an API server of a release takes them."""
-        known, self._known = self._known, {}
-        return {path: self._content(path, release, known) for path in self._paths}
-
-    def _content(self, path: str, release: Release, known: Mapping[Path, tuple[str, tuple[Part, ...]]]) -> Content:
-        version = hashlib.sha256()
-        parts_read: list[Part] = []
-        problems: list[str] = []
-        try:
-            for file in policyfiles.files(path):
-                content = file.read_bytes()
-                digest = f"{hashlib.sha256(content).hexdigest()} {release.name}"
-                version.update(f"{file}\n{digest}\n".encode())
-                before = known.get(file)
-                try:
-                    if before is None or before[0] != digest:
-                        before = digest, policyfiles.parts(content, str(file), release)
-                except yamlfile.FileError as error:
-                    problems.append(str(error))
-                    continue
-                self._known[file] = before
-                parts_read += before[1]
-        except OSError as error:
-            problems.append(f"{error.filename}: cannot be read: {error.strerror}")
-            version.update(problems[-1].encode())
-        return Content(version.hexdigest(), tuple(parts_read), "\n".join(problems))
+    async def units(self, release: Release) -> Sequence[Unit]:
+        """The files, and what keeps others from being read. A thread opens them, so that reviews do not wait."""
+        return await asyncio.to_thread(lambda: [unit for path in self._paths for unit in _files(path, release)])
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield after a change in a file, or after a few seconds without one."""
@@ -180,6 +173,25 @@ class Directories:
         """Do nothing: the log, the metrics and the readiness tell what is refused."""
 
 
+def _files(path: str, release: Release) -> Iterator[Unit]:
+    """The files at a path, and a unit of its name that tells whether they are all."""
+    problem = ""
+    try:
+        for file in policyfiles.files(path):
+            content = file.read_bytes()
+            version = f"{hashlib.sha256(content).hexdigest()} {release.name}"
+            yield Unit(path, str(file), version, partial(policyfiles.parts, content, str(file), release))
+    except OSError as error:
+        problem = f"{error.filename}: cannot be read: {error.strerror}"
+    yield Unit(path, f"{path} itself", problem, partial(_listed, problem))
+
+
+def _listed(problem: str) -> tuple[Part, ...]:
+    if problem:
+        raise yamlfile.FileError(problem)
+    return ()
+
+
 class ConfigMaps:
     """ConfigMaps of the service's Namespace. Each is a source, with all keys that end in .yaml, .yml or .json.
 
@@ -189,13 +201,11 @@ class ConfigMaps:
     def __init__(self, maps: PolicyMaps, *, reports: bool = True) -> None:
         self._maps = maps
         self._reports = reports
-        self._cache: Mapping[str, Content] = {}
 
-    async def contents(self, release: Release) -> Mapping[str, Content]:
-        """The contents of the ConfigMaps in the watch."""
+    async def units(self, release: Release) -> Sequence[Unit]:
+        """The ConfigMaps in the watch."""
         data = {name: policy_map.data for name, policy_map in self._maps.known.items()}
-        self._cache = await asyncio.to_thread(configmap_contents, self._maps.namespace, data, release, self._cache)
-        return self._cache
+        return configmap_units(self._maps.namespace, data, release)
 
     async def changes(self) -> AsyncIterator[None]:
         """Yield after each change, and now and then without one, to repeat reports that failed."""
@@ -217,26 +227,17 @@ def configmap_source(namespace: str, name: str) -> str:
     return f"ConfigMap {namespace}/{name}"
 
 
-def configmap_contents(
-    namespace: str,
-    data: Mapping[str, Mapping[str, str]],
-    release: Release = NEWEST,
-    known: Mapping[str, Content] | None = None,
-) -> Mapping[str, Content]:
-    """The contents of a Namespace's ConfigMaps by source, as an API server of a release takes them.
-
-    data: by name. known: earlier contents, which are reused.
-    """
-    current: dict[str, Content] = {}
+def configmap_units(namespace: str, data: Mapping[str, Mapping[str, str]], release: Release) -> list[Unit]:
+    """The ConfigMaps of a Namespace. data: by name."""
+    units = []
     for name, texts in sorted(data.items()):
         version = hashlib.sha256(repr((release.name, sorted(texts.items()))).encode()).hexdigest()
-        before = (known or {}).get(configmap_source(namespace, name))
-        content = before if before and before.version == version else _of_keys(name, texts, release, version)
-        current[configmap_source(namespace, name)] = content
-    return current
+        source = configmap_source(namespace, name)
+        units.append(Unit(source, source, version, partial(_of_keys, name, texts, release)))
+    return units
 
 
-def _of_keys(name: str, data: Mapping[str, str], release: Release, version: str) -> Content:
+def _of_keys(name: str, data: Mapping[str, str], release: Release) -> tuple[Part, ...]:
     parts: list[Part] = []
     problems: list[str] = []
     keys = sorted(key for key in data if key.endswith(manifest.SUFFIXES) and not policyfiles.is_suite(Path(key)))
@@ -247,34 +248,9 @@ def _of_keys(name: str, data: Mapping[str, str], release: Release, version: str)
             parts += policyfiles.parts(data[key], f"{name}/{key}", release)
         except yamlfile.FileError as error:
             problems.append(str(error))
-    return Content(version, tuple(parts), "\n".join(problems))
-
-
-ParsedNatives = Mapping[tuple[str, str], tuple[Part, ...]]
-"""The parts of each object, by its name and version."""
-
-
-class Natives:
-    """The cluster's own policies that request derived rules."""
-
-    def __init__(self, policies: NativePolicies) -> None:
-        self._policies = policies
-        self._cache: ParsedNatives = {}
-
-    def read(self, release: Release) -> Native:
-        """The current policies as an API server of a release has them, without those that cannot be used here.
-
-        kube-apiserver still enforces these.
-        """
-        native, self._cache = load_natives(self._policies.known, self._cache, release)
-        return native
-
-    async def changes(self) -> AsyncIterator[None]:
-        """Yield after each change."""
-        while True:
-            await self._policies.changed.wait()
-            self._policies.changed.clear()
-            yield
+    if problems:
+        raise yamlfile.FileError("\n".join(problems))
+    return tuple(parts)
 
 
 class Native(NamedTuple):
@@ -286,33 +262,41 @@ class Native(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def load_natives(
-    policies: Mapping[str, Sequence[JsonObject]], known: ParsedNatives, release: Release = NEWEST
-) -> tuple[Native, ParsedNatives]:
-    """The usable policies, and the parsed objects. known: objects that were parsed before, which are reused.
+def native_units(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> list[Unit]:
+    """The cluster's own policies that request derived rules, with their bindings.
 
     policies: by name; a policy that does not request rules without its objects. release: that of the API server.
     """
-    usable: list[Part] = []
-    problems: list[str] = []
-    parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
-    version = hashlib.sha256(release.name.encode())
-    for name, documents in policies.items():
-        version.update(repr(name).encode())
-        group: list[Part] = []
+    units = []
+    for source, documents in policies.items():
         for value in documents:
             metadata = value["metadata"]
             # The generation does not count changes to annotations.
             revision = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations"), release.name
-            key = f"{value['kind']} {metadata['name']}", repr(revision)
-            version.update(repr(key).encode())
-            if (made := known.get(key)) is None:  # it has no lines; it is stored, so it may use what a new one may not
-                document = Document(value=value, name=key[0], places=lambda _: (1, 1))
-                made = parts(document, Dialect(release, stored=True))
-            parsed[key] = made
-            group += parsed[key]
-        if errors := together(group).errors:
-            problems.append(f"no rules for {name}: {'; '.join(error.text for error in errors)}")
+            name = f"{value['kind']} {metadata['name']}"
+            # It has no lines; it is stored, so it may use what a new one may not.
+            document = Document(value=value, name=name, places=_no_place)
+            dialect = Dialect(release, stored=True)
+            units.append(Unit(source, name, repr(revision), partial(reader.parts, document, dialect)))
+    return units
+
+
+def _no_place(_: FieldPath) -> tuple[int, int]:
+    return 1, 1
+
+
+def native(policies: Mapping[str, Sequence[JsonObject]], known: Mapping[str, Content]) -> Native:
+    """The usable policies, without those that cannot be used here: kube-apiserver still enforces these.
+
+    known: the contents by name of the policy.
+    """
+    usable: list[Part] = []
+    problems: list[str] = []
+    versions = {name: known[name].version if name in known else "" for name in policies}
+    for name, content in known.items():
+        problem = content.problem or "; ".join(error.text for error in together(content.parts).errors)
+        if problem:
+            problems.append(f"no rules for {name}: {problem}")
         else:
-            usable += group
-    return Native(version.hexdigest(), together(usable), tuple(problems), tuple(policies)), parsed
+            usable += content.parts
+    return Native(repr(versions), together(usable), tuple(problems), tuple(policies))

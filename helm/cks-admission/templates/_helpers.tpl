@@ -121,12 +121,12 @@ app.kubernetes.io/component: webhook
 {{- concat $names .Values.certificates.names | uniq | toYaml -}}
 {{- end -}}
 
-{{/* The limit in MiB: the process, bytes of bodies, connections at 320 KiB, and its child process. */}}
+{{/* The limit in MiB: the process, bytes of bodies, connections at 320 KiB, and its child processes. */}}
 {{- define "cks-admission.resources" -}}
 {{- $listen := default dict .Values.config.listen -}}
 {{- $bytes := dig "maxBytesInFlight" 67108864 $listen | int64 -}}
 {{- $connections := dig "maxConnections" 1024 $listen | int64 -}}
-{{- $memory := add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 -}}
+{{- $memory := add 128 (div (add $bytes 1048575) 1048576) (div (add (mul $connections 320) 1023) 1024) 256 128 -}}
 {{- if .Values.resources -}}
 {{- toYaml .Values.resources -}}
 {{- else -}}

@@ -6,9 +6,9 @@ k8s.io/apimachinery).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import getitem
 from typing import Any, Literal
 
@@ -64,16 +64,19 @@ class Document:
 
     def outline(self, paths: Iterable[Path]) -> Document:
         """A document with only the places of some paths, which needs much less memory than the tree of a file."""
-        first = (self.line, 1)
         places = {path: self.place(path) for path in paths}
         keys = {path: self.place(path, key=True) for path in places}
         return Document(
             value=None,
             name=self.name,
             line=self.line,
-            places=lambda path: places.get(path, first),
-            keys=lambda path: keys.get(path, first),
+            places=partial(_place, places, (self.line, 1)),
+            keys=partial(_place, keys, (self.line, 1)),
         )
+
+
+def _place(places: Mapping[Path, Place], other: Place, path: Path) -> Place:
+    return places.get(path, other)
 
 
 Severity = Literal["error", "warning"]

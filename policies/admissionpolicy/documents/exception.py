@@ -14,6 +14,7 @@ from typing import Any
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.documents.document import (
     Document,
+    Path,
     Problem,
     Report,
     Spot,
@@ -93,6 +94,12 @@ def build(value: Mapping[str, Any]) -> PolicyException:
         **{name: tuple(match.get(name, ())) for name in EXCEPTION_GLOBS},
         object_selector=LabelSelector.of(match.get("objectSelector", {})),
     )
+
+
+def places(value: Mapping[str, Any]) -> Sequence[Path]:
+    """The fields of a decoded document at which problems are noted later."""
+    policies = value.get("spec", {}).get("policies", ())
+    return ("spec", "until"), *(("spec", "policies", index) for index in range(len(policies)))
 
 
 def warn(exception: PolicyException, top: Spot, today: date) -> None:

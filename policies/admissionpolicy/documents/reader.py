@@ -119,6 +119,13 @@ def parts(document: Document, dialect: Dialect = NEW) -> tuple[Part, ...]:
     return tuple(_part(item, dialect) for item in objects([document]))
 
 
+def portable(part: Part) -> Part:
+    """The same part, which can be sent to another process. The document of another object knows few places then."""
+    document = part.report.document
+    outline = replace(document.outline(_PLACES), value=document.value)
+    return part if part.kind else replace(part, report=part.report.continued(outline))
+
+
 def trusted(document: Document) -> Policy | Binding:
     """The policy or binding in a document that is known to have no errors, without compiling its expressions."""
     value = document.value
@@ -277,11 +284,11 @@ def _part(document: Document, dialect: Dialect) -> Part:
         exception.validate(replace(top, value=value))
     else:
         _validate(replace(top, value=value), kind, version, dialect)
-    built = None
+    outline, built = document.outline((*_PLACES, *(exception.places(value) if own else ()))), None
     if not report.failed:
-        built = WrittenException(exception.build(value), document) if own else _built(value, document)
+        built = WrittenException(exception.build(value), outline) if own else _built(value, document)
     return Part(
-        report=report if own else report.continued(document.outline(_PLACES)),
+        report=report.continued(outline),
         kind=kind,
         name=value.get("metadata", {}).get("name", ""),
         policy_name=value.get("spec", {}).get("policyName", ""),

@@ -135,7 +135,7 @@ def test_no_cluster_is_asked_for_parameters() -> None:
 def test_a_policy_of_the_same_name_takes_the_place_of_a_shipped_one() -> None:
     """Files and the cluster's own policies win, also those of the cluster that ask for nothing here."""
     files = policyfiles.read([("own.yaml", _OWN)])
-    native, _ = policyset.load_natives({"interruptable-drain": [], "something-else": []}, {})
+    native = policyset.native({"interruptable-drain": [], "something-else": []}, {})
 
     made = rules.of_policies(Settings(), files, native=native)
     assert made.replaced == ("interruptable-drain", "lock-toleration")

@@ -7,7 +7,8 @@ import pytest
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import parts
-from webhook.sources.policyset import EMPTY, Content, PolicySet, updated
+from webhook.sources.policyset import EMPTY, PolicySet, updated
+from webhook.sources.reading import Content
 
 _TODAY = date(2026, 11, 21)
 _POLICY = """\

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from policies.kubernetes.release import NEWEST
+from webhook.sources import policyset
 from webhook.sources.policyset import Directories
+from webhook.sources.reading import Content, Readings
 
 _CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 
@@ -18,12 +20,17 @@ def _write(file: Path, *names: str) -> None:
     file.write_text("---\n".join(_CONTEXT.replace("NAME", name) for name in names), encoding="utf-8")
 
 
-def _names(source: Directories, path: Path) -> list[str]:
-    content = source.read(NEWEST)[str(path)]
-    return [part.report.document.value["metadata"]["name"] for part in content.parts]
+async def _read(*paths: Path, readings: Readings | None = None) -> dict[str, Content]:
+    units = await Directories(tuple(map(str, paths))).units(NEWEST)
+    known = await (readings or Readings()).all(units, NEWEST)
+    return dict(policyset.contents(units, known))
 
 
-def test_a_directory_is_read_by_name(tmp_path: Path) -> None:
+async def _names(path: Path) -> list[str]:
+    return [part.report.document.value["metadata"]["name"] for part in (await _read(path))[str(path)].parts]
+
+
+async def test_a_directory_is_read_by_name(tmp_path: Path) -> None:
     """All YAML and JSON files below it, the ones of a directory in their order before those below; suites are none."""
     _write(tmp_path / "b.yaml", "b", "b2")
     _write(tmp_path / "a.yml", "a")
@@ -32,51 +39,50 @@ def test_a_directory_is_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text("name: x")
     (tmp_path / "README.md").write_text("# Policies")
 
-    assert _names(Directories((str(tmp_path),)), tmp_path) == ["a", "b", "b2", "d", "c"]
+    assert await _names(tmp_path) == ["a", "b", "b2", "d", "c"]
 
 
-def test_a_mounted_config_map(tmp_path: Path) -> None:
+async def test_a_mounted_config_map(tmp_path: Path) -> None:
     """The files that kubelet links are read once, and again when it switches the link to a new directory."""
     _write(tmp_path / "..2026_01" / "a.yaml", "old")
     _write(tmp_path / "..2026_02" / "a.yaml", "new")
     (tmp_path / "..data").symlink_to("..2026_01")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
-    source = Directories((str(tmp_path),))
-    before = source.read(NEWEST)[str(tmp_path)]
+    before = (await _read(tmp_path))[str(tmp_path)]
 
     (tmp_path / "..next").symlink_to("..2026_02")
     (tmp_path / "..next").rename(tmp_path / "..data")
 
     assert [part.report.document.value["metadata"]["name"] for part in before.parts] == ["old"]
-    assert _names(source, tmp_path) == ["new"]
-    assert source.read(NEWEST)[str(tmp_path)].version != before.version
+    assert await _names(tmp_path) == ["new"]
+    assert (await _read(tmp_path))[str(tmp_path)].version != before.version
 
 
-def test_only_files_that_changed_are_read_again(tmp_path: Path) -> None:
+async def test_only_files_that_changed_are_read_again(tmp_path: Path) -> None:
     """What stands in an unchanged file stays the same object, whatever its dates; the version tells a change."""
     _write(tmp_path / "a.yaml", "a")
     _write(tmp_path / "b.yaml", "b")
-    source = Directories((str(tmp_path),))
-    first = source.read(NEWEST)[str(tmp_path)]
+    readings = Readings()
+    first = (await _read(tmp_path, readings=readings))[str(tmp_path)]
 
     (tmp_path / "a.yaml").touch()
-    same = source.read(NEWEST)[str(tmp_path)]
+    same = (await _read(tmp_path, readings=readings))[str(tmp_path)]
     _write(tmp_path / "b.yaml", "other")
-    third = source.read(NEWEST)[str(tmp_path)]
+    third = (await _read(tmp_path, readings=readings))[str(tmp_path)]
 
     assert (same.version == first.version, third.version == first.version) == (True, False)
     assert [one is other for one, other in zip(first.parts, same.parts, strict=True)] == [True, True]
     assert [one is other for one, other in zip(first.parts, third.parts, strict=True)] == [True, False]
 
 
-def test_all_that_cannot_be_read(tmp_path: Path) -> None:
+async def test_all_that_cannot_be_read(tmp_path: Path) -> None:
     """Every file that is no YAML or no text is named, with the place; a path that is not there is a problem too."""
     (tmp_path / "a.yaml").write_text("a: [")
     (tmp_path / "b.yaml").write_bytes(b"a: \xff")
     _write(tmp_path / "c.yaml", "c")
     missing = tmp_path / "missing.yaml"
 
-    found = Directories((str(tmp_path), str(missing))).read(NEWEST)
+    found = await _read(tmp_path, missing)
 
     assert {path: content.problem for path, content in found.items()} == {
         str(tmp_path): f"{tmp_path}/a.yaml:2:1: not valid YAML: did not find expected node content\n"
@@ -85,11 +91,10 @@ def test_all_that_cannot_be_read(tmp_path: Path) -> None:
     }
 
 
-def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory that cannot be read, as on a file system that is away, has a problem and has not lost its files."""
     _write(tmp_path / "a.yaml", "a")
     _write(tmp_path / "inner" / "b.yaml", "b")
-    source = Directories((str(tmp_path),))
     listed = os.scandir
 
     def away(path: str) -> Any:
@@ -99,4 +104,4 @@ def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "scandir", away)
 
-    assert source.read(NEWEST)[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"
+    assert (await _read(tmp_path))[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"

@@ -204,10 +204,11 @@ def _reader(lister: Lister, resources: Sequence[ServedResource]) -> Callable[...
 async def _files(settings: Settings, cluster: Followed) -> tuple[PolicyFiles, list[str]]:
     """The policies of files and ConfigMaps, and a line for each source that cannot be used."""
     release = cluster.release.current
-    contents = dict(await Directories(settings.policies.directories).contents(release))
+    units = [*await Directories(settings.policies.directories).units(release)]
     if cluster.maps is not None:
         data = {name: policy_map.data for name, policy_map in cluster.maps.known.items()}
-        contents |= policyset.configmap_contents(cluster.maps.namespace, data, release)
+        units += policyset.configmap_units(cluster.maps.namespace, data, release)
+    contents = await policyset.read(units, release)
     chosen = policyset.updated(policyset.EMPTY, contents, datetime.now(UTC).date(), rules.reserved(), release)
     return chosen.files, [f"{source} is not judged: {why}" for source, why in chosen.refused.items()]
 
@@ -233,8 +234,8 @@ async def _natives(lister: Lister, settings: Settings, release: Release) -> poli
                 if known is not None:
                     known.append({**head, "kind": f"{kind}Binding", **binding})
             break
-    native, _ = policyset.load_natives(documents, {}, release)
-    return native
+    units = policyset.native_units(documents, release)
+    return policyset.native(documents, await policyset.read(units, release))
 
 
 def _name(kind: str, name: str) -> str:

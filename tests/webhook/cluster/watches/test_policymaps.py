@@ -11,7 +11,8 @@ from support.api.times import Times
 from policies.kubernetes.release import NEWEST
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.policies import REFUSED, PolicyMaps
-from webhook.sources.policyset import ConfigMaps, Content
+from webhook.sources import policyset
+from webhook.sources.policyset import ConfigMaps
 
 MAPS = "/api/v1/namespaces/cks/configmaps"
 EVENTS = "/api/v1/namespaces/cks/events"
@@ -46,10 +47,9 @@ async def test_keys_are_files(server: FakeApi, api: Connection, times: Times) ->
     server.put(MAPS, _config_map("good", **{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"}))
     maps = await _followed(api, times)
 
-    found = await ConfigMaps(maps).contents(NEWEST)
+    found = await policyset.read(await ConfigMaps(maps).units(NEWEST), NEWEST)
     await maps.stop()
 
-    assert [type(content) for content in found.values()] == [Content, Content]
     assert {name: (len(content.parts), content.problem) for name, content in found.items()} == {
         "ConfigMap cks/empty": (0, "ConfigMap empty: no key of its data ends in .yaml, .yml, .json"),
         "ConfigMap cks/good": (1, ""),

@@ -1,0 +1,136 @@
+"""Faults of sources of policies that are meant to stall the service."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from cluster.polling import wait_for
+
+from faults import documents
+from faults.calls import calling
+from faults.documents import Json
+from faults.process import Process
+from faults.resources import MEGABYTE, Memory, chart_limit, limited
+from faults.reviews import GUARD
+from faults.row import Result, broken
+from faults.site import Site
+
+_EDIT_SECONDS = 5.0
+_END_SECONDS = 10.0
+
+
+def _doubled(steps: int) -> str:
+    return f"size([1]{'.map(x, {x: x})' * steps}) == 1"
+
+
+def _variables(steps: int) -> list[Json]:
+    doubled = [
+        {"name": f"v{step + 1}", "expression": f"{{variables.v{step}: variables.v{step}}}"} for step in range(steps)
+    ]
+    return documents.policy(
+        "variables", "size(variables.v1) == 1", variables=[{"name": "v0", "expression": "1"}, *doubled]
+    )
+
+
+SHAPES: Mapping[str, list[Json]] = {
+    "types that double": documents.policy("types", _doubled(30)),
+    "variables that double": _variables(30),
+    "many optMaps": documents.policy("optmaps", f"size([{', '.join(['object.?a' + '.optMap(x, x)' * 8] * 60)}]) > 0"),
+    "large patterns": [
+        each
+        for number in range(12)
+        for each in documents.policy(
+            f"patterns-{number}", f"object.metadata.name.matches(r'^(?:[\\pL\\pN._-]{{0,63}}[.,]?){{0,15}}!{number}$')"
+        )
+    ],
+    "long expressions": [
+        each
+        for number in range(10)
+        for each in documents.policy(
+            f"long-{number}", " || ".join(f"object.metadata.name == 'name-{number}-{term}'" for term in range(2200))
+        )
+    ],
+    "large YAML": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"x": [[]] * 300_000}}],
+}
+"""Documents of one source each, by what is wrong with them."""
+
+
+def hostile(site: Site) -> Result:
+    """Sources of policies come and go that are made to take long, one for each shape, while another one is edited.
+
+    99 of 100 answers of the guard within 50 ms and none over 1 s, each edit in force within 5 s, each source is loaded
+    or refused by name, memory stays within the chart's limit, and the service ends within 10 s.
+    """
+    directory = site.directory()
+    sources = [directory / f"source-{number}" for number in range(len(SHAPES))]
+    for source in sources:
+        source.mkdir()
+    edited = directory / "edited"
+    edited.mkdir()
+    documents.write(edited / "0.yaml", documents.limit("limit", 1000))
+    settings = {"directories": [*map(str, sources), str(edited)]}
+    with limited(chart_limit()) as memory, Process(directory, policies=settings) as process:
+        memory.hold(process.pid)
+        process.wait_until_ready()
+        return asyncio.run(_hostile(process, memory))
+
+
+async def _hostile(process: Process, memory: Memory) -> Result:
+    directory = process.config.parent
+    edits: list[float] = []
+    outcomes: dict[str, str] = {}
+    async with calling(process, GUARD, 100) as before:
+        await asyncio.sleep(3)
+    began = time.monotonic()
+    async with calling(process, GUARD, 100) as guard:
+        for number, (shape, content) in enumerate(SHAPES.items()):
+            written = time.monotonic()
+            documents.write(directory / f"source-{number}" / "0.yaml", content)
+            edits.append(await _edited(process, number))
+            source = str(directory / f"source-{number}")
+            outcome = await asyncio.to_thread(wait_for, shape, lambda: _outcome(process, source, content))  # noqa: B023
+            outcomes[shape] = f"{outcome} after {time.monotonic() - written:.0f} s"
+    peak = memory.peak()
+    ending = time.monotonic()
+    process.child.terminate()
+    await asyncio.to_thread(process.child.wait, 60)
+    ended = time.monotonic() - ending
+    told = ", ".join(f"{shape}: {outcome}" for shape, outcome in outcomes.items())
+    return Result(
+        seen=f"guard p99 {guard.p99 * 1e3:.0f} ms (slowest {guard.slowest * 1e3:.0f} ms; p99 before the fault "
+        f"{before.p99 * 1e3:.0f} ms), edits in force after at most {max(edits):.1f} s, at most "
+        f"{peak.size / MEGABYTE:.0f} MiB (limit: {peak.limit}); {told}",
+        lost=guard.summary,
+        healthy=guard.healthy_after(began),
+        slow=(
+            *guard.slow("guard", 0.05),
+            *broken({"guard within 1 s": guard.slowest < 1, "edits in force within 5 s": max(edits) < _EDIT_SECONDS}),
+        ),
+        broken=broken(
+            {
+                "no review lost or misjudged": guard.flawless,
+                "within the chart's limit": not peak.killed and peak.size < chart_limit(),
+                "it ends within 10 s": ended < _END_SECONDS,
+            }
+        ),
+    )
+
+
+def _outcome(process: Process, source: str, content: list[Json]) -> str:
+    """What became of a source; empty before it is known."""
+    if any(event["source"] == source for event in process.events("policies refused")):
+        return "refused"
+    added = [event["added"] + event.get("objects_added", []) for event in process.events("policies loaded")]
+    names = {name.rpartition(" ")[2] for each in added for name in each}
+    return "loaded" if content[0]["metadata"]["name"] in names else ""
+
+
+async def _edited(process: Process, number: int) -> float:
+    """The seconds until an edit of another source is in force."""
+    began = time.monotonic()
+    documents.write(process.config.parent / "edited" / "0.yaml", documents.limit("limit", 100 + number))
+    refused, allowed = documents.sized(101 + number), documents.sized(100 + number)
+    await asyncio.to_thread(wait_for, "an edit", lambda: process.refuses(refused) and not process.refuses(allowed))
+    return time.monotonic() - began

@@ -1,0 +1,141 @@
+"""Sources that are read in child processes: each once, under a budget, and those that exceed it alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.reader import Part, parts
+from policies.kubernetes.release import NEWEST
+from webhook.child import Child, ChildError, Limits
+from webhook.files.yamlfile import FileError
+from webhook.sources import policyfiles, reading
+from webhook.sources.reading import Content, Readings, Unit
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give sources that take long no more time than others, but count them as such."""
+    monkeypatch.setattr(reading, "SLOW", reading.QUICK)
+
+
+def _unit(name: str, read: Callable[[], object] = lambda: None, version: str = "1") -> Unit:
+    """A unit that first does something."""
+
+    def parts_read() -> tuple[Part, ...]:
+        read()
+        value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+        return parts(Document(value=value, name=name, places=lambda _: (1, 1)))
+
+    return Unit(name, name, version, parts_read)
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _swell() -> None:
+    bytearray(2 * reading.QUICK.memory)
+
+
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+async def _problems(readings: Readings, *units: Unit) -> dict[str, str]:
+    return {name: content.problem for name, content in (await readings.all(units, NEWEST)).items()}
+
+
+async def test_what_ends_a_child_is_refused_alone() -> None:
+    """A source that takes too long, takes too much memory or crashes is named with the reason; all others are read."""
+    found = await _problems(
+        Readings(),
+        _unit("a"),
+        _unit("slow", _spin),
+        _unit("b"),
+        _unit("large", _swell),
+        _unit("crashing", _crash),
+        _unit("broken", lambda: _raise(FileError("broken: not valid YAML"))),
+        _unit("defect", lambda: _raise(KeyError("x"))),
+        _unit("c"),
+    )
+
+    assert found == {
+        "a": "",
+        "b": "",
+        "c": "",
+        "slow": "slow: took over 1 s to compile",
+        "large": "large: took over 128 MiB of memory to compile",
+        "crashing": "crashing: the process that compiled it ended with -11",
+        "broken": "broken: not valid YAML",
+        "defect": "defect: cannot be read: KeyError: 'x'",
+    }
+
+
+async def test_others_do_not_wait_for_what_takes_long() -> None:
+    """The rest is there at once; what waits is named, and tried again with more time."""
+    readings = Readings()
+    units = [_unit("slow", _crash), _unit("a")]
+    first, waiting = await readings.of(units, NEWEST), readings.waiting
+    await readings.changed.wait()
+    second = await readings.of(units, NEWEST)
+
+    assert (list(first), waiting) == (["a"], ("slow",))
+    assert (sorted(second), readings.waiting) == (["a", "slow"], ())
+
+
+async def test_each_version_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contents of the same version stay the same objects, refused ones too; a new version is read."""
+    readings, begun = Readings(), list[int]()
+
+    class Counted(Child):
+        def __init__(self, work: Callable[[], list[object]], limits: Limits) -> None:
+            super().__init__(work, limits)
+            begun.append(self.pid)
+
+    monkeypatch.setattr(reading, "Child", Counted)
+    bad, good = _unit("bad", _crash), _unit("good")
+    first = await readings.all([bad, good], NEWEST)
+    children = len(begun)
+    second = await readings.all([bad, good], NEWEST)
+    third = await readings.all([_unit("bad", version="2"), good], NEWEST)
+
+    assert [second[name] is first[name] for name in first] == [True, True]
+    assert (len(begun), third["good"] is first["good"], third["bad"].problem) == (children + 1, True, "")
+
+
+async def test_what_cannot_be_tried_now_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source is not refused because the kernel has no process for it."""
+
+    def refuse(*_: object) -> None:
+        raise ChildError("no process could be started")
+
+    readings = Readings()
+    monkeypatch.setattr(reading, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "Child", refuse)
+    first = await readings.of([_unit("a")], NEWEST)
+    monkeypatch.setattr(reading, "Child", Child)
+
+    assert (first, readings.waiting) == ({}, ("a",))
+    assert await _problems(readings, _unit("a")) == {"a": ""}
+
+
+async def test_what_a_child_returns(tmp_path: Path) -> None:
+    """The parts know their places, as if this process had read them."""
+    file = tmp_path / "a.yaml"
+    text = "\n\napiVersion: v1\nkind: Secret\nmetadata:\n  name: x\n"
+    unit = Unit("a", "a", "1", lambda: policyfiles.parts(text, str(file)))
+    (content,) = (await Readings().all([unit], NEWEST)).values()
+
+    assert isinstance(content, Content)
+    assert [part.place for part in content.parts] == [f"{file}:6"]

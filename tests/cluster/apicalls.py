@@ -87,7 +87,7 @@ class Caller:
         groups: Sequence[str] = (),
         content_type: str = "application/json",
         accept: str = "application/json",
-        headers: Mapping[str, str] | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> Answer:
         """Send one request, as `user` in `groups`, or as the administrator. headers: more of them."""
         content = b"" if body is None else json.dumps(body).encode()
@@ -95,7 +95,11 @@ class Caller:
             method, path, content, content_type, accept, user=user, groups=groups, headers=headers
         )
         found = _decoded(received)
-        warnings = [text for line in response.headers.get_all("Warning", []) for text in _WARNING.findall(line)]
+        warnings = [
+            text
+            for line in response.headers.get_all("Warning", [])
+            for text in _WARNING.findall(line.encode("latin-1").decode())
+        ]
         return Answer(
             code=response.status,
             body=found,
@@ -120,7 +124,7 @@ class Caller:
         *,
         user: str = "",
         groups: Sequence[str] = (),
-        headers: Mapping[str, str] | None = None,
+        headers: Sequence[tuple[str, str]] = (),
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send bytes of any form, as `user` in `groups`, or as the administrator; return the response and its body."""
         connection = self._connection
@@ -129,7 +133,7 @@ class Caller:
         sent = [("Accept", accept), ("Content-Type", content_type), ("Content-Length", str(len(content)))]
         sent += [("Impersonate-User", user)] if user else []
         sent += [("Impersonate-Group", group) for group in groups]
-        for name, value in [*sent, *(headers or {}).items()]:
+        for name, value in [*sent, *headers]:
             connection.putheader(name, value)
         connection.endheaders(content)
         response = connection.getresponse()

@@ -31,7 +31,7 @@ from cluster.policycases.case import (
 )
 from cluster.policycases.case import mutating as a_mutating
 from cluster.policycases.case import validating as a_validating
-from cluster.policycases.native import Client, Response, object_name, object_of
+from cluster.policycases.native import Client, object_name, object_of
 from cluster.policycases.ours import Outcome, World, outcome, stable
 from cluster.polling import NotYet
 from cluster.programs import judged_as
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
     from pathlib import Path
 
+    from cluster.apicalls import Answer
     from cluster.controlplane import ControlPlane
 
 T = TypeVar("T")
@@ -400,7 +401,7 @@ def _audited(log: Path, names: KeysView[str]) -> dict[str, Json]:
     }
 
 
-def _outcome(case: Case, ask: Ask, answer: Response, audited: Json) -> Outcome:
+def _outcome(case: Case, ask: Ask, answer: Answer, audited: Json) -> Outcome:
     """The answer in the form in which it is compared."""
     if answer.code < 300 or (ask.operation == "CONNECT" and not _of_policy(answer.body)):
         changed = stable(answer.body) if case.mutating and ask.operation not in ("DELETE", "CONNECT") else None

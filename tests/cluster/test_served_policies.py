@@ -296,7 +296,7 @@ def test_a_trace_of_the_api_server_goes_on(served: Service, receiver: Receiver) 
     with Caller(served.control_plane) as caller:
         answer = caller.send(
             "POST", f"/api/v1/namespaces/{TEAM}/configmaps?dryRun=All", workloads.config_map("", "traced"),
-            headers={"traceparent": f"00-{trace}-{parent}-01"},
+            headers=[("traceparent", f"00-{trace}-{parent}-01")],
         )  # fmt: skip
     reviews = served.control_plane.wait_for("the trace", lambda: receiver.of(trace))
 

@@ -16,7 +16,7 @@ from webhook.authority import Issuance, StoredAuthority, trusted
 from webhook.certificates import Renewed, Upkeep
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.scheduling import SchedulingProbe
-from webhook.cluster.replicas.looks import looks
+from webhook.cluster.replicas.checks import checks
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
@@ -183,7 +183,7 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     if parts.settings.registration.writes:
         run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
     facts, leadership = parts.cluster.facts, parts.replica.leadership
-    work = looks(
+    work = checks(
         facts.api,
         lambda: parts.settings,
         lambda: (parts.keeper.ruleset, facts.known),

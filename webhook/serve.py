@@ -215,10 +215,10 @@ def _look_around(parts: _Parts, service: Service) -> None:
     """Begin the looks of a process that may lead, for as long as it takes part."""
     if parts.replica is None or parts.facts is None or parts.settings.manage.apart:
         return
-    from webhook.cluster.replicas.looks import looks  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.replicas.checks import checks  # noqa: PLC0415 - for clusters only
 
     state, leadership = service.state, parts.replica.leadership
-    work = looks(
+    work = checks(
         parts.facts.api,
         lambda: parts.settings,
         lambda: (state.served.ruleset, state.served.facts),

@@ -26,7 +26,7 @@ from policies.selectors import pool
 from webhook.audit.finding import Part
 from webhook.cluster.api.client import connect
 from webhook.cluster.inspection.reports import SHARE
-from webhook.cluster.replicas.looks import AuditLook
+from webhook.cluster.replicas.checks import AuditCheck
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ async def test_metrics_show_what_the_last_audit_did(reported: Reported, whole: d
     auditor, metrics = reported.auditor, Metrics("manage")
     auditor.run("-n", reported.twin)
     async with await connect(str(auditor.manager), in_cluster=False) as api:
-        await AuditLook(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
+        await AuditCheck(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
 
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     shown = {(sample.name, *sample.labels.values()): sample.value for sample in samples if _OF_AUDITS in sample.name}

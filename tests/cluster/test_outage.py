@@ -13,7 +13,7 @@ from cluster import workloads
 from cluster.polling import NotYet
 from policies.engine.facts import StaticFacts
 from webhook.cluster.api.client import connect
-from webhook.cluster.replicas.looks import WaitingPods
+from webhook.cluster.replicas.checks import WaitingPods
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 

@@ -25,7 +25,7 @@ from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.patrol import Patrol
+from webhook.cluster.replicas.periodic import PeriodicCheck
 from webhook.cluster.replicas.webhooks import path as registered_at
 from webhook.configuration.rules import schedules_workloads
 from webhook.configuration.settings import Settings
@@ -192,7 +192,7 @@ async def _items(api: ApiClient, place: str, *query: tuple[str, str]) -> list[Js
     return items if isinstance(items, list) else []
 
 
-class SchedulingProbe(Patrol):
+class SchedulingProbe(PeriodicCheck):
     """Asks while the setting is on."""
 
     failure = "workload scheduling not found out"

@@ -19,7 +19,7 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import labels_of, name_of
 from webhook.cluster.placer.objects import NODES, WatchedNode
-from webhook.cluster.replicas.patrol import Patrol
+from webhook.cluster.replicas.periodic import PeriodicCheck
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
@@ -128,7 +128,7 @@ class _Findings(NamedTuple):
     data: dict[str, str]
 
 
-class NodeSurvey(Patrol):
+class NodeSurvey(PeriodicCheck):
     """Looks at the Nodes while placements are judged. facts: those of the cluster, as they are now."""
 
     failure = "Nodes not looked at"

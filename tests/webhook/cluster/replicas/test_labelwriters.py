@@ -16,7 +16,7 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.labelwriters import BINDINGS, DEFINITIONS, POLICIES
-from webhook.cluster.replicas.looks import LabelWriters
+from webhook.cluster.replicas.checks import LabelWriters
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 

@@ -11,7 +11,7 @@ from support.api.times import Times
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.events import Subject
-from webhook.cluster.replicas.looks import MOST, RepeatedEvents
+from webhook.cluster.replicas.checks import MOST, RepeatedEvents
 
 _EVENTS = "/api/v1/namespaces/team/events"
 

@@ -13,7 +13,7 @@ from support.service.servers import default_rules
 
 from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.client import Connection
-from webhook.cluster.replicas.looks import PATH, WaitingPods, lacked
+from webhook.cluster.replicas.checks import PATH, WaitingPods, lacked
 from webhook.configuration.settings import Settings
 
 _MESSAGE = (

@@ -10,11 +10,11 @@ from support.api.times import Times
 from support.patience import until
 
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.patrol import FIRST_SECONDS, SECONDS, Patrol
+from webhook.cluster.replicas.periodic import FIRST_SECONDS, SECONDS, PeriodicCheck
 from webhook.configuration.settings import Settings, SettingsError
 
 
-class _Walk(Patrol):
+class _Walk(PeriodicCheck):
     """Looks that end in one outcome after the other, while they are due."""
 
     failure = "not looked"

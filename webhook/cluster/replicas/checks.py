@@ -24,7 +24,7 @@ from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
 from webhook.cluster.inspection.reads import decoded
 from webhook.cluster.inspection.reports import Place, read
-from webhook.cluster.replicas.patrol import Patrol
+from webhook.cluster.replicas.periodic import PeriodicCheck
 from webhook.cluster.replicas.survey import NodeSurvey
 from webhook.configuration.settings import Settings
 from webhook.measures import AuditMetrics
@@ -145,7 +145,7 @@ class RepeatedEvents:
         self._problem = error.status
 
 
-class AuditLook(Patrol):
+class AuditCheck(PeriodicCheck):
     """Shows what audits did, where they leave records."""
 
     failure = "audits not looked for"
@@ -180,7 +180,7 @@ _REASONS: Final[Mapping[str, Reason]] = {"reserved": "WritesReservedLabels", "po
 _REMEDY: Final = "cks-admission is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
 
 
-class LabelWriters(Patrol):
+class LabelWriters(PeriodicCheck):
     """Looks for what can write labels past the guard, unless that is off."""
 
     failure = "label writers not looked for"
@@ -246,7 +246,7 @@ _PAGE = 500  # the cache ignores it and sends all
 Judgement = tuple[RuleSet, Facts]
 
 
-class WaitingPods(Patrol):
+class WaitingPods(PeriodicCheck):
     """Looks for Pods that wait for what a rule would have given them. judgement: the current rules and facts."""
 
     failure = "waiting Pods not looked for"
@@ -289,7 +289,7 @@ class WaitingPods(Patrol):
         )
 
 
-def looks(
+def checks(
     api: Connection,
     settings: Callable[[], Settings],
     judgement: Callable[[], Judgement],
@@ -300,6 +300,6 @@ def looks(
     return {
         "waiting Pods": WaitingPods(api, settings, leading, judgement).run(),
         "label writers": LabelWriters(api, settings, leading, measures).run(),
-        "audits": AuditLook(api, settings, leading, measures.audits).run(),
+        "audits": AuditCheck(api, settings, leading, measures.audits).run(),
         "Nodes": NodeSurvey(api, settings, leading, lambda: judgement()[1], measures.placing).run(),
     }

@@ -16,7 +16,7 @@ FIRST_SECONDS: Final = 5.0
 """The pause at the start, and until a look is due."""
 
 
-class Patrol:
+class PeriodicCheck:
     """Base class: looks again and again while that is due. A failure is logged once, until there is another.
 
     failure: the log event. settings: returns the current ones. leading: whether this process leads.

@@ -13,7 +13,6 @@ import pytest
 from cluster import toolchain
 from cluster.golang import ToolchainError
 from cluster.polling import wait_for
-from cluster.process import Component, ComponentError
 from cluster.programs import judged_as, kubernetes_version, programs
 from cluster.workspace import workspace
 from policies.kubernetes.release import NEWEST, RELEASES
@@ -22,27 +21,10 @@ _TESTS = Path(__file__).parents[1]
 _STUBBORN = "trap '' TERM; echo started; while true; do sleep 0.1; done"
 
 
-def shell(directory: Path, script: str) -> Component:
-    """Return a component that is a shell script."""
-    return Component("script", ["/bin/sh", "-c", script], directory / "script.log", dict(os.environ))
-
-
 def alive(pid: int) -> bool:
     """Tell whether a process runs; one that has ended and waits to be collected does not."""
     answer = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return bool(answer.stdout.strip()) and not answer.stdout.startswith("Z")
-
-
-def test_deaf_component_is_killed(tmp_path: Path) -> None:
-    """A component that does not listen to SIGTERM is gone all the same."""
-    component = shell(tmp_path, _STUBBORN)
-    wait_for("the script to start", lambda: component.log.read_text(encoding="utf-8"))
-
-    component.terminate()
-    component.end(timeout=0.5)
-
-    with pytest.raises(ComponentError, match="script ended with -9"):
-        component.check()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")

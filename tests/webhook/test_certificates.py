@@ -19,7 +19,7 @@ from support.api.guardedapi import GuardedApi
 from support.patience import until
 from support.service.replicas import SECRETS, World, logging
 
-from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, Leaf, new_authority
+from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.errors import StoreError
 from certs.material import Bundle, fingerprint, moment
 from certs.plan import BUNDLE, CA_CERT, CA_KEY
@@ -142,18 +142,6 @@ def test_a_pair_that_does_not_match_is_kept_out(tmp_path: Path, pairs: list[Leaf
 
 def _own(directory: Path, *names: str) -> Certificates:
     return Certificates(Tls(directory=str(directory), names=names or ("localhost",)), Metrics())
-
-
-def test_a_pair_of_its_own_is_made(tmp_path: Path) -> None:
-    """Without files the service makes CA and pair, serves it and knows the bundle by which clients trust it."""
-    certificates = _own(tmp_path / "own", "localhost", "127.0.0.1")
-
-    certificates.start()
-
-    assert certificates.unready() == []
-    assert certificates.serving.leaf is not None
-    assert certificates.serving.leaf.cert_pem == (tmp_path / "own" / "tls.crt").read_bytes()
-    assert certificates.ca_bundle == (tmp_path / "own" / "ca-bundle.crt").read_bytes()
 
 
 def test_a_new_pair_of_its_own_is_served_when_it_is_installed(tmp_path: Path) -> None:
@@ -348,35 +336,6 @@ async def test_the_first_turn(world: World) -> None:
     ]
     assert b"PRIVATE KEY" in world.stored[CA_KEY]
     assert "PRIVATE KEY" not in str(logged.entries)
-
-
-async def test_a_whole_life(world: World) -> None:
-    """Leaves are renewed at half of their lives, CAs at two thirds, and old CAs leave the bundle at their end."""
-    async with world.replica("a"), world.replica("b"):
-        with logging() as logged:
-            sizes = []
-            for days in range(0, 500, 2):
-                world.now = START + days * DAY
-                await world.turn()
-                sizes.append(len(world.bundle))
-
-    assert logged.shared() == [
-        "ca.crt was made: there was none",
-        _rotated(START),
-        f"ca-bundle.crt no longer holds CN=cks-admission CA, which expired on {moment(START + AUTHORITY_LIFETIME)}",
-        _rotated(START + 244 * DAY),
-    ]
-    assert [days for days in range(2, 500, 2) if sizes[days // 2] != sizes[days // 2 - 1]] == [244, 366, 488]
-    due, end = START + (LEAF_LIFETIME - CLOCK_SKEW) / 2, START + LEAF_LIFETIME
-    first = f"the leaf was renewed: half of its life was over on {moment(due)}; it ends on {moment(end)}"
-    assert logged.own()[:4] == ["the leaf was made: there was none"] * 2 + [first] * 2
-    assert len(world.server.written_to(SECRETS)) == 4
-
-
-def _rotated(made: datetime) -> str:
-    """Why a CA that was made at a moment is renewed."""
-    due, end = made + (2 * AUTHORITY_LIFETIME - CLOCK_SKEW) / 3, made + AUTHORITY_LIFETIME
-    return f"ca.crt was renewed: two thirds of its life were over on {moment(due)}; it ends on {moment(end)}"
 
 
 async def test_clients_see_a_rotation_with_overlap(world: World) -> None:
@@ -589,48 +548,6 @@ async def test_a_secret_that_cannot_be_written(world: World) -> None:
     refused = f"Secret cks/ca could not be written: {answer}"
     assert logged.reasons("certificate not renewed") == [f"{refused}; {right}"]
     assert unready == [f"no certificate is served yet; {refused}; {right}"]
-
-
-@pytest.mark.parametrize("days", [3, 30, 250])
-async def test_a_clock_that_jumps_and_comes_back(days: int, world: World) -> None:
-    """Wherever the clock goes and comes back to, all show what holds there, with the reason for each renewal."""
-    async with world.replica("a"), world.replica("b"):
-        for jump in (timedelta(), days * DAY, timedelta()):
-            world.now = START + jump
-            with logging() as logged:
-                await world.turn()
-                await world.turn()
-
-    back = "and it is 2026-03-01 12:00:00 UTC: a clock was set back"
-    there = START + days * DAY - CLOCK_SKEW
-    leaf = f"the leaf was renewed: it is not valid before {moment(there)} {back}"
-    if days == 3:
-        assert logged.reasons() == []
-    elif days == 30:
-        assert logged.reasons() == [leaf] * 2
-    else:
-        assert logged.shared() == [f"ca.crt was renewed: it is not valid before {moment(there)} {back}"]
-        assert logged.own() == [f"{leaf}; {another_ca(world).partition(': ')[2]}"] * 2
-
-
-async def test_an_authority_that_was_renewed_while_a_replica_was_away(world: World) -> None:
-    """Back after a rotation, a replica shows a leaf of the new CA at its first look."""
-    async with world.replica("a") as first:
-        async with world.replica("b") as second:
-            await world.turn()
-        for days in range(260):
-            world.now = START + days * DAY
-            await first.turn()
-        await second.secret.start()
-        await second.told()
-        with logging() as logged:
-            await second.turn()
-        await second.secret.stop()
-
-    assert second.certificates.unready() == []
-    assert len(world.bundle) == 2
-    expired = f"it expired on {moment(START + LEAF_LIFETIME)}"
-    assert logged.reasons() == [f"the leaf was renewed: {expired}; {another_ca(world).partition(': ')[2]}"]
 
 
 async def test_a_replica_that_starts_amid_a_rotation(world: World) -> None:

@@ -18,12 +18,6 @@ def _check(version: Any = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> 
     return told(check_api_server(version, groups, settings(policies=policies)))
 
 
-def test_a_version_that_has_all() -> None:
-    """What is used of it is named."""
-    assert _check() == [("ok", "version", "v1.36.3 has webhook match conditions and ValidatingAdmissionPolicy v1", "")]
-    assert _check(native=False) == [("ok", "version", "v1.36.3 has webhook match conditions", "")]
-
-
 def test_an_old_version() -> None:
     """Each feature that it lacks is told with what happens without; one that is off is not."""
     conditions = (

@@ -58,21 +58,6 @@ def _check(
     return told(check_certificates(served, trusted, chosen, _NOW + timedelta(days=days), proven=proven))
 
 
-def test_a_certificate_that_is_trusted() -> None:
-    """The name, the trust and the end are told."""
-    assert _check([_served(_OURS)]) == [
-        (
-            "ok",
-            "10.0.0.1:9443",
-            (
-                f"its certificate is for {_NAME}, trusted by every caBundle, "
-                "and valid until 2026-03-08 12:00:00 UTC (7 days left)"
-            ),
-            "",
-        )
-    ]
-
-
 def test_a_certificate_of_another_authority() -> None:
     """A caBundle with another CA of the same name is told with its entries, and who puts it right."""
     ((level, where, found, remedy),) = _check([_served(_OTHER)])

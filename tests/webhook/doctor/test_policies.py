@@ -71,13 +71,6 @@ async def _told(chosen: Settings, *maps: PolicySource) -> list[tuple[str, str, s
     return told(check_policies(await _make(chosen, by_name), by_name, chosen))
 
 
-async def test_policies_that_can_be_used(files: str) -> None:
-    """They are counted, from all sources."""
-    assert await _told(_settings(directories=[files]), _map(_POLICY)) == [
-        ("ok", "policies", "2 policies in addition to the built-in rules, none refused", "")
-    ]
-
-
 async def test_a_config_map_that_is_refused() -> None:
     """It is told in the service's own words; where these are missing, that is told as well."""
     mistake = await _told(_settings(), _map(_BROKEN))
@@ -94,18 +87,6 @@ async def test_a_config_map_that_is_refused() -> None:
             "ConfigMap cloud/team",
             "refused: team/policies.yaml:7:31: says the service",
             "correct it; until then the previous policies stay in force",
-        )
-    ]
-
-
-async def test_a_config_map_that_only_the_service_refuses() -> None:
-    """Its annotation counts, although the policies can be read here."""
-    assert await _told(_settings(), _map(_POLICY, "what the service says")) == [
-        (
-            "problem",
-            "ConfigMap cloud/team",
-            "the service refuses it, but it loads without errors here: what the service says",
-            'the service may be another version, or have other sources; look for "policies refused" in its log',
         )
     ]
 

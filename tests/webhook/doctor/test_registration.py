@@ -23,7 +23,6 @@ _APPLIED = (
     '"undone" in its log'
 )
 _BY_HAND = "apply it again: cks-admission export webhook-configuration | kubectl apply --server-side -f -"
-_BY_CHART = "apply the chart again: the service itself writes only the caBundle"
 _NOT_SO = "it differs from the settings: "
 
 
@@ -60,20 +59,6 @@ def test_what_is_as_it_should_be() -> None:
     kept = [{"key": "control-plane", "values": ["true"]}]
     assert _check(_observed(cloud), kept=kept) == _check(_observed())
     assert _check(_observed(cloud))[0][0] == "problem"
-
-
-@pytest.mark.parametrize(
-    ("registration", "remedy"),
-    [
-        pytest.param({"apply": True}, _APPLIED, id="the service writes it"),
-        pytest.param({"caOnly": True}, _BY_CHART, id="the chart does"),
-        pytest.param({}, _BY_HAND, id="somebody does"),
-    ],
-)
-def test_what_is_missing(registration: Json, remedy: str) -> None:
-    """A configuration that is not there is a problem, and the remedy is for whoever writes it."""
-    found = "it does not exist, so the API server never calls the service"
-    assert _check(None, **registration) == [("problem", _WHERE, found, remedy)]
 
 
 def _opted_out(found: Json) -> None:

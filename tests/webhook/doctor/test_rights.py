@@ -24,15 +24,6 @@ def _check(own: bool = True, **missing: Any) -> list[tuple[str, str, str, str]]:
     return told(check_rights(answers, _USER, own=own))
 
 
-def test_all_rights_are_there() -> None:
-    """One line counts them; where they are not the service's own, it says how to ask for those."""
-    assert _check() == [("ok", _USER, "it has the 4 rights that the service needs", "")]
-    assert _check(own=False)[0][2] == (
-        "it has the 4 rights that the service needs; to check the service's own account, use "
-        "--as-service-account NAMESPACE/NAME"
-    )
-
-
 @pytest.mark.parametrize(
     ("resource", "level", "found", "remedy"),
     [

@@ -43,16 +43,6 @@ def _check(*entries: Json, others: Any = (), namespaces: Any = FORBIDDEN) -> lis
     return told(check_scope({_KIND: {"webhooks": list(entries)}}, others, namespaces, "cloud"))
 
 
-def test_what_the_service_registers_is_in_order() -> None:
-    """The entries of the default settings reach neither Namespace by an outage alone."""
-    chosen = settings()
-    own: Any = {str(each["kind"]): each for each in registered(chosen, b"", rules.build(chosen))}
-
-    ((level, _, _, _),) = told(check_scope(own, (), FORBIDDEN, "cks-admission"))
-
-    assert level == "ok"
-
-
 @pytest.mark.parametrize(
     "entry",
     [

@@ -13,7 +13,7 @@ from webhook.configuration import rules
 from webhook.doctor.cluster import check_scheduling, check_topology
 from webhook.doctor.observation import TopologyObjects
 
-from .findings import FORBIDDEN, settings, told
+from .findings import settings, told
 
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _RACK = "example.org/rack"
@@ -91,18 +91,6 @@ def test_topology_objects_that_cannot_be_used() -> None:
         "KAI Topology broken cannot be used: no levels",
         "correct the object, or grant the right",
     )
-
-
-def test_what_may_not_be_looked_at_and_what_is_off() -> None:
-    """Without the right nothing is claimed; with the rule off nothing is looked at."""
-    chosen = settings()
-    catalog = rules.topologies(chosen)
-
-    assert [where for _, where, *_ in told(check_topology(chosen, catalog, FORBIDDEN, FORBIDDEN))] == [
-        "Topology objects",
-        "Nodes",
-    ]
-    assert told(check_topology(settings(topology={"action": "off"}), catalog, TopologyObjects(), ())) == []
 
 
 @pytest.mark.parametrize(

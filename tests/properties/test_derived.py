@@ -116,7 +116,7 @@ def test_places_lead_into_the_template(template: Json) -> None:
 
     for location in _locations(derived.pod):
         place = derived.place(location)
-        if location[:1] == ("metadata",) and location[1:2] in (("generateName",), ("namespace",)):
+        if location[:1] == ("metadata",) and location[1:2] in (("name",), ("generateName",), ("namespace",)):
             assert place[:1] == ("metadata",)
         else:
             assert place == (*derived.template, *location)

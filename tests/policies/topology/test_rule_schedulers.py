@@ -37,26 +37,6 @@ def _queued(own: Json, template: Json) -> Json:
     return _job(own, template, labels={"kai.scheduler/queue": "research"})
 
 
-@pytest.mark.parametrize(
-    ("own", "template", "after"),
-    [
-        pytest.param(_SHORT, {}, (_FULL, {}), id="on-the-job"),
-        pytest.param({}, _SHORT, ({}, _FULL), id="on-the-template"),
-        pytest.param({**_SHORT, _TOPOLOGY: " coreweave "}, {}, (_FULL, {}), id="name-with-spaces"),
-    ],
-)
-def test_names_are_those_that_the_scheduler_knows(own: Json, template: Json, after: tuple[Json, Json]) -> None:
-    """Short names become keys, and a name is to the letter that of the topology."""
-    assert _written(_queued(own, template)) == _queued(*after)
-
-
-def test_a_template_that_is_fixed_is_not_renamed() -> None:
-    """A running Job gets the queue later: the name on the Job is written in full, its template stays as it is."""
-    old = _job(_SHORT, _SHORT)
-
-    assert _written(_queued(_SHORT, _SHORT), old) == _queued(_SHORT, _SHORT)
-
-
 def test_a_manifest_that_is_applied_again() -> None:
     """The short name in the template of a running Job becomes the key that stands there already."""
     assert _written(_queued({}, _SHORT), _queued({}, _FULL)) == _queued({}, _FULL)

@@ -15,7 +15,7 @@ from policies.topology.rule import TopologyPlacement
 from policies.topology.template import Options, Permission, Way
 from policies.topology.topology import BUILT_IN, Catalog
 from policies.topology.way import FlavorsKey
-from policies.topology.workload import Form, JobKey, Support, SupportKey, constraints, scheduling
+from policies.topology.workload import Form, JobKey, Support, SupportKey, constraints
 from policies.vocabulary import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
@@ -194,21 +194,6 @@ def test_a_key_that_is_written_out_is_the_key() -> None:
     assert term["topologyKey"] == "ib.coreweave.cloud/superpod"
 
 
-def test_a_job_gets_the_constraint_of_kubernetes() -> None:
-    """Where Jobs have the field, a required level becomes Kubernetes' own constraint, and Pods get no gate."""
-    stored = _written(_job(), _ON, _facts("Job"))
-    grouped = _pod(_asked("rack"), schedulingGroup={"podGroupName": "g"})
-
-    assert stored["spec"]["scheduling"] == scheduling(_RACK)
-    assert stored["spec"]["template"]["metadata"]["annotations"] == _asked("rack")
-    assert _told(stored, _ON, _facts("Job")) == [
-        'required "rack": kube-scheduler starts all Pods in one rack, or none of them'
-    ]
-    assert "schedulingGates" not in _written(grouped, _ON, _facts("Job"))["spec"]
-    # Without the setting nobody knows of a constraint, so that a Pod of a PodGroup waits like others.
-    assert _written(grouped, _OFF)["spec"]["schedulingGates"] == [{"name": _GATE}]
-
-
 def test_in_1_36_the_constraint_goes_into_the_pod_group() -> None:
     """The PodGroup that is made for a Job gets the constraint that the Job would get; one with its own keeps it."""
     stored = _written(_job(), _ON, _facts("PodGroup"))
@@ -229,24 +214,6 @@ def test_in_1_36_the_constraint_goes_into_the_pod_group() -> None:
     for other in ({}, _job({}), _job(_asked(None, "rack"))):
         assert _written(group, _ON, facts.entered(key, other)) == group
     assert _written(own, _ON, facts) == own
-
-
-def test_without_support_or_permission_another_way_is_taken() -> None:
-    """With the gates off, or the setting, nothing of Kubernetes' own scheduling is written."""
-    for facts, rule in ((_facts(""), _ON), (_facts("Job"), _OFF)):
-        assert "scheduling" not in _written(_job(), rule, facts)["spec"]
-        assert rule.explain(request(_job()), facts)[0].keeper.way == "gate"
-
-
-def test_an_update_keeps_the_constraint() -> None:
-    """A manifest that is replaced gets the constraint back; an existing Job never gets it."""
-    stored = _written(_job(), _ON, _facts("Job"))
-    annotated = merged(stored, {"metadata": {"labels": {"a": "b"}}})
-    plain = _written(_job(), _ON, _facts(""))
-
-    assert _written(_job(), _ON, _facts("Job"), old=stored) == stored
-    assert _written(annotated, _ON, _facts("Job"), old=stored) == annotated
-    assert _written(plain, _ON, _facts("Job"), old=plain) == plain
 
 
 def test_a_queued_job_gets_kueues_annotation() -> None:

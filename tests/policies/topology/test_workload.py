@@ -14,16 +14,13 @@ from policies.engine.facts import Node
 from policies.topology.template import Options, Template, read
 from policies.topology.topology import BUILT_IN, Catalog
 from policies.topology.workload import (
-    JOB,
     Form,
     JobKey,
     Offer,
     Support,
-    SupportKey,
     constraints,
     job_of,
     offer,
-    restored,
     scheduling,
 )
 
@@ -129,26 +126,6 @@ def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacl
 
     assert made.obstacle.startswith(obstacle)
     assert bool(made.key) is not bool(obstacle)
-
-
-def test_without_support_there_is_only_the_reason() -> None:
-    """A cluster that keeps no constraints, or could not be asked, gets none, and the reason is handed on."""
-    unsupported = SupportKey().without_cluster()
-    assert isinstance(unsupported, Support)
-
-    assert offer(_template(_job()), JOB, _job(), unsupported, _NODES) == Offer(obstacle=unsupported.reason)
-    assert unsupported.reason.endswith(": there is no cluster to ask")
-
-
-def test_an_update_that_lacks_the_field_gets_the_old_value_back() -> None:
-    """What was written comes back as it is in the cluster; what the user wrote, or another value, is the user's."""
-    stored = {**scheduling(_RACK), "schedulingPolicy": {"gang": {"minCount": 8}}}
-    old, foreign = _job(scheduling=stored), _job(scheduling={"schedulingPolicy": {"basic": {}}})
-
-    assert restored(_job(), old) == stored
-    assert restored(old, old) is None
-    assert restored(_job(), foreign) is None
-    assert restored(_job(), None) is None
 
 
 def test_the_job_of_a_pod_group() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-import jsonpatch
 from support.gangs.world import BACKEND, HOST, NOW, RACK, World, required
 
 from policies.engine.match import LabelSelector, SelectorRequirement
@@ -163,21 +162,6 @@ def test_ranks_share_racks() -> None:
         "16 Pods with 128 GPUs in fabric=f,superpod=1: 8 in fabric=f,superpod=1,rack=3, "
         "8 in fabric=f,superpod=1,rack=10."
     )
-
-
-def test_half_opened_gangs_are_finished_in_their_domain() -> None:
-    """Another placer that lists the same objects opens the rest into the domain of those that are open or bound."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=8)
-    world.job("train", 6, required("rack"))
-    look = world.placer.look(world.now)
-    for opening in look.openings[:3]:
-        world.put(jsonpatch.apply_patch(world.pods[opening.name], opening.patch))
-    world.bind("train-0", "f-1-1-0")
-    world.restarted()
-    world.look()
-    assert racks_of(world, "train")[3:] == ["1"] * 3
-    assert world.wishes("train-1")[-1] != world.wishes("train-2")[-1]
 
 
 def test_a_failed_opening_is_tried_again() -> None:

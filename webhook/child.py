@@ -33,6 +33,10 @@ class Limits(NamedTuple):
     seconds: int
 
 
+COMPILING = Limits(memory=128 * 2**20, seconds=5)
+"""What the policies of one source may use to be compiled. A thousand of the packs take 4 s."""
+
+
 class End(NamedTuple):
     """The end of a child. reason: empty if its work was done; otherwise what ended it, as in `its process <reason>`."""
 
@@ -158,7 +162,7 @@ def _detach(writing: int, limits: Limits) -> None:
         os.closerange(first, end)
     gc.freeze()  # what the parent made is not looked at, so its memory stays shared
     bounds = {
-        resource.RLIMIT_AS: (_virtual() + limits.memory,) * 2,
+        resource.RLIMIT_AS: (virtual_memory() + limits.memory,) * 2,
         resource.RLIMIT_CORE: (0, 0),  # SIGXCPU would leave one
         resource.RLIMIT_CPU: (limits.seconds, limits.seconds + 1),
     }
@@ -169,7 +173,8 @@ def _detach(writing: int, limits: Limits) -> None:
             resource.setrlimit(what, bound)
 
 
-def _virtual() -> int:
+def virtual_memory() -> int:
+    """The bytes that this process may address now."""
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     try:
         return int(os.read(statm, 100).split()[0]) * resource.getpagesize()

@@ -14,7 +14,7 @@ from policies.cel.syntax.formatting import KeptError, formatted
 from policies.cel.syntax.source import CompileError, Source
 from policies.kubernetes.name import dns_subdomain
 from webhook.cli import exits
-from webhook.cli.exits import InputError, reading
+from webhook.cli.exits import InputError, compiling, reading
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
@@ -162,7 +162,10 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
     from webhook.sources import policyfiles  # noqa: PLC0415 - as above
 
     with reading(policyfiles.PolicyFilesError, FileError):
-        results = [(name, text, format_file(name, text)) for name, text in policyfiles.texts(paths)]
+        results = []
+        for name, text in policyfiles.texts(paths):
+            with compiling(name):
+                results.append((name, text, format_file(name, text)))
     for line in (line for *_, result in results for line in result.kept):
         click.echo(line, err=True)
     if errors := [error for *_, result in results for error in result.errors]:
@@ -172,7 +175,8 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
 
 def _one(text: str) -> str:
     try:
-        return formatted(Source(text.strip(), "expression"))
+        with compiling("the expression"):
+            return formatted(Source(text.strip(), "expression"))
     except CompileError as error:
         raise InputError(f"the expression does not parse\n{error}") from None
     except KeptError as reason:

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,7 +29,7 @@ from policies.engine.interruption import Missing
 from policies.engine.request import mapping
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, unreadable
+from webhook.cli.exits import InputError, compiling, unreadable
 from webhook.cli.output import write
 from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError
@@ -110,7 +109,8 @@ def command(
     if expression is None:
         raise InputError("an EXPRESSION or --cases FILE is needed")
     own = _own(given, dialect)
-    composition, program = _compile(expression, variables, result, own, dialect)
+    with compiling("the expression"):
+        composition, program = _compile(expression, variables, result, own, dialect)
     paths = {"oldObject": old, "params": params, "namespaceObject": namespace_object, "request": request}
     inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
     inputs["object"] = _object(file, dialect.release, document)
@@ -195,7 +195,7 @@ def _chosen(path: str, objects: list[Any], document: str) -> list[Any]:
 
 def _documents(path: str) -> list[Any]:
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+        content = sys.stdin.buffer.read() if path == "-" else yamlfile.content(path, most=yamlfile.OBJECTS, pipes=True)
         return [document.value for document in yamlfile.load(path, content)]
     except OSError as error:
         raise unreadable(error, path) from None

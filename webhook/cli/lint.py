@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from policies.lint.finding import CODES, LintFinding, UnknownCodeError, named
 from policies.lint.review import review
 from policies.lint.typecheck import catalog, warnings
 from webhook.cli import exits, options, watching
-from webhook.cli.exits import InputError, reading
+from webhook.cli.exits import InputError, compiling, reading
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import write
 from webhook.sources import policyfiles
@@ -56,7 +56,7 @@ def command(
     shown = chosen - _codes("--ignore", ignore)
     release = options.release(policies__kubernetes)
     if type_checking:
-        sys.exit(_type_checking(_read(paths, release), output))
+        sys.exit(_type_checking(_read(paths, release)[0], output))
     watching.run(lambda: _run(paths, release, shown, Report(output, quiet=quiet, strict=True)), paths, again=watch)
 
 
@@ -70,8 +70,8 @@ def _codes(option: str, given: Iterable[str]) -> set[str]:
 
 def _run(paths: tuple[str, ...], release: Release, codes: set[str], report: Report) -> int:
     """Review the policies and print the findings. The exit code. Raises InputError."""
-    files = _read(paths, release)
-    findings = [f for f in review(files.loaded, _documents(files), files.release) if f.code in codes]
+    files, texts = _read(paths, release)
+    findings = [f for f in review(files.loaded, _documents(files, texts), files.release) if f.code in codes]
     faulty = {finding.subject for finding in findings}
     for finding in findings:
         report.add(_result(finding))
@@ -94,20 +94,24 @@ def _result(finding: LintFinding) -> Result:
     return Result(file, named, file, finding.line, (found,), tuple(_text(finding)), data)
 
 
-def _read(paths: tuple[str, ...], release: Release) -> PolicyFiles:
+def _read(paths: tuple[str, ...], release: Release) -> tuple[PolicyFiles, Mapping[str, str]]:
+    """The policies in files, and the texts of these by name. Raises InputError."""
     with reading(PolicyFilesError):
-        files = policyfiles.load(paths, datetime.now(UTC).date(), drafts=True, release=release)
+        options.tell_passed_over(paths)
+        texts = dict(policyfiles.texts(paths))
+        today = datetime.now(UTC).date()
+        files = policyfiles.read(texts.items(), today, drafts=True, release=release, within=compiling)
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    return files
+    return files, texts
 
 
-def _documents(files: PolicyFiles) -> Iterator[Document]:
+def _documents(files: PolicyFiles, texts: Mapping[str, str]) -> Iterator[Document]:
     """The documents of the policies and bindings once more: what was read of them knows few places."""
     loaded = files.loaded
     origins = [policy.origin for policy in loaded.policies] + [binding.origin for binding in loaded.bindings]
     for file in dict.fromkeys(origin.file for origin in origins):
-        yield from policyfiles.parse(Path(file).read_text(encoding="utf-8"), file)
+        yield from policyfiles.parse(texts[file], file)
 
 
 def _type_checking(files: PolicyFiles, form: str) -> int:

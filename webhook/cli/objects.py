@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -36,22 +36,23 @@ _CRD = "CustomResourceDefinition"
 
 
 class Source(NamedTuple):
-    """Files, and the text of standard input, which is read once."""
+    """Files, and what is in those that can be read only once: standard input, as `-`, and FIFOs."""
 
     files: tuple[str, ...]
-    stdin: bytes
+    once: Mapping[str, bytes]
 
     @classmethod
     def of(cls, files: Iterable[str]) -> Source:
         """The source of files, where `-` is standard input."""
         names = tuple(files)
-        return cls(names, options.stdin(names))
+        once = {name: _content(name) for name in names if name != "-" and yamlfile.odd(name) == yamlfile.FIFO}
+        return cls(names, {"-": options.stdin(names), **once})
 
     @property
     def size(self) -> int:
         """The bytes of all files that can be read."""
         sizes = (Path(file).stat().st_size for file in self.files if file != "-" and Path(file).is_file())
-        return len(self.stdin) + sum(sizes)
+        return sum(map(len, self.once.values())) + sum(sizes)
 
     def parts(self) -> Iterator[Part | str]:
         """The parts of all files, and a line for each file that cannot be read."""
@@ -75,7 +76,12 @@ class Source(NamedTuple):
 
     def _content(self, file: str) -> tuple[str, bytes]:
         """The name of a file for people, and what is in it. Raises OSError."""
-        return ("stdin", self.stdin) if file == "-" else (file, Path(file).read_bytes())
+        content = self.once.get(file)
+        return "stdin" if file == "-" else file, _content(file) if content is None else content
+
+
+def _content(file: str) -> bytes:
+    return yamlfile.content(file, most=yamlfile.OBJECTS, pipes=True)
 
 
 def _definitions(part: Part) -> Iterator[JsonObject]:

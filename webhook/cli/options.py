@@ -14,7 +14,7 @@ import click
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
-from webhook.cli.exits import InputError, ToolError, reading
+from webhook.cli.exits import InputError, ToolError, compiling, reading
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
@@ -150,20 +150,21 @@ def apart(command: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
+def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True, pipes: bool = True) -> Settings:
     """The configuration file's settings, changed by the options made with `setting` that were given.
 
-    packs: whether packs are on that nobody names, unless `--policies` names others.
+    packs: whether packs are on that nobody names, unless `--policies` names others. pipes: whether the file may be a
+    FIFO, which nobody can read twice.
     """
     try:
-        return current(config, options, packs=packs)
+        return current(config, options, packs=packs, pipes=pipes)
     except SettingsError as error:
         raise InputError(str(error)) from None
 
 
-def current(config: Path | None, options: dict[str, Any], *, packs: bool = True) -> Settings:
+def current(config: Path | None, options: dict[str, Any], *, packs: bool = True, pipes: bool = False) -> Settings:
     """As `settings`, for callers that can continue with the previous settings. Raises SettingsError."""
-    base = read(config) if config else Settings()
+    base = read(config, pipes=pipes) if config else Settings()
     given = [(key.replace("__", "."), value) for key, value in options.items() if value not in (None, ())]
     if not packs or any(key == "policies.directories" for key, _ in given):
         named = {name: getattr(base.packs, name) for name in base.packs.model_fields_set}
@@ -194,6 +195,12 @@ def ruleset(
     return files, rules.build(settings, (), made, clustered=clustered)
 
 
+def tell_passed_over(paths: Iterable[str]) -> None:
+    """Say on stderr what in directories is passed over because it is no file. Raises OSError."""
+    for line in (line for path in paths for line in manifest.passed_over(path)):
+        click.echo(line, err=True)
+
+
 def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:
     """The policy files, None without paths; warnings about them go to stderr. Raises InputError and OSError."""
     paths, judged_as = settings.policies.directories, settings.policies.release or NEWEST
@@ -201,8 +208,9 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
         return None
     from webhook.sources import policyfiles  # noqa: PLC0415 - nothing else here needs the CEL engine
 
+    tell_passed_over(paths)
     try:
-        files = policyfiles.load(paths, today, drafts=drafts, release=judged_as)
+        files = policyfiles.load(paths, today, drafts=drafts, release=judged_as, within=compiling)
     except policyfiles.PolicyFilesError as error:
         raise InputError(str(error)) from None
     if not (files.loaded.policies or files.loaded.exceptions):

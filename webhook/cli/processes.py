@@ -120,7 +120,7 @@ def unregister(config: Path | None, **changes: Any) -> None:
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
     from webhook.cluster.replicas import webhooks  # noqa: PLC0415 - as above
 
-    settings = options.settings(config, changes)
+    settings = options.settings(config, changes, pipes=False)
 
     async def remove() -> list[str]:
         cluster = settings.cluster
@@ -147,7 +147,7 @@ def _run(name: str, role: Callable[[Settings], Settings], config: Path | None, c
     from webhook.http.health import PortError  # noqa: PLC0415 - as above
 
     process = getattr(import_module(f"webhook.{name}"), name)
-    settings = options.settings(config, changes)
+    settings = options.settings(config, changes, pipes=False)
     sink = logs.configure(settings.log.level, settings.log.format)
     try:
         uvloop.run(process(lambda: role(options.current(config, changes)), config, sink))

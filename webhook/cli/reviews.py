@@ -24,6 +24,7 @@ from webhook.cli.exits import InputError, reading, unreadable
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
 from webhook.decisions.record import Effect, Recorded, RecordError, Replay, read
+from webhook.files.yamlfile import OBJECTS, content
 from webhook.http.decision import Served
 from webhook.http.review import ReviewError, encode
 
@@ -83,7 +84,7 @@ def _reviews(files: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
             yield from ((f"line {number}", line.rstrip(b"\n")) for number, line in enumerate(stream, 1) if line.strip())
             continue
         try:
-            yield file, Path(file).read_bytes()
+            yield file, content(file, most=OBJECTS, pipes=True)
         except OSError as error:
             raise unreadable(error, file) from None
 

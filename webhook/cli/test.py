@@ -21,7 +21,7 @@ from policies.objects.fieldpath import Location
 from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import findings, options, watching
-from webhook.cli.exits import InputError
+from webhook.cli.exits import InputError, compiling
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import to_yaml
 from webhook.files import manifest, yamlfile
@@ -217,7 +217,7 @@ def _flaws(document: YamlDocument, schemas: Schemas) -> Iterator[str]:
 
 def _document(file: Path) -> YamlDocument:
     try:
-        documents = yamlfile.load(str(file), file.read_bytes())
+        documents = yamlfile.load(str(file), yamlfile.content(file))
     except FileError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:
@@ -248,7 +248,7 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:
     paths = [str(file.parent / name) for name in suite.policies]
     try:
-        loaded = policyfiles.load(paths, today, drafts=True, release=release)
+        loaded = policyfiles.load(paths, today, drafts=True, release=release, within=compiling)
     except PolicyFilesError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:

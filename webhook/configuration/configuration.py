@@ -17,6 +17,7 @@ from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.walk import LOOK_SECONDS, changes
+from webhook.files.yamlfile import content
 from webhook.metrics import Metrics
 from webhook.sources import topologyfiles
 
@@ -124,7 +125,7 @@ class Configuration:
         if self._path is None:
             return ""
         try:
-            return hashlib.sha256(self._path.read_bytes()).hexdigest()
+            return hashlib.sha256(content(self._path)).hexdigest()
         except OSError as error:
             return str(error)
 

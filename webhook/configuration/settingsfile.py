@@ -13,16 +13,16 @@ from pydantic import BaseModel, ValidationError
 from policies.kubernetes.spelling import closest
 from webhook.configuration.fields import TOLD
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.files.yamlfile import FileError, YamlDocument, load
+from webhook.files.yamlfile import FileError, YamlDocument, content, load
 
 WIDTH = 110
 """Columns of the reference."""
 
 
-def read(path: Path) -> Settings:
-    """The settings in a file. Raises SettingsError."""
+def read(path: Path, *, pipes: bool = False) -> Settings:
+    """The settings in a file. pipes: whether it may be a FIFO. Raises SettingsError."""
     try:
-        text = path.read_bytes()
+        text = content(path, pipes=pipes)
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read: {error}") from None
     try:

@@ -16,7 +16,7 @@ from policies.engine.request import (
     UserInfo,
 )
 from policies.objects.workload import plural
-from webhook.files.yamlfile import YamlDocument, load
+from webhook.files.yamlfile import OBJECTS, YamlDocument, content, load, odd
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Resource names other than the lower-case kind with s or es.
@@ -77,7 +77,7 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
     Raises ManifestError, FileError and OSError.
     """
     for path in paths:
-        read_files = ((file, Path(file).read_bytes()) for file in given(path))
+        read_files = ((file, content(file, most=OBJECTS, pipes=True)) for file in given(path))
         files: Iterable[tuple[str, bytes]] = [("stdin", stdin)] if path == "-" else read_files
         for name, text in files:
             for document in load(name, text):
@@ -99,9 +99,18 @@ def followed(path: str) -> Iterator[Path]:
     """The file at a path from the configuration, or the files in that directory, sorted by name, recursively.
 
     Names that begin with a dot are skipped: in a mounted ConfigMap such directories contain the same files again. So
-    are tools' own files, such as kustomization.yaml.
-    Raises OSError.
+    are tools' own files, such as kustomization.yaml, and what is no file, such as a FIFO. Raises OSError.
     """
+    return (file for file in _files(path) if file == Path(path) or not odd(file))
+
+
+def passed_over(path: str) -> list[str]:
+    """What in a directory has the name of a file but is none, a line each. Raises OSError."""
+    found = ((file, odd(file)) for file in _files(path) if file != Path(path))
+    return [f"{file} is {what}, not a regular file: it is passed over" for file, what in found if what]
+
+
+def _files(path: str) -> Iterator[Path]:
     if not Path(path).is_dir():
         yield Path(path)
         return

@@ -73,7 +73,7 @@ def of_folder(folder: Path) -> list[Pattern]:
     file = folder / IGNORE_FILE
     if not file.is_file():
         return []
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = yamlfile.content(file).decode().splitlines()
     return [made for line in lines if (made := ignore_pattern(line, folder)) is not None]
 
 
@@ -139,7 +139,9 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
             patches |= dict.fromkeys(_patches(folder / name), folder)
         for name in _kept(folder, names, known[folder], folders=False):
             file = folder / name
-            if file.suffix in SUFFIXES and file.is_file():
+            if file.suffix in SUFFIXES and (what := yamlfile.odd(file)):
+                passed.append(f"{file} (it is {what}, not a regular file)")
+            elif file.suffix in SUFFIXES and file.is_file():
                 (passed if matches_glob(name, OTHERS) else files).append(str(file))
     places = {file: Path(file).resolve() for file in files}
     hint = "(a patch; try: kubectl kustomize {} | cks-admission check -)"
@@ -154,7 +156,7 @@ _PATCHES = ("patches", "patchesStrategicMerge", "patchesJson6902", "replacements
 def _patches(kustomization: Path) -> list[Path]:
     """The files that a kustomization.yaml names and that hold no objects; none if it cannot be read."""
     try:
-        documents = [document.value for document in yamlfile.load(str(kustomization), kustomization.read_bytes())]
+        documents = [document.value for document in yamlfile.load(str(kustomization), yamlfile.content(kustomization))]
     except (OSError, yamlfile.FileError):
         return []
     maps = [value for value in documents if isinstance(value, dict)]

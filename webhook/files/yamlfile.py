@@ -8,13 +8,18 @@ after a line of `---` or a comment, and another value that is alone in its file.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import re
+import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
@@ -48,6 +53,14 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s,:{}\[\]"]+')
 # An escape with its backslash; the group is a half of a surrogate pair without the other half.
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)")
 _JSON_TAGS = {'"': "str", "t": "bool", "f": "bool", "n": "null"}
+
+
+LARGEST = 16 * 2**20
+"""The bytes of a file with policies, topologies or a configuration, at most."""
+OBJECTS = 2**30
+"""The bytes of a file with objects, at most: more than all of a large cluster."""
+FIFO = "a FIFO"
+_ODD = ((stat.S_ISFIFO, FIFO), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"), (stat.S_ISSOCK, "a socket"))
 
 
 class FileError(Exception):
@@ -125,6 +138,36 @@ def nearest(root: yaml.Node, path: Sequence[str | int]) -> tuple[yaml.Node | Non
             break
         key, node = below[0], below[1]
     return key, node
+
+
+def odd(path: str | Path) -> str:
+    """What stands at a path if it can be opened but is no file or folder, such as `a FIFO`; else an empty text."""
+    with suppress(OSError):
+        return _odd(Path(path).stat().st_mode)
+    return ""
+
+
+def _odd(mode: int) -> str:
+    return next((what for is_odd, what in _ODD if is_odd(mode)), "")
+
+
+def content(path: str | Path, *, most: int = LARGEST, pipes: bool = False) -> bytes:
+    """The bytes of a regular file of at most some bytes, which is opened without waiting. Raises OSError.
+
+    pipes: whether it may be a FIFO, such as `<(...)` of a shell, which somebody has named and waits for.
+    """
+    waiting = 0 if pipes else os.O_NONBLOCK
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOCTTY | waiting)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if (what := _odd(mode)) and not (pipes and stat.S_ISFIFO(mode)):
+            raise OSError(errno.EINVAL, f"it is {what}, not a regular file", str(path))
+        chunks = [b""]
+        while most >= 0 and (chunk := file.read(1 << 20)):
+            chunks.append(chunk)
+            most -= len(chunk)
+    if most < 0:
+        raise OSError(errno.EFBIG, "it is too large", str(path))
+    return b"".join(chunks)
 
 
 def decoded(name: str, content: str | bytes) -> str:
@@ -259,7 +302,7 @@ def _yaml_documents(part: Part) -> list[YamlDocument]:
         mark = error.problem_mark or error.context_mark
         where = part.where(mark.line, mark.column) if mark else part.name
         raise FileError(f"{where}: not valid YAML: {error.problem or error.context}") from None
-    except FileError:
+    except (FileError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - the library's constructors raise whatever Python's types do
         raise FileError(f"{part.name}: not valid YAML: {' '.join(str(error).split())}") from None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -29,6 +30,14 @@ from policies.rbac import RbacError, Rights
 from webhook.files import manifest, yamlfile, yamltext
 
 _CRD = "CustomResourceDefinition"
+
+
+Within = Callable[[str], AbstractContextManager[None]]
+"""The block in which what stands in a file is compiled, by the name of the file."""
+
+
+def _anywhere(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class PolicyFilesError(Exception):
@@ -72,45 +81,64 @@ class PolicyFiles(NamedTuple):
 
 
 def load(
-    paths: Iterable[str], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
+    paths: Iterable[str],
+    today: date | None = None,
+    *,
+    drafts: bool = False,
+    release: Release = NEWEST,
+    within: Within = _anywhere,
 ) -> PolicyFiles:
     """The contents of files, and of directories recursively. For the rest see `read`.
 
     Raises PolicyFilesError and OSError.
     """
-    return read(texts(paths), today, drafts=drafts, release=release)
+    return read(texts(paths), today, drafts=drafts, release=release, within=within)
 
 
 def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The names and texts of files, and of those in directories. Raises PolicyFilesError, and OSError."""
-    for file in (file for path in paths for file in files(path)):
+    for file, named in ((file, Path(path)) for path in paths for file in files(path)):
         try:
-            yield str(file), yamlfile.decoded(str(file), file.read_bytes())
+            yield str(file), yamlfile.decoded(str(file), yamlfile.content(file, pipes=file == named))
         except yamlfile.FileError as error:
             raise PolicyFilesError(str(error)) from None
 
 
 def read(
-    files: Iterable[tuple[str, str]], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
+    files: Iterable[tuple[str, str]],
+    today: date | None = None,
+    *,
+    drafts: bool = False,
+    release: Release = NEWEST,
+    within: Within = _anywhere,
 ) -> PolicyFiles:
     """The contents of files, given by names and texts. Raises PolicyFilesError.
 
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
     warning; else it is an error. Other objects are then read as the API server reads them, for no API server does.
-    release: that of the API server that would take them.
+    release: that of the API server that would take them. within: the block in which a document is compiled.
     """
     try:
         documents = [document for name, text in files for document in parse(text, name)]
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
-    return of_documents(documents, today, drafts=drafts, release=release)
+    return of_documents(documents, today, drafts=drafts, release=release, within=within)
 
 
 def of_documents(
-    documents: Iterable[Document], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
+    documents: Iterable[Document],
+    today: date | None = None,
+    *,
+    drafts: bool = False,
+    release: Release = NEWEST,
+    within: Within = _anywhere,
 ) -> PolicyFiles:
     """The contents of documents; see `read`. Raises PolicyFilesError."""
-    loaded = reader.read(documents, today, complete=not drafts, dialect=Dialect(release))
+    parts_read: list[Part] = []
+    for document in documents:
+        with within(document.name):
+            parts_read += reader.parts(document, Dialect(release))
+    loaded = reader.together(parts_read, today, complete=not drafts)
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)
     try:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.admissionpolicy.documents import reader
-from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.document import Document, Report, Spot
 from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.reader import Loaded, Part, together
 from policies.admissionpolicy.model import Policy
@@ -175,21 +175,25 @@ class Directories:
 
 def _files(path: str, release: Release) -> Iterator[Unit]:
     """The files at a path, and a unit of its name that tells whether they are all."""
-    problem = ""
+    problem, passed = "", list[str]()
     try:
+        passed = manifest.passed_over(path)
         for file in policyfiles.files(path):
-            content = file.read_bytes()
-            version = f"{hashlib.sha256(content).hexdigest()} {release.name}"
-            yield Unit(path, str(file), version, partial(policyfiles.parts, content, str(file), release))
+            text = yamlfile.content(file)
+            version = f"{hashlib.sha256(text).hexdigest()} {release.name}"
+            yield Unit(path, str(file), version, partial(policyfiles.parts, text, str(file), release))
     except OSError as error:
         problem = f"{error.filename}: cannot be read: {error.strerror}"
-    yield Unit(path, f"{path} itself", problem, partial(_listed, problem))
+    yield Unit(path, f"{path} itself", repr((problem, passed)), partial(_listed, path, problem, passed))
 
 
-def _listed(problem: str) -> tuple[Part, ...]:
+def _listed(path: str, problem: str, passed: Sequence[str]) -> tuple[Part, ...]:
     if problem:
         raise yamlfile.FileError(problem)
-    return ()
+    top = Spot(Report(Document(value=None, name=path, places=_no_place)))
+    for line in passed:
+        top.warn(line)
+    return (Part(report=top.report),) if passed else ()
 
 
 class ConfigMaps:

@@ -16,13 +16,11 @@ from policies.admissionpolicy.evaluation.compilation import compile_policy, part
 from policies.admissionpolicy.model import Policy
 from policies.cel.generation import fusion
 from policies.kubernetes.release import Release
-from webhook.child import KILLED, Child, ChildError, Limits
+from webhook.child import COMPILING, KILLED, Child, ChildError, Limits
 from webhook.files.walk import LOOK_SECONDS
 from webhook.files.yamlfile import FileError
 
-# A thousand policies of the packs take 4 s and 60 MiB altogether.
-_MEMORY = 128 * 2**20
-QUICK, SLOW = Limits(_MEMORY, seconds=1), Limits(_MEMORY, seconds=5)
+QUICK, SLOW = COMPILING._replace(seconds=1), COMPILING
 """What the children of most sources may use, and those of the ones that take longer, so that others need not wait."""
 # A child may wait for its processor so many times as long as it may use it.
 _PATIENCE = 60

@@ -10,7 +10,7 @@ from policies.topology.objects import TopologyError
 from policies.topology.objects import read as topology
 from policies.topology.topology import Topology
 from webhook.files.manifest import followed
-from webhook.files.yamlfile import FileError, load
+from webhook.files.yamlfile import FileError, content, load
 
 
 class TopologyFilesError(Exception):
@@ -40,7 +40,7 @@ def version(paths: Iterable[str]) -> str:
     for path in paths:
         try:
             for file in followed(path):
-                digest.update(f"{file}\n{hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+                digest.update(f"{file}\n{hashlib.sha256(content(file)).hexdigest()}\n".encode())
         except OSError as error:
             digest.update(f"{error}\n".encode())
     return digest.hexdigest()
@@ -50,7 +50,7 @@ def _read(file: Path, topologies: list[Topology], problems: list[str]) -> None:
     """Add the contents of a file to `topologies`, and its mistakes to `problems`."""
     name = str(file)
     try:
-        documents = load(name, file.read_bytes())
+        documents = load(name, content(file))
     except OSError as error:
         problems.append(f"{name}: cannot be read: {error.strerror}")
         return

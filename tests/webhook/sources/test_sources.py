@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from policies.admissionpolicy.documents.reader import together
 from policies.kubernetes.release import NEWEST
 from webhook.sources import policyset
 from webhook.sources.policyset import Directories
@@ -105,3 +106,24 @@ async def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "scandir", away)
 
     assert (await _read(tmp_path))[str(tmp_path)].problem == f"{tmp_path}/inner: cannot be read: Stale file handle"
+
+
+async def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    """A FIFO or a link to a device in a directory is named and not opened; named itself, it is refused."""
+    _write(tmp_path / "a.yaml", "a")
+    os.mkfifo(tmp_path / "b.yaml")
+    (tmp_path / "c.yaml").symlink_to("/dev/zero")
+    fifo = tmp_path / "b.yaml"
+
+    found = await _read(tmp_path, fifo)
+
+    assert {path: content.problem for path, content in found.items()} == {
+        str(tmp_path): "",
+        str(fifo): f"{fifo}: cannot be read: it is a FIFO, not a regular file",
+    }
+    loaded = together(found[str(tmp_path)].parts)
+    assert [document.value["metadata"]["name"] for document in loaded.context if document.value] == ["a"]
+    assert [problem.message for problem in loaded.warnings] == [
+        f"{fifo} is a FIFO, not a regular file: it is passed over",
+        f"{tmp_path}/c.yaml is a device, not a regular file: it is passed over",
+    ]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -35,7 +34,7 @@ from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
-from webhook.files.yamlfile import FileError
+from webhook.files.yamlfile import OBJECTS, FileError, content
 
 if TYPE_CHECKING:
     from policies.topology.placer.placer import Placer
@@ -107,7 +106,7 @@ def read_files(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     coming: list[Mapping[str, str]] = []
     with reading(FileError, ManifestError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
-            text = stdin if name == "-" else Path(name).read_bytes()
+            text = stdin if name == "-" else content(name, most=OBJECTS, pipes=True)
             for item, obj in _quickly(text) or _carefully(name, text):
                 if isinstance(item, NodeManifest):
                     nodes[item.metadata.name] = item

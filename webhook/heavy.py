@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import structlog
 
-from policies.engine.interruption import Missing, PostponedError, TimeLimitError
+from policies.engine.interruption import METER, Missing, PostponedError, TimeLimitError
 from policies.engine.rule import Rule
 from webhook.child import Limits
 from webhook.metrics import Metrics
@@ -26,6 +26,8 @@ T = TypeVar("T")
 # Processor time, which passes only while this process runs: a review is not heavy because the kernel let others run. An
 # ordinary review takes tenths of a millisecond.
 SLICE = 0.015
+# The microseconds that one call may take, as it is reckoned beforehand for the worst case.
+LONGEST_CALL = 20_000
 
 
 class Slice:
@@ -40,11 +42,14 @@ class Slice:
     def run(self, evaluation: Callable[[], T]) -> T:
         """The result of an evaluation. Raises PostponedError after the time."""
         self._end, self._next = thread_time() + self._left, monotonic() + self._left
+        METER.expired, METER.longest = self, LONGEST_CALL
         try:
             return evaluation()
         except Missing:
             self._left = self._end - thread_time()
             raise
+        finally:
+            METER.expired, METER.longest = None, math.inf
 
     @property
     def is_over(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from policies.cel.values import ABSENT, Optional, Value
+from policies.engine.interruption import spend
 
 EXPRESSION_LIMIT = 1_000_000
 """The limit for one evaluation of an expression, and of each variable."""
@@ -63,8 +64,10 @@ def tree(value: Value) -> int:
         case bytes():
             return int(len(value) * STRING_TRAVERSAL)
         case list():
+            spend(len(value) * 0.5)
             return sum(map(tree, value))
         case dict():
+            spend(len(value) * 1.0)
             return sum(tree(key) + tree(item) for key, item in value.items())
         case _:
             return 1

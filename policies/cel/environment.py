@@ -106,7 +106,8 @@ def merged(libraries: Iterable[Library]) -> dict[str, Function]:
     """The functions of libraries by name. Overloads of one name are in the order of the libraries."""
     functions: dict[str, Function] = {}
     for library in libraries:
-        for function in library.functions:
+        for declared in library.functions:
+            function = replace(declared, work=declared.work or library.work)
             known = functions.get(function.name)
             functions[function.name] = function if known is None else _joined(known, function)
     return functions
@@ -126,6 +127,7 @@ def _joined(first: Function, second: Function) -> Function:
         cost=first.cost if first.cost is not None else second.cost,
         guarded=first.guarded or second.guarded,
         pattern=first.pattern if first.pattern is not None else second.pattern,
+        work=max(first.work, second.work),
     )
 
 

@@ -46,7 +46,7 @@ class Function:
     `call`: one implementation for all overloads (cel-go's singleton binding), which checks the types itself;
     `stepwise` then applies to its arguments. `cost` applies to all overloads without a cost of their own; without
     either a call costs 1. `guarded` False: the implementation checks the types of its arguments itself (cel-go's
-    DisableTypeGuards).
+    DisableTypeGuards). `work`: the microseconds that a call may take for each character or element of its arguments.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Function:
     cost: Cost | int | None = None
     guarded: bool = True
     pattern: int | None = None  # the index of the argument that is a regular expression: literals are compiled early
+    work: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class Library:
     """The functions of one extension, and the types that it adds, by name.
 
     since: the release of Kubernetes that added it; None if all followed releases have it. until: the one in which
-    another version of it took its place.
+    another version of it took its place. work: that of its functions that do not say theirs.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Library:
     types: Mapping[str, Type] = field(default_factory=dict)
     since: Release | None = None
     until: Release | None = None
+    work: float = 0.0
 
 
 def function(name: str, *overloads: Overload, cost: Cost | int | None = None) -> Function:

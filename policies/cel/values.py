@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from policies.cel import types
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.types import Type
+from policies.engine.interruption import spend
 from policies.golang.strconv import general
 from policies.golang.time import format_timestamp, go_duration
 
@@ -150,8 +151,10 @@ def shown(value: Value) -> str:
         case None:
             return "0"  # the number of structpb.NullValue
         case list():
+            spend(len(value))
             return f"[{', '.join(map(_native, value))}]"
         case dict():
+            spend(len(value))
             return f"{{{', '.join(f'{shown(key)}: {shown(item)}' for key, item in value.items())}}}"
         case _:
             return _scalar(value)
@@ -163,8 +166,10 @@ def _native(value: Value) -> str:
         case None:
             return "<nil>"
         case list():
+            spend(len(value))
             return f"[{' '.join(map(_native, value))}]"
         case dict():
+            spend(len(value))
             entries = sorted((shown(key), _native(item)) for key, item in value.items())
             return f"map[{' '.join(f'{key}:{item}' for key, item in entries)}]"
         case _:

@@ -10,11 +10,15 @@ TimeLimitError       the time for the review is over: the rule under evaluation 
 PostponedError       this process has spent enough time on the review, which is to be judged elsewhere
 
 The last two are no Exceptions, so that nothing that guards against defects absorbs them.
+
+A call that looks at no clock, such as a search or a comparison, says beforehand what it may take (`spend`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
+from threading import local
 from typing import Any, Generic, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
@@ -80,6 +84,35 @@ class SkippedPolicyError(Exception):
 
     def __init__(self) -> None:
         super().__init__("it was too slow several times, so it is not evaluated for a while")
+
+
+class Meter(local):
+    """What is evaluated in a thread, for calls that look at no clock.
+
+    expired: the clock of the review. longest: the microseconds that one call may take; infinite if nobody waits.
+    """
+
+    expired: Expired | None = None
+    longest = inf
+
+
+METER = Meter()
+_BETWEEN_LOOKS = 2_000  # microseconds
+_spent = 0.0  # since the last look, in all threads: it only says when to look
+
+
+def spend(work: float) -> None:
+    """Say how many microseconds the next call may take. Raises PostponedError if that is too long; looks at the clock.
+
+    Reckoned for a slow processor and a hostile input: most calls take a small part of it.
+    """
+    global _spent  # noqa: PLW0603 - nothing else is as fast, and calls are counted that take a microsecond
+    _spent += work
+    if _spent > _BETWEEN_LOOKS:
+        _spent = 0.0
+        if work > METER.longest:
+            raise PostponedError
+        look(METER.expired)
 
 
 def look(expired: Expired | None) -> None:

@@ -18,7 +18,7 @@ from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import Facts
-from policies.engine.interruption import FactUnavailable, Key, Missing, OvertimeError, PostponedError
+from policies.engine.interruption import METER, FactUnavailable, Key, Missing, OvertimeError, PostponedError
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Phase, Rule
 from policies.engine.ruleset import RuleSet
@@ -263,6 +263,7 @@ _Result = Reviewed | Key[Any] | tuple[str, int]
 
 def _judged(body: bytes, route: Route, served: Served, facts: Facts, seconds: float, *, trace: Trace | None) -> _Result:
     allowance, times = Allowance(seconds), RuleTimes()
+    METER.expired = allowance
     signal.signal(signal.SIGALRM, allowance.end)
     try:
         if trace is not None:

@@ -51,9 +51,13 @@ from policies.cel.syntax.ast import (
 )
 from policies.cel.types import Kind, Type
 from policies.cel.values import Optional, Uint, Value, type_of
+from policies.engine.interruption import spend
 
 _ANYTHING = {Kind.DYN, Kind.PARAMETER}
 _COMPOSED = {Kind.LIST, Kind.MAP}
+_LONG = _ANYTHING | _COMPOSED | {Kind.STRING, Kind.BYTES}
+_SIZED = frozenset({str, bytes, list, dict})
+_SOME = 50  # characters or elements, with which a call takes no longer than any other
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,37 @@ def bind(node: Call) -> CallBinding:
     overload = node.overloads[0] if len(node.overloads) == 1 else None
     cost = overload.cost if overload is not None and overload.cost is not None else function.cost
     call, stepwise = _implementation(function, overload, node)
+    count = len(arguments(node))
+    exact = function.call or (overload.call if overload is not None else None)
     return CallBinding(
-        call=call,
+        call=_announced(call, function, count),
         cost=1 if cost is None else cost,
-        stepwise=stepwise or len(arguments(node)) > 2,  # cel-go has unary, binary, and the rest
-        exact=function.call or (overload.call if overload is not None else None),
+        stepwise=stepwise or count > 2,  # cel-go has unary, binary, and the rest
+        exact=None if exact is None else _announced(exact, function, count),
     )
+
+
+def _announced(call: Callable[..., Value], function: Function, count: int) -> Callable[..., Value]:
+    """The implementation, which first says how long it may take with so many arguments of their lengths."""
+    work = function.work
+    if not any(parameter.kind in _LONG for overload in function.overloads for parameter in overload.parameters):
+        work = 0.0
+    if not work or not count:
+        return call
+
+    def of_one(value: Value) -> Value:
+        if value.__class__ in _SIZED and len(value) > _SOME:
+            spend(len(value) * work)
+        return call(value)
+
+    def of_several(first: Value, second: Value, *others: Value) -> Value:
+        if first.__class__ in _SIZED and len(first) > _SOME:
+            spend(len(first) * work)
+        if second.__class__ in _SIZED and len(second) > _SOME:
+            spend(len(second) * work)
+        return call(first, second, *others)
+
+    return of_one if count == 1 else of_several
 
 
 def arguments(node: Call) -> list[Node]:

@@ -6,7 +6,8 @@ interpreter/interpretable.go, attributes.go and runtimecost.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.environment import Feature
@@ -493,10 +494,10 @@ class Fold(Step):
             scope[self._accumulator] = self._step.evaluate(run)
             run.turn()
 
-    def _pairs(self, elements: Value) -> Sequence[tuple[Value, Value]]:
+    def _pairs(self, elements: Value) -> Iterable[tuple[Value, Value]]:
         if self._variable2 is None:
-            return [(element, None) for element in elements]
-        return list(elements.items()) if elements.__class__ is dict else list(enumerate(elements))
+            return zip(elements, repeat(None))
+        return elements.items() if elements.__class__ is dict else enumerate(elements)
 
     def _not_iterable(self, value: Value) -> str:
         if self._variable2 is None:

@@ -265,6 +265,7 @@ def _selector(name: str, field: str) -> Function:
 # An expression cannot use the names of these types, because the reference does not register them.
 LIBRARY = Library(
     name="kubernetes.authz",
+    work=2.0,
     functions=(
         _function("path", _member("authorizer_path", AUTHORIZER, 1, PATH_CHECK, _path)),
         _function("group", _member("authorizer_group", AUTHORIZER, 1, GROUP_CHECK, GroupCheck)),

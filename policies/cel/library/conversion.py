@@ -15,6 +15,7 @@ from policies.cel.function import Cost, Function, Implementation, Library, Overl
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
+from policies.engine.interruption import spend
 from policies.golang.strconv import atoi, double, general, integer, unsigned
 from policies.golang.time import (
     HOUR,
@@ -101,6 +102,7 @@ def text_to_index(text: str) -> int:
 
 
 def _text_to_duration(value: str) -> Duration:
+    spend(len(value) * 0.4)
     nanoseconds = parse_duration(value)
     if nanoseconds is None:
         raise _impossible(types.STRING, types.DURATION)

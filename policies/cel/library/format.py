@@ -142,6 +142,7 @@ def _constant(name: str, value: Format) -> Function:
 
 LIBRARY = Library(
     name="kubernetes.format",
+    work=0.5,
     functions=(
         single(
             "validate",

@@ -31,6 +31,7 @@ from policies.cel.values import (
     type_name,
     type_of,
 )
+from policies.engine.interruption import spend
 from policies.kubernetes.release import named
 
 _COMPARABLE = {
@@ -75,6 +76,7 @@ def _flatten_to(items: Value, depth: Value) -> list[Value]:
 def _flattened(items: list[Value], depth: int) -> list[Value]:
     while depth > 0 and list in set(map(type, items)):
         flat: list[Value] = []
+        spend(len(items) * 0.1)
         for item in items:
             if item.__class__ is list:
                 flat += item
@@ -125,6 +127,7 @@ def unbounded_range(count: int) -> list[Value]:
     """`lists.range(count)` of 1.36. Raises BudgetError."""
     if count + _CALL > cost.EXPRESSION_LIMIT:
         raise BudgetError(count + _CALL)
+    spend(count * 0.03)
     return list(range(count))
 
 
@@ -203,6 +206,7 @@ def _sorting(name: str, template: str, others: tuple[Type, ...], call: Implement
 
 CEL_LISTS = Library(
     name="lists",
+    work=0.5,
     functions=(
         _member("slice", "list_slice", (_LIST, types.INT, types.INT), _slice, _of_result, stepwise=True),
         Function(
@@ -346,6 +350,7 @@ def _search(name: str, id: str, call: Implementation) -> Function:
 
 LISTS = Library(
     name="kubernetes.lists",
+    work=0.5,
     until=_VERSION_1,
     functions=(
         _for_each("isSorted", "list_{0}_is_sorted_bool", types.BOOL, _is_sorted),
@@ -372,6 +377,7 @@ LISTS = Library(
 
 VERSION_1 = Library(
     name="kubernetes.lists",
+    work=0.5,
     since=_VERSION_1,
     functions=(
         *LISTS.functions,
@@ -438,6 +444,7 @@ def insert(mapping: dict[Value, Value], key: Value, value: Value) -> dict[Value,
 
 def insert_all(mapping: dict[Value, Value], entries: dict[Value, Value]) -> dict[Value, Value]:
     """The map with all entries of another one, added in place."""
+    spend(len(entries) * 0.3)
     for key, value in entries.items():
         insert(mapping, key, value)
     return mapping

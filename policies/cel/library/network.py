@@ -114,6 +114,7 @@ def _property(name: str, overload: str, result: Type, call: Implementation) -> F
 
 IPS = Library(
     name="kubernetes.net.ip",
+    work=0.2,
     types={"net.IP": IP_TYPE},
     functions=(
         single("ip", "string_to_ip", (types.STRING,), IP_TYPE, parse_ip, cost=of_first),
@@ -241,6 +242,7 @@ _CONTAINS_CIDR = (
 
 CIDRS = Library(
     name="kubernetes.net.cidr",
+    work=0.2,
     types={"net.CIDR": _NETWORK, "net.IP": IP_TYPE},
     functions=(
         single("cidr", "string_to_cidr", (types.STRING,), _NETWORK, parse_network, cost=of_first),
@@ -313,6 +315,7 @@ def _getter(name: str, overload: str, result: Type, call: Implementation) -> Fun
 
 URLS = Library(
     name="kubernetes.urls",
+    work=1.0,
     functions=(
         single("url", "string_to_url", (types.STRING,), URL_TYPE, read_url, cost=of_first),
         _getter("getScheme", "url_get_scheme", types.STRING, lambda url: text_of(url.parts.scheme)),

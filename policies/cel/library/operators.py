@@ -31,6 +31,7 @@ from policies.cel.values import (
     lacking,
     shown,
 )
+from policies.engine.interruption import spend
 
 SECOND = 1_000_000_000
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # 0001-01-01T00:00:00Z, 9999-12-31T23:59:59Z
@@ -65,6 +66,8 @@ def add(left: Value, right: Value) -> Value:
         if kind is int:
             return whole(left + right)
         if kind in _CONCATENATED or kind is float:
+            if kind is list:
+                spend((len(left) + len(right)) * 0.02)
             return left + right
         if kind is Uint:
             return unsigned(int(left) + int(right))

@@ -19,6 +19,7 @@ from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, Incomparable
+from policies.engine.interruption import spend
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _DIGITS_LIMIT = 100_000
@@ -219,6 +220,7 @@ class Quantity(Incomparable):
 
 def parse(text: str) -> Quantity:
     """The quantity in a text. Raises CelError with the reference's message."""
+    spend(len(text) * 0.02)
     match = _TEXT.fullmatch(text)
     if not match or not text:
         raise CelError(_WRONG)

@@ -158,6 +158,7 @@ def _member(name: str, overload: str, others: int, result: Type, call: Implement
 
 LIBRARY = Library(
     name="kubernetes.Semver",
+    work=0.3,
     functions=(
         _reading("semver", ("string_to_semver", "string_bool_to_semver"), TYPE, _semver),
         _reading("isSemver", ("is_semver_string", "is_semver_string_bool"), types.BOOL, succeeds(_semver)),

@@ -19,6 +19,7 @@ from policies.cel.function import Cost, Function, Implementation, Library, Overl
 from policies.cel.library.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, shown, type_of
+from policies.engine.interruption import spend
 from policies.golang.strconv import ESCAPES, fixed, general, quote, trimmed
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -324,10 +325,12 @@ def _bytes(value: bytes) -> str:
 
 
 def _list(items: list[Value]) -> str:
+    spend(len(items) * 2.0)
     return f"[{', '.join(_bounded(map(_literal, items)))}]"
 
 
 def _map(entries: dict[Any, Value]) -> str:
+    spend(len(entries) * 3.0)
     written = sorted((_literal(key), _literal(value)) for key, value in entries.items())
     return f"{{{', '.join(_bounded(f'{key}:{value}' for key, value in written))}}}"
 
@@ -377,6 +380,7 @@ def _binary(value: Value) -> str:
 
 
 def _hexadecimal(value: Value) -> str:
+    spend(cost.size(value) * 0.01)
     match value:
         case str():
             return value.encode(errors="surrogatepass").hex()
@@ -449,6 +453,7 @@ _CLAUSES: dict[str, _Clause] = {
 
 STRINGS = Library(
     name="strings",
+    work=0.2,
     functions=(
         function("charAt", _member("string_char_at_int", (_STRING, _INT), _STRING, _char_at)),
         function(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
-from support.cel.celrun import ENVIRONMENT, compiled, exactly, names, refused, usually
+from support.cel.celrun import ENVIRONMENT, Failed, compiled, exactly, names, refused, usually
 
 from policies.cel.errors import BudgetError
+from policies.cel.library import regex
 from policies.cel.program import Composition, Evaluation, compile_expression
 from policies.cel.types import Kind
+from policies.engine.interruption import METER, TimeLimitError
 
 DEEP = "expression recursion limit exceeded: 250"
-LONG = "max recursion depth exceeded"
+CHAINED = "max recursion depth exceeded"
 LARGE = "expression is too large when its macros are expanded"
 
 
@@ -39,12 +42,12 @@ def _deep_object(depth: int) -> Any:
         ("{1:" * 300 + "1" + "}" * 300, DEEP),
         ("true ? 1 : " * 300 + "2", DEEP),
         (_nested(300), DEEP),
-        ("object" + ".a" * 300, LONG),
-        ("object" + ".?a" * 300, LONG),
-        ("object" + "[0]" * 300, LONG),
-        ("1" + " + 1" * 300, LONG),
-        ("object.s" + ".lowerAscii()" * 300, LONG),
-        ("object.l" + ".map(x, x)" * 300, LONG),
+        ("object" + ".a" * 300, CHAINED),
+        ("object" + ".?a" * 300, CHAINED),
+        ("object" + "[0]" * 300, CHAINED),
+        ("1" + " + 1" * 300, CHAINED),
+        ("object.s" + ".lowerAscii()" * 300, CHAINED),
+        ("object.l" + ".map(x, x)" * 300, CHAINED),
         ("optional.of(1)" + ".optMap(x, x)" * 30, LARGE),
         ("'" + "a" * 100_000 + "'", "expression code point size exceeds limit: size: 100002, limit 100000"),
     ],
@@ -116,6 +119,66 @@ def test_patterns_on_long_texts(text: str, pattern: str) -> None:
     assert value is (pattern == "found")
     assert cost > 30_000
     assert (value, cost) == exactly(text, obj)
+
+
+LONG = {
+    "s": "a" * 3_000_000,
+    "q": '"' * 3_000_000,
+    "u": "http://a/" + "%41" * 1_000_000,
+    "l": [1] * 1_500_000,
+    "n": [[1] * 50] * 30_000,
+    "m": {f"k{number}": {"a": 1} for number in range(200_000)},
+    "p": "[b-d]x",
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "object.s.matches('[ab]*a[ab]{20}c')",
+        "object.s.matches(object.p)",
+        "object.s.findAll('(?:aa|a)*b|a').size() == 0",
+        "object.s.split('a').size() == 0",
+        "object.q.format([]) == ''",
+        "strings.quote(object.q) == ''",
+        "isURL(object.u)",
+        "format.dns1123Label().validate(object.s).hasValue()",
+        "duration(object.s) == duration('1s')",
+        "object.l == oldObject.l",
+        "object.n == oldObject.n",
+        "object.m == oldObject.m",
+        "object in [oldObject]",
+        "object.l.sort() == []",
+        "object.l.indexOf(2) == 1",
+        "object.l.map(x, x) == object.l",
+        "(object.l + object.l) == []",
+        "sets.contains([object.n], [oldObject.n])",
+        "'%s'.format([object.n]) == ''",
+    ],
+)
+def test_calls_say_beforehand_that_they_take_long(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody may be kept waiting no call begins that may take long, and others look at the clock."""
+    looks = iter(range(40))
+    monkeypatch.setattr(METER, "longest", 20_000.0)
+    monkeypatch.setattr(METER, "expired", lambda: next(looks, None) is None)
+
+    with pytest.raises(TimeLimitError):
+        compiled(text).evaluate(names(LONG, oldObject=deepcopy(LONG)), expired=METER.expired)
+
+
+def test_a_search_beyond_all_bounds() -> None:
+    """A large expression is not searched for in a long text: that is an error, which says so."""
+    value, _ = usually(r"object.s.matches('\\pL{8}b')", {"s": "a" * 2_000_000})
+
+    assert value == Failed("the text is too long to be searched for so large a regular expression")
+
+
+def test_matches_beyond_all_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matches each of which is found only at the end of the text are found in so many bytes, and then are an error."""
+    monkeypatch.setattr(regex, "_MOST_BYTES", 500_000)
+    found = [usually("object.s.findAll('(?:aa|a)*b|a').size()", {"s": "a" * count})[0] for count in (900, 1100)]
+
+    assert found == [900, Failed("the text is too long to be searched for so many matches")]
 
 
 def test_many_elements() -> None:

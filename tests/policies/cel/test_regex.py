@@ -18,6 +18,8 @@ REFUSED = [
     ("[z-a]", "invalid character class range: z-a"),
     ("(?=a)", "invalid perl operator: (?="),
     ("\\8", "invalid escape sequence: \\8"),
+    (r"\pL{20}", "pattern too large - compile failed (repeat less, or compare size() instead)"),
+    ("a" * 10_001, "it has 10001 characters, and may have 10000"),
 ]
 
 

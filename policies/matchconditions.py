@@ -44,7 +44,7 @@ from policies.vocabulary import ALONE, CONCERNS
 
 USERNAME, GROUPS = "request.userInfo.username", "request.userInfo.groups"
 _SUBRESOURCE = "request.?subResource.orValue('')"
-_RESOURCE = "request.resource.group + '/' + request.resource.resource"
+RESOURCE = "request.resource.group + '/' + request.resource.resource"
 
 
 def is_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> HookCondition:
@@ -65,7 +65,7 @@ def _essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> str:
         every([*_writers(writers, tuple(users)), some(_resources(listed), " ||\n  ")])
         for writers, listed in rules.items()
     ]
-    return let("resource", _RESOURCE, let("subresource", _SUBRESOURCE, some(clauses, " ||\n")))
+    return let("resource", RESOURCE, let("subresource", _SUBRESOURCE, some(clauses, " ||\n")))
 
 
 def _writers(writers: Writers, users: tuple[str, ...]) -> list[str]:

@@ -106,12 +106,17 @@ def placed(new: RuleSet, policies: Collection[str], groups: Mapping[str, Collect
 def unsent(policy: Rule, registered: Iterable[Hook]) -> tuple[str, ...]:
     """Which requests that a rule is for the API server does not send, or not all of them, such as `CREATE pods`.
 
-    registered: the hooks of the rules in force, by which the API server is asked to send requests.
+    registered: the hooks of the rules in force, by which the API server is asked to send requests. Those with
+    conditions that the rule does not have send only a part.
     """
     known = tuple(registered)
     lacking: dict[str, list[str]] = {}
     for hook in policy.hooks:
-        beside = [other for other in known if (other.phase, other.group) == (hook.phase, hook.group)]
+        beside = [
+            other
+            for other in known
+            if (other.phase, other.group) == (hook.phase, hook.group) and set(other.conditions) <= set(hook.conditions)
+        ]
         sent = [resources for other in beside for resources in other.resources]
         for rule in hook.resources:
             operations = _OPERATIONS if "*" in rule.operations else rule.operations

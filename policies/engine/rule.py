@@ -128,10 +128,10 @@ Phase = Literal["mutate", "validate"]
 Scope = Literal["Namespaced", "Cluster", "*"]
 
 POLICY_GROUPS: Mapping[FailurePolicy, str] = {"Fail": "policies", "Ignore": "policies-ignore"}
-"""The groups of hooks for policies. The API server calls them at paths such as `/validate/policies`.
+"""The groups of hooks for policies and for rules beside them, at paths such as `/validate/policies`.
 
-Policies that ignore failures have a group of their own, so that the API server refuses nothing because of them while
-the service is down.
+What ignores failures has a group of its own, so that the API server refuses nothing because of it while the service is
+down. Groups are no smaller than that: the API server makes a call for each that is for a request.
 """
 
 # One operation of RFC 6902, such as {"op": "add", "path": "/spec/tolerations/-", "value": {...}}.

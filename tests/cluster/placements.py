@@ -171,7 +171,7 @@ def refusal_of(completed: Completed) -> str:
 CREATING = 'error when creating "STDIN": '
 
 
-def denied(*lines: str, doing: str = "", entry: str = "topology") -> str:
+def denied(*lines: str, doing: str = "", entry: str = "policies-ignore") -> str:
     """Return what kubectl prints of a refusal. doing: what kubectl says that it was doing."""
     who = f'admission webhook "{entry}.cks-admission.dev" denied the request'
     told = "\n".join(lines)

@@ -74,7 +74,6 @@ def test_domain_is_refused(control_plane: ControlPlane, make: Callable[..., Mani
         f'  metadata.annotations[{REQUIRED}]: "superpod=1" {problem}',
         "Write superpod, and choose the domain by a node selector.",
         doing=CREATING,
-        entry="pods" if make is placements.pod else "topology",
     )
     assert answer_of(answer) == (1, refusal)
 

@@ -183,7 +183,7 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
 
     await running.post(refused_body())
     await running.post(body(pod(), dryRun=True), "/mutate")
-    await running.post(body(daemon_set(labels=RESERVED)), "/mutate/daemonsets")
+    await running.post(body(daemon_set(labels=RESERVED)), "/mutate/workloads")
     await running.post(b"[]")
     await running.post(b"[]", content_type="text/plain")
     reply = await running.get("/metrics")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from policies import guard, labels, matchconditions, tolerations
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Action, FailurePolicy, Hook, HookCondition, Rule
+from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, Rule
 from policies.engine.safety import Exemptions
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
 from policies.podspec import Accelerators
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _WRITES = ("CREATE", "UPDATE")
 _EVERYTHING = (ResourceRule(_WRITES, ("*",), ("*/*",)),)
 _PODS = (ResourceRule(("CREATE",), ("",), ("pods",), ("v1",)),)
+_WRITTEN_PODS = (ResourceRule(_WRITES, ("",), ("pods",)),)
 _POD_GROUPS = (ResourceRule(("CREATE",), (GROUP,), ("podgroups",), ("*",)),)
 _DAEMON_SETS = (ResourceRule(_WRITES, ("apps",), ("daemonsets",), ("v1",)),)
 _NAMESPACES = ResourceRule(("UPDATE", "DELETE"), ("",), ("namespaces", "namespaces/finalize"), ("v1",))
@@ -42,14 +43,19 @@ _TOLD_BY_PACK = ("node-selector", frozenset({OLD_TYPE, RESERVED}))
 
 def _mutation(group: str, resources: tuple[ResourceRule, ...], conditions: tuple[HookCondition, ...] = ()) -> Hook:
     """A mutating hook. It fails open, so that it never refuses objects."""
-    return Hook("mutate", group, resources, "Ignore", conditions, everywhere=True)
+    return Hook("mutate", group, resources, "Ignore", conditions, "*", everywhere=True)
 
 
 def _validation(
-    group: str, resources: tuple[ResourceRule, ...], action: Action, conditions: tuple[HookCondition, ...] = ()
+    resources: tuple[ResourceRule, ...],
+    action: Action,
+    conditions: tuple[HookCondition, ...] = (),
+    failure_policy: FailurePolicy | None = None,
 ) -> Hook:
-    """A validating hook. If it refuses objects, it excludes those that a cluster cannot do without."""
-    return Hook("validate", group, resources, _failure_policy(action), conditions, everywhere=action != "deny")
+    """A validating hook, in one entry with policies. If it refuses, it excludes what a cluster cannot do without."""
+    fails = failure_policy or _failure_policy(action)
+    everywhere = action != "deny"
+    return Hook("validate", POLICY_GROUPS[fails], resources, fails, conditions, "*", exact=True, everywhere=everywhere)
 
 
 def _failure_policy(action: Action) -> FailurePolicy:
@@ -69,6 +75,10 @@ def _with_templates(settings: Settings) -> dict[tuple[str, str], Workload]:
     """The kinds that have pod templates or patches of them, without those that keep earlier ones."""
     rows = workload_table(settings).values()
     return {row.group_kind: row for row in rows if row.makes_pods or row.group_kind in PATCHES}
+
+
+def _without_pods(rows: Iterable[Workload]) -> list[Workload]:
+    return [row for row in rows if row.group_kind != ("", "Pod")]
 
 
 def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
@@ -157,11 +167,11 @@ def tolerations_rule(settings: Settings) -> Rule:
         matchconditions.pod_requests_no_accelerator(rule.accelerators),
     )
     # Few Pods are written with the toleration, so a condition would cost the API server more than the calls it spares.
-    hooks = [_mutation("pods", _PODS), _validation("pods", _PODS, chosen.action, concerned)]
+    hooks = [_mutation("pods", _PODS), _validation(_PODS, chosen.action, concerned)]
     if chosen.daemon_sets == "inject":
-        hooks.append(_mutation("daemonsets", _DAEMON_SETS))
+        hooks.append(_mutation("workloads", _DAEMON_SETS))
     if chosen.daemon_sets != "off":
-        hooks.append(_validation("daemonsets", _DAEMON_SETS, chosen.action))
+        hooks.append(_validation(_DAEMON_SETS, chosen.action))
     return Rule(
         tolerations.RULE,
         tuple(hooks),
@@ -177,9 +187,9 @@ def sunk_rule(settings: Settings) -> Rule:
     """The rule for DaemonSets on SUNK Nodes."""
     chosen = settings.sunk
     rule = tolerations.SunkDaemonSets(chosen.daemon_sets, chosen.node_selector, settings.organization.reserved_hash)
-    hooks = [_validation("daemonsets", _DAEMON_SETS, chosen.action)]
+    hooks = [_validation(_DAEMON_SETS, chosen.action)]
     if chosen.daemon_sets == "inject":
-        hooks.append(_mutation("daemonsets", _DAEMON_SETS))
+        hooks.append(_mutation("workloads", _DAEMON_SETS))
     return Rule(
         tolerations.SUNK_RULE,
         tuple(hooks),
@@ -191,28 +201,16 @@ def sunk_rule(settings: Settings) -> Rule:
     )
 
 
-def selectors_rule(settings: Settings, others: Sequence[Rule], shipped: Iterable[Policy]) -> Rule:
-    """The rule for selectors of Nodes that people write by hand.
-
-    others: the rules whose entries it shares, which spares the API server the conversion of each object. Where one
-    fails closed, it has an entry of its own: a warning is no reason to refuse anything. shipped: the policies of packs.
-    """
+def selectors_rule(settings: Settings, shipped: Iterable[Policy]) -> Rule:
+    """The rule for selectors of Nodes that people write by hand. shipped: the policies of packs."""
     rows = _with_templates(settings)
-    templated = [row for row in rows.values() if row.group_kind != ("", "Pod")]
     policy, keys = _TOLD_BY_PACK
     told = keys if any(one.name == policy for one in shipped) else frozenset[str]()
-    hooks = [hook for other in others if other.action != "off" for hook in other.hooks if hook.phase == "validate"]
-    closed = {hook.group for hook in hooks if hook.failure_policy == "Fail"}
-    own = {group: selectors.RULE if group in closed else group for group in ("pods", "topology")}
+    templated = _without_pods(rows.values())
     about_pods, about_templates = map(matchconditions.selectors_are_concerned, ((), templated))
     return Rule(
         selectors.RULE,
-        (
-            Hook("validate", own["pods"], _PODS, "Ignore", (about_pods,), everywhere=True),
-            Hook(
-                "validate", own["topology"], _resources(templated), "Ignore", (about_templates,), "*", everywhere=True
-            ),
-        ),
+        (_validation(_PODS, "warn", (about_pods,)), _validation(_resources(templated), "warn", (about_templates,))),
         settings.selectors.action,
         selectors.reads(rows.values()),
         settings.selectors.namespace_selector.label_selector,
@@ -227,48 +225,35 @@ def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = Tru
     check_default(chosen.default, catalog)
     placement = rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
-    has_default = bool(chosen.default.topology and chosen.default.preferred)
-    conditions = () if has_default else (matchconditions.topology_is_mentioned(rows),)
-    written = [row for row in rows if row.changes != "never"]
     # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
-    is_strict = chosen.action == chosen.unapplied == "deny"
-    judged = list(_with_templates(settings).values())
-    wider = () if has_default else (matchconditions.topology_is_mentioned(judged, schemes=True),)
+    failure_policy: FailurePolicy = "Fail" if chosen.action == chosen.unapplied == "deny" else "Ignore"
+    has_default = bool(chosen.default.topology and chosen.default.preferred)
+    judged = _without_pods(_with_templates(settings).values())
+    written = _without_pods(row for row in rows if row.changes != "never")
     unread = [kind for kind in sorted(messages.UNREAD) if kind not in options.workloads]
-    reach = (
-        *_resources(judged),
-        *(ResourceRule(_WRITES, (group,), (plural(kind),)) for group, kind in (schemes.POD_GROUP, *unread)),
-    )
-    verdict = replace(
-        _validation("topology", reach, chosen.action, wider), failure_policy="Fail" if is_strict else "Ignore"
-    )
-    hooks = [_mutation("topology", _resources(written), conditions), verdict]
-    if verdict.failure_policy == _failure_policy(settings.tolerations.action) and settings.tolerations.action != "off":
-        hooks = [part for hook in hooks for part in _with_pods_apart(hook)]
+    others = (ResourceRule(_WRITES, (group,), (plural(kind),)) for group, kind in (schemes.POD_GROUP, *unread))
+
+    def conditions(about: Sequence[Workload], *, schemes: bool) -> tuple[HookCondition, ...]:
+        return () if has_default else (matchconditions.topology_is_mentioned(about, schemes=schemes),)
+
+    hooks = [
+        # A gate is only written into a new Pod, but its placement must not be changed later.
+        _mutation("pods", _PODS, conditions((), schemes=False)),
+        _mutation("workloads", _resources(written), conditions(written, schemes=False)),
+        _validation(_WRITTEN_PODS, chosen.action, conditions((), schemes=True), failure_policy),
+        _validation((*_resources(judged), *others), chosen.action, conditions(judged, schemes=True), failure_policy),
+    ]
     if schedules_workloads(settings):
         hooks.append(_mutation("gangs", _POD_GROUPS))
     return Rule(
         rule.RULE,
-        tuple(replace(hook, scope="*") if hook.group == "topology" else hook for hook in hooks),
+        tuple(hooks),
         chosen.action,
         rule.reads(rows),
         chosen.namespace_selector.label_selector,
         validate=placement.validate,
         mutate=placement.mutate,
     )
-
-
-def _with_pods_apart(hook: Hook) -> Iterator[Hook]:
-    """The hook without new Pods, and one for these in the entry that asks about them anyway.
-
-    The API server converts an object anew for each entry, which costs it more than any condition.
-    """
-    about = matchconditions.topology_is_mentioned((), schemes=hook.phase == "validate")
-    conditions = (about,) if hook.conditions else ()
-    yield replace(hook, group="pods", resources=_PODS, conditions=conditions)
-    without = (replace(rule, resources=tuple(r for r in rule.resources if r != "pods")) for rule in hook.resources)
-    updates = replace(_PODS[0], operations=("UPDATE",))
-    yield replace(hook, resources=(*(rule for rule in without if rule.resources), updates))
 
 
 def topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
@@ -283,7 +268,8 @@ def topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
         resources.append(ResourceRule(("UPDATE", "DELETE"), (objects.KUEUE,), ("resourceflavors",)))
     # What cannot work is refused, but nothing that runs depends on it: only a wish to keep what is named fails closed.
     strict = chosen.action == chosen.deletion == "deny"
-    hook = replace(_validation("topologies", tuple(resources), "deny" if strict else "warn"), scope="Cluster")
+    verdict = _validation(tuple(resources), "deny" if strict else "warn")
+    hook = replace(verdict, group="topologies", scope="Cluster", exact=False)
     return Rule(objects.RULE, (hook,), chosen.action, objects.READS, validate=made.validate)
 
 

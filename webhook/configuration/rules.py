@@ -190,7 +190,7 @@ def build(
         tolerations_rule(settings),
         sunk_rule(settings),
     ]
-    rules += [selectors_rule(settings, rules, policies.shipped), *policies.rules]
+    rules += [selectors_rule(settings, policies.shipped), *policies.rules]
     written = (*exceptions(settings), *(exception.value for exception in policies.exceptions))
     return RuleSet(rules, written, safety(settings, control_plane_namespaces), help_of(settings))
 

@@ -34,8 +34,8 @@ T = TypeVar("T")
 # Policies and rules change in one replica sooner than in another, so the API server may call paths that have no rules
 # yet or any more. An error would then be a refusal if the failure policy is Fail.
 GROUPS: Mapping[Phase, frozenset[str]] = {
-    "mutate": frozenset({"daemonsets", "pods", "topology", POLICY_GROUPS["Fail"]}),
-    "validate": frozenset({"daemonsets", "guard", "labels", "pods", "topologies", "topology", *POLICY_GROUPS.values()}),
+    "mutate": frozenset({"pods", "workloads", POLICY_GROUPS["Fail"]}),
+    "validate": frozenset({"guard", "labels", "topologies", *POLICY_GROUPS.values()}),
 }
 
 

@@ -54,26 +54,6 @@ class Readiness:
 PATHS: Final = "/paths"
 """The path on the health port at which a replica lists them, as a JSON array."""
 
-ANSWERED: Final = frozenset(
-    {
-        "/mutate",
-        "/mutate/daemonsets",
-        "/mutate/pods",
-        "/mutate/policies",
-        "/mutate/topology",
-        "/validate",
-        "/validate/daemonsets",
-        "/validate/labels",
-        "/validate/pods",
-        "/validate/policies",
-        "/validate/policies-ignore",
-        "/validate/topologies",
-        "/validate/topology",
-    }
-)
-"""The paths of releases that do not announce any."""
-
-
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 

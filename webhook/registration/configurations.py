@@ -17,19 +17,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies.celtext import texts
 from policies.engine.facts import NAME_LABEL
-from policies.engine.match import Operator, ResourceRule, SelectorRequirement, common
+from policies.engine.match import LabelSelector, Operator, ResourceRule, SelectorRequirement, common
 from policies.engine.request import JsonObject
 from policies.engine.rule import FailurePolicy, Hook, HookCondition, Phase, Rule, Scope
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
 from policies.labels import RULE as LABELS
-from policies.matchconditions import is_essential, is_not_essential
+from policies.matchconditions import RESOURCE, is_essential, is_not_essential
 from webhook.configuration.settings import Settings
 
 _CLUSTER: Scope = "Cluster"
@@ -192,36 +194,33 @@ def configurations(
         metadata["annotations"] = {INJECT_CA_FROM: inject_ca_from}
     written = []
     for phase, kind in KINDS.items():
-        entries = [_entry(phase, hooks, rules, own_namespace) for hooks, rules in _grouped(ruleset, phase)]
-        webhooks = [
-            _webhook(phase, part, client, timeouts) for entry in entries for part in parts(entry, ruleset.safety)
-        ]
+        entries = (_entry(hooks, own_namespace) for hooks in _grouped(ruleset, phase))
+        webhooks = [_webhook(phase, one, client, timeouts) for entry in entries for one in parts(entry, ruleset.safety)]
         if webhooks:
             written.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
     return written
 
 
-def _grouped(ruleset: RuleSet, phase: Phase) -> list[tuple[list[Hook], list[Rule]]]:
-    """The hooks of a phase by group and scope, with their rules."""
-    entries: dict[tuple[str, Scope], tuple[list[Hook], list[Rule]]] = {}
+def _grouped(ruleset: RuleSet, phase: Phase) -> Iterable[Sequence[tuple[Hook, Rule]]]:
+    """The hooks of a phase by group and scope, each with its rule."""
+    entries: dict[tuple[str, Scope], list[tuple[Hook, Rule]]] = {}
     for rule in ruleset.rules:
         for hook in rule.hooks:
             if hook.phase == phase:
-                hooks, rules = entries.setdefault((hook.group, hook.scope), ([], []))
-                hooks.append(hook)
-                rules.append(rule)
-    return list(entries.values())
+                entries.setdefault((hook.group, hook.scope), []).append((hook, rule))
+    return entries.values()
 
 
-def _entry(phase: Phase, hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str) -> Entry:
-    group, scope = hooks[0].group, hooks[0].scope
+def _entry(pairs: Sequence[tuple[Hook, Rule]], own_namespace: str) -> Entry:
+    hooks = [hook for hook, _ in pairs]
+    phase, group, scope = hooks[0].phase, hooks[0].group, hooks[0].scope
     resources = dict.fromkeys(rule for hook in hooks for rule in hook.resources)
     return Entry(
         name=f"cluster-{group}" if scope == "Cluster" else group,
         path=f"/{phase}/{group}",
         failure_policy="Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
         resources=tuple((rule, scope) for rule in resources),
-        requirements=() if scope == "Cluster" else _requirements_configurations(hooks, rules, own_namespace),
+        requirements=() if scope == "Cluster" else _on_namespaces(pairs, own_namespace),
         conditions=_conditions(hooks),
         exact=all(hook.exact for hook in hooks),
         reinvoked=any(hook.reinvoked for hook in hooks),
@@ -252,13 +251,30 @@ def _webhook(phase: Phase, entry: Entry, client: Client, timeouts: Timeouts) -> 
 
 
 def _conditions(hooks: Sequence[Hook]) -> tuple[HookCondition, ...]:
-    """The conditions for which an entry is asked: all those of any hook; none if a hook has none."""
-    alternatives = list(dict.fromkeys(hook.conditions for hook in hooks))
-    if () in alternatives:
-        return ()
+    """The conditions for which an entry is asked: those of any hook, each for the resources of its hooks.
+
+    The shortest comes first, which is the cheapest: `||` ends at the first that is true.
+    """
+    alternatives: dict[tuple[HookCondition, ...], list[ResourceRule]] = {}
+    for hook in hooks:
+        alternatives.setdefault(hook.conditions, []).extend(hook.resources)
     if len(alternatives) == 1:
-        return alternatives[0]
-    return (HookCondition(CONCERNED, " ||\n".join(map(_all, alternatives))),)
+        return hooks[0].conditions
+    everything, always = (_names(rules) for rules in (chain(*alternatives.values()), alternatives.get((), ())))
+    if "*" in always or everything == always:
+        return ()
+    clauses = []
+    for conditions, rules in sorted(alternatives.items(), key=lambda item: sum(len(one.expression) for one in item[0])):
+        names = _names(rules)
+        among = [] if "*" in names or names == everything else [f"{RESOURCE} in {texts(sorted(names))}"]
+        clauses.append(" && ".join((*among, *([_all(conditions)] if conditions else ()))))
+    return (HookCondition(CONCERNED, " ||\n".join(clauses)),)
+
+
+def _names(rules: Iterable[ResourceRule]) -> frozenset[str]:
+    """The resources of rules, as group/resource, without subresources; `*` where that is not all."""
+    pairs = {(group, name.partition("/")[0]) for rule in rules for group in rule.groups for name in rule.resources}
+    return frozenset("*" if "*" in pair else "/".join(pair) for pair in pairs)
 
 
 def _joined(conditions: tuple[HookCondition, ...]) -> list[JsonObject]:
@@ -277,18 +293,11 @@ def _all(conditions: Iterable[HookCondition]) -> str:
     return "(" + " &&\n".join(f"// {condition.name}\n({condition.expression})" for condition in conditions) + ")"
 
 
-def _requirements_configurations(
-    hooks: Sequence[Hook], rules: Sequence[Rule], own_namespace: str
-) -> tuple[SelectorRequirement, ...]:
-    """The requirements of an entry on Namespaces. A rule's own ones can be used only if the rule is alone in the entry.
-
-    The requirements that all hooks share are included, so that an outage does not affect Namespaces that no policy
-    matches.
-    """
+def _on_namespaces(pairs: Iterable[tuple[Hook, Rule]], own_namespace: str) -> tuple[SelectorRequirement, ...]:
+    """The requirements of an entry on Namespaces, with those that all its hooks and their rules share."""
     requirements = [SelectorRequirement(NAME_LABEL, "NotIn", (own_namespace,))]
-    if rules[0].name == LABELS:
+    if any(rule.name == LABELS for _, rule in pairs):
         # It uses the existing Namespace, so the request itself cannot change it.
         requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
-    if len({rule.name for rule in rules}) == 1:
-        requirements += rules[0].namespaces.requirements
-    return (*requirements, *common(hook.namespaces for hook in hooks).requirements)
+    both = (LabelSelector((*rule.namespaces.requirements, *hook.namespaces.requirements)) for hook, rule in pairs)
+    return tuple(dict.fromkeys((*requirements, *common(both).requirements)))

@@ -36,7 +36,15 @@ _REVIEWS = [
 ]
 
 
-_PATHS = ("validate", "mutate", "validate/labels", "mutate/pods", "mutate/daemonsets", "/validate/")
+_PATHS = (
+    "validate",
+    "mutate",
+    "validate/labels",
+    "mutate/pods",
+    "mutate/workloads",
+    "validate/policies-ignore",
+    "/validate/",
+)
 
 
 async def test_answers_are_the_servers_byte_for_byte(serve: Serve) -> None:
@@ -124,9 +132,8 @@ def test_a_configuration_counts() -> None:
 
 
 _KNOWN = (
-    "mutate, mutate/daemonsets, mutate/pods, mutate/policies, mutate/topology, validate, validate/daemonsets, "
-    "validate/guard, validate/labels, validate/pods, validate/policies, validate/policies-ignore, validate/topologies, "
-    "validate/topology"
+    "mutate, mutate/pods, mutate/policies, mutate/workloads, validate, validate/guard, validate/labels, "
+    "validate/policies, validate/policies-ignore, validate/topologies"
 )
 
 

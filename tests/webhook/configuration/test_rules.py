@@ -68,9 +68,8 @@ _TEMPLATED = {
     "sunk.coreweave.com": (["nodesets"], []),
     "trainer.kubeflow.org": (["trainingruntimes", "clustertrainingruntimes"], ["trainjobs"]),
 }
-_UPDATED_PODS = (("UPDATE",), ("",), ("pods",), ("v1",))
+_WRITTEN_PODS = [(_WRITES, ("",), ("pods",), ("*",))]
 _CHANGED: list[Any] = [(_WRITES, (group,), tuple(names), ("*",)) for group, (names, _) in _TEMPLATED.items() if names]
-_CHANGED.append(_UPDATED_PODS)
 _JUDGED: list[Any] = [(_WRITES, (group,), (*names, *others), ("*",)) for group, (names, others) in _TEMPLATED.items()]
 _WORKLOADS = [*_JUDGED]
 _JUDGED += [
@@ -78,7 +77,6 @@ _JUDGED += [
     (_WRITES, ("apps.nvidia.com",), ("nimservices",), ("*",)),
     (_WRITES, ("nvidia.com",), ("dynamographdeployments",), ("*",)),
     (_WRITES, ("serving.kserve.io",), ("inferenceservices",), ("*",)),
-    _UPDATED_PODS,
 ]
 _ALL_WRITES = (*_WRITES, "DELETE")
 _TOPOLOGIES = [
@@ -112,28 +110,28 @@ def test_the_default_rules() -> None:
         "topology": (
             "deny",
             [
-                ("mutate", "pods", _PODS, "Ignore", _MENTIONED, "Namespaced"),
-                ("mutate", "topology", _CHANGED, "Ignore", _MENTIONED, "*"),
-                ("validate", "pods", _PODS, "Ignore", _MENTIONED, "Namespaced"),
-                ("validate", "topology", _JUDGED, "Ignore", _MENTIONED, "*"),
+                ("mutate", "pods", _PODS, "Ignore", _MENTIONED, "*"),
+                ("mutate", "workloads", _CHANGED, "Ignore", _MENTIONED, "*"),
+                ("validate", "policies-ignore", _WRITTEN_PODS, "Ignore", _MENTIONED, "*"),
+                ("validate", "policies-ignore", _JUDGED, "Ignore", _MENTIONED, "*"),
             ],
         ),
         "topology-objects": ("deny", [("validate", "topologies", _TOPOLOGIES, "Ignore", [], "Cluster")]),
         "tolerations": (
             "warn",
             [
-                ("mutate", "pods", _PODS, "Ignore", [], "Namespaced"),
-                ("validate", "pods", _PODS, "Ignore", _LACKING, "Namespaced"),
-                ("mutate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced"),
-                ("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced"),
+                ("mutate", "pods", _PODS, "Ignore", [], "*"),
+                ("validate", "policies-ignore", _PODS, "Ignore", _LACKING, "*"),
+                ("mutate", "workloads", _DAEMON_SETS, "Ignore", [], "*"),
+                ("validate", "policies-ignore", _DAEMON_SETS, "Ignore", [], "*"),
             ],
         ),
-        "sunk": ("warn", [("validate", "daemonsets", _DAEMON_SETS, "Ignore", [], "Namespaced")]),
+        "sunk": ("warn", [("validate", "policies-ignore", _DAEMON_SETS, "Ignore", [], "*")]),
         "selectors": (
             "warn",
             [
-                ("validate", "pods", _PODS, "Ignore", _SELECTING, "Namespaced"),
-                ("validate", "topology", _WORKLOADS, "Ignore", _SELECTING, "*"),
+                ("validate", "policies-ignore", _PODS, "Ignore", _SELECTING, "*"),
+                ("validate", "policies-ignore", _WORKLOADS, "Ignore", _SELECTING, "*"),
             ],
         ),
     }
@@ -170,10 +168,8 @@ def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
         for group, owners in {
             "labels": {"labels"},
             "guard": {"guard"},
-            "topology": {"topology", "selectors"},
             "topologies": {"topology-objects"},
-            "pods": {"tolerations", "selectors"},
-            "daemonsets": {"tolerations", "sunk"},
+            "policies-ignore": {"topology", "tolerations", "sunk", "selectors"},
         }.items()
         if owners & set(left)
     }
@@ -191,7 +187,7 @@ def test_the_mode_for_daemonsets_decides_where_they_are_asked_about(settings: Js
     """DaemonSets are asked about only in the phases in which their mode does something."""
     hooks = _rule("tolerations", **settings).hooks
 
-    assert {hook.phase for hook in hooks if hook.group == "daemonsets"} == phases
+    assert {hook.phase for hook in hooks if "daemonsets" in hook.resources[0].resources} == phases
 
 
 @pytest.mark.parametrize(("mode", "phases"), [("inject", {"mutate", "validate"}), ("warn", {"validate"})])

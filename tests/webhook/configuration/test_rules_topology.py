@@ -10,7 +10,7 @@ from support.service.reviews import TODAY
 from policies.engine.engine import validate
 from policies.engine.facts import References, StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.rule import Hook, Rule
+from policies.engine.rule import POLICY_GROUPS, FailurePolicy, Hook, Rule
 from policies.objects.workload import workload
 from policies.podspec import Accelerators
 from policies.topology.template import Default, Options, Permission, Schedulers
@@ -266,13 +266,13 @@ def test_configured_workloads_are_asked_about() -> None:
     ],
 )
 def test_an_action_decides_what_a_wrong_placement_leads_to(
-    action: str, unapplied: str, verdict: str, policy: str
+    action: str, unapplied: str, verdict: str, policy: FailurePolicy
 ) -> None:
     """The same placement is refused, warned of or only written down; the rule fails closed where it refuses all."""
     settings = {"action": action, "unapplied": unapplied}
     asked = request(deployment(metadata=_NO_RACK))
 
-    answer = validate(asked, rules.build(_settings(**settings)), _FACTS, "topology")
+    answer = validate(asked, rules.build(_settings(**settings)), _FACTS, POLICY_GROUPS[policy])
 
     assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology": verdict}
     hooks = _hooks(_rule(**settings))

@@ -57,6 +57,7 @@ metadata: {name: change}
 spec: {policyName: change}
 """
 _REFUSING: Json = {rule: {"action": "deny"} for rule in ("tolerations", "sunk", "topology")}
+_NO_OTHERS: Json = {rule: {"action": "off"} for rule in ("tolerations", "sunk", "topology", "selectors")}
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
 _OTHERS = {**_OWN, "values": ["kube-system", "kube-public", "kube-node-lease"]}
 _SYSTEM = {**_OTHERS, "operator": "In"}
@@ -108,16 +109,13 @@ _JOINED = ["is-concerned"]
 def test_entries_of_the_default_rules() -> None:
     """Only the guard fails closed, and it alone is asked with conditions of its own about what is essential."""
     assert _entries(_rules()) == {
-        "/mutate/topology topology": ("Ignore 3", [_OWN], ["topology-is-mentioned"]),
+        "/mutate/workloads workloads": ("Ignore 3", [_OWN], _JOINED),
         "/mutate/pods pods": ("Ignore 3", [_OWN], []),
-        "/mutate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
         "/validate/labels labels": ("Fail 5", [_OWN, _CONTROL_PLANE], _JOINED),
         "/validate/labels cluster-labels": ("Fail 5", [], _JOINED),
         "/validate/guard cluster-guard": ("Ignore 3", [], _JOINED),
-        "/validate/topology topology": ("Ignore 3", [_OWN], _JOINED),
+        "/validate/policies-ignore policies-ignore": ("Ignore 3", [_OWN], _JOINED),
         "/validate/topologies cluster-topologies": ("Ignore 3", [], []),
-        "/validate/pods pods": ("Ignore 3", [_OWN], _JOINED),
-        "/validate/daemonsets daemonsets": ("Ignore 3", [_OWN], []),
     }
 
 
@@ -125,13 +123,10 @@ def test_entries_of_rules_that_refuse() -> None:
     """Where an operator lets them refuse, they fail closed outside of system Namespaces, and open there."""
     entries = _entries(_rules(**_REFUSING))
 
-    assert {
-        path: entry for path, entry in entries.items() if path.startswith(("/validate/pods", "/validate/daem"))
-    } == {
-        "/validate/pods pods": ("Fail 5", [_OWN, _OTHERS], _JOINED),
-        "/validate/pods system-pods": ("Ignore 1", [_OWN, _SYSTEM], _JOINED),
-        "/validate/daemonsets daemonsets": ("Fail 5", [_OWN, _OTHERS], []),
-        "/validate/daemonsets system-daemonsets": ("Ignore 1", [_OWN, _SYSTEM], []),
+    assert {path: entry for path, entry in entries.items() if path.startswith("/validate/policies")} == {
+        "/validate/policies policies": ("Fail 5", [_OWN, _OTHERS], _JOINED),
+        "/validate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], _JOINED),
+        "/validate/policies-ignore policies-ignore": ("Ignore 3", [_OWN], _JOINED),
     }
     assert entries["/mutate/pods pods"] == ("Ignore 3", [_OWN], [])
 
@@ -183,7 +178,7 @@ _ESSENTIAL = {
 )
 def test_entries_of_policies(texts: list[str], settings: Json, expected: Json) -> None:
     """A group that fails closed is told of the same writes in two or three parts, and in one where it fails open."""
-    found = _entries(_rules(*texts, **settings))
+    found = _entries(_rules(*texts, **_NO_OTHERS, **settings))
 
     assert {path: entry for path, entry in found.items() if "policies" in path} == expected
 

@@ -17,10 +17,7 @@ from webhook.http.decision import Served
 from webhook.version import VERSION
 
 _MIB = 1024 * 1024
-_GROUPS = (
-    "/validate/daemonsets, /validate/guard, /validate/labels, /validate/pods, /validate/policies, "
-    "/validate/policies-ignore, /validate/topologies, /validate/topology"
-)
+_GROUPS = "/validate/guard, /validate/labels, /validate/policies, /validate/policies-ignore, /validate/topologies"
 
 
 def _default() -> Served:
@@ -32,14 +29,12 @@ def _default() -> Served:
     [
         ("/validate", ["labels", "topology", "tolerations", "sunk", "selectors"]),
         ("/validate/labels", ["labels"]),
-        ("/validate/daemonsets", ["tolerations", "sunk"]),
-        ("/validate/topology", ["topology", "selectors"]),
+        ("/validate/policies-ignore", ["topology", "tolerations", "sunk", "selectors"]),
         ("/validate/topologies", []),
         ("/mutate", ["topology", "tolerations"]),
-        ("/mutate/daemonsets", ["tolerations"]),
-        ("/mutate/topology", ["topology"]),
+        ("/mutate/workloads", ["topology", "tolerations"]),
         ("/mutate/pods", []),
-        ("/validate/pods", []),
+        ("/validate/policies", []),
     ],
 )
 async def test_each_path_runs_its_rules(serve: Serve, path: str, ran: list[str]) -> None:
@@ -88,7 +83,7 @@ async def test_an_unknown_group_fails_the_call(serve: Serve, path: str) -> None:
         reply = await wire.call(refused_body(), path)
         assert await wire.ended()
 
-    known = f"/mutate, /mutate/daemonsets, /mutate/pods, /mutate/policies, /mutate/topology, /validate, {_GROUPS}"
+    known = f"/mutate, /mutate/pods, /mutate/policies, /mutate/workloads, /validate, {_GROUPS}"
     told = f"This replica, cks-admission {VERSION}, does not know the group of {path}, only {known}."
     assert (reply.status, reply.headers["retry-after"], reply.closes) == (503, "1", True)
     assert reply.text == f"{told} Another version registered it; the failurePolicy of its entry applies.\n"

@@ -13,6 +13,7 @@ from support.templates import written
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import AdmissionRequest
+from policies.engine.rule import POLICY_GROUPS
 from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, render
 from policies.objects.workload import BUILT_IN as TABLE
@@ -34,6 +35,7 @@ _ROWS = [
     for row in table((*TABLE, workload("example.org", "Train", ["job.pods.*.template"], jobs=["job"]))).values()
     if row.makes_pods
 ]
+_GROUP = POLICY_GROUPS["Ignore"]
 _TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
 _GPU: Json = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
 
@@ -122,19 +124,15 @@ def _beside(row: Workload, pattern: Pattern) -> Location | None:
 
 def _decoded(ruleset: RuleSet, obj: Json, old: Json | None = None) -> tuple[AdmissionRequest, AdmissionRequest]:
     """The request as it is decoded for the rule, and the same one with whole objects."""
-    part = Decoder(ruleset.route("validate", _group(obj["kind"])).reads).decode(body(obj, old))
+    part = Decoder(ruleset.route("validate", _GROUP).reads).decode(body(obj, old))
     assert part.object
     assert "status" not in part.object
     return part, replace(part, object=obj, old_object=old)
 
 
 def _answers(ruleset: RuleSet, asked: AdmissionRequest) -> list[Json]:
-    return [asdict(decide(asked, ruleset, _FACTS, _group(asked.kind.kind))) for decide in (mutate, validate)]
-
-
-def _group(kind: str) -> str:
-    """Where the API server asks about new objects of a kind."""
-    return "pods" if kind == "Pod" else "topology"
+    mutated = mutate(asked, ruleset, _FACTS, "pods" if asked.kind.kind == "Pod" else "workloads")
+    return [asdict(mutated), asdict(validate(asked, ruleset, _FACTS, _GROUP))]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.obj['kind']}-{case.path}") for case in _cases()])
@@ -165,7 +163,7 @@ class _Gangs:
         self._seen = []
         # Rules keep what they know for as long as the Nodes are the same tuple.
         nodes = (Node("n1", {"node.coreweave.cloud/rack": "r1"}, (), (("nvidia.com/gpu", 8000),)),)
-        validate(asked, _RULES, replace(_FACTS, cluster_nodes=nodes), _group(asked.kind.kind))
+        validate(asked, _RULES, replace(_FACTS, cluster_nodes=nodes), _GROUP)
         return self._seen
 
     def _note(self, _: object, gang: Gang) -> None:
@@ -266,7 +264,7 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     whole |= {render(place) for row in _ROWS for _, place in row.containers}
     told = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 
-    assert _RULES.route("validate", "topology").reads == {
+    assert _RULES.route("validate", _GROUP).reads == {
         *(case.path for case in _cases()),
         *(alone | jobs | demanded | whole | told),
         *_counted(),

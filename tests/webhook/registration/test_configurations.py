@@ -193,8 +193,8 @@ def test_an_entry_fails_closed_where_one_of_its_rules_does(policies: tuple[Any, 
     ("conditions", "other", "expected"),
     [
         pytest.param((_IS_RED,), (_IS_RED,), {"is-red": "object.spec.colour == 'red'"}, id="the-same"),
-        pytest.param((_IS_RED,), (_IS_BIG,), {"is-concerned": f"{_RED} ||\n{_BIG}"}, id="different"),
-        pytest.param((_IS_RED, _IS_BIG), (_IS_RED,), {"is-concerned": f"{_RED_AND_BIG} ||\n{_RED}"}, id="one-has-more"),
+        pytest.param((_IS_RED,), (_IS_BIG,), {"is-concerned": f"{_BIG} ||\n{_RED}"}, id="different"),
+        pytest.param((_IS_RED, _IS_BIG), (_IS_RED,), {"is-concerned": f"{_RED} ||\n{_RED_AND_BIG}"}, id="one-has-more"),
         pytest.param((_IS_RED,), (), {}, id="one-has-none"),
         pytest.param((), (), {}, id="none"),
     ],
@@ -208,6 +208,32 @@ def test_an_entry_asks_where_any_hook_would(
     (webhook,) = _webhooks(_rule("a", hooks[0]), _rule("b", hooks[1]))
 
     assert {condition["name"]: condition["expression"] for condition in webhook["matchConditions"]} == expected
+
+
+_AMONG = "request.resource.group + '/' + request.resource.resource in "
+_EACH = f"{_AMONG}['batch/jobs'] ||\n{_AMONG}['/pods'] && {_BIG} ||\n{_AMONG}['/pods', 'apps/sets'] && {_RED}"
+
+
+@pytest.mark.parametrize(
+    ("hooks", "expected"),
+    [
+        pytest.param(
+            {"/pods": _IS_RED, "apps/sets": _IS_RED, "/pods/exec": _IS_BIG, "batch/jobs": None}, _EACH, id="each"
+        ),
+        pytest.param({"*/*": _IS_RED, "/pods": _IS_BIG}, f"{_AMONG}['/pods'] && {_BIG} ||\n{_RED}", id="all"),
+        pytest.param({"*/*": None, "/pods": _IS_BIG}, "", id="all-without-one"),
+    ],
+)
+def test_a_condition_is_for_the_resources_of_its_hooks(hooks: dict[str, HookCondition | None], expected: str) -> None:
+    """What hooks without conditions are for is always asked about, the rest under its conditions, short ones first."""
+    rules = []
+    for name, condition in hooks.items():
+        resources = (ResourceRule(("CREATE",), (name.partition("/")[0],), (name.partition("/")[2],)),)
+        rules.append(_rule(name, Hook("validate", "x", resources, "Ignore", (condition,) if condition else ())))
+
+    (webhook,) = _webhooks(*rules)
+
+    assert "".join(one["expression"] for one in webhook["matchConditions"]) == expected
 
 
 def test_resources_of_an_entry_are_joined() -> None:
@@ -305,43 +331,6 @@ def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
         }
     ] * 2
     assert not any("caBundle" in webhook["clientConfig"] for each in found for webhook in each["webhooks"])
-
-
-def _shipped(**settings: Any) -> dict[str, Json]:
-    """The entries of the built-in rules, by path."""
-    found = configurations(default_rules(**settings), _SERVICE, name="cks", own_namespace="cloud", timeouts=_TIMEOUTS)
-    webhooks = [webhook for configuration in found for webhook in configuration["webhooks"]]
-    return {f"{w['clientConfig']['service']['path']} {w['name']}": w for w in webhooks}
-
-
-def test_the_built_in_rules_are_registered() -> None:
-    """Mutation fails open, the label guard fails closed and has one entry for each scope."""
-    found = _shipped()
-
-    assert {key: webhook["failurePolicy"] for key, webhook in found.items()} == {
-        "/mutate/pods pods.cks-admission.dev": "Ignore",
-        "/mutate/topology topology.cks-admission.dev": "Ignore",
-        "/mutate/daemonsets daemonsets.cks-admission.dev": "Ignore",
-        "/validate/labels labels.cks-admission.dev": "Fail",
-        "/validate/labels cluster-labels.cks-admission.dev": "Fail",
-        "/validate/guard cluster-guard.cks-admission.dev": "Ignore",
-        "/validate/pods pods.cks-admission.dev": "Ignore",
-        "/validate/topology topology.cks-admission.dev": "Ignore",
-        "/validate/topologies cluster-topologies.cks-admission.dev": "Ignore",
-        "/validate/daemonsets daemonsets.cks-admission.dev": "Ignore",
-    }
-    assert {key: [c["name"] for c in webhook["matchConditions"]] for key, webhook in found.items()} == {
-        "/mutate/pods pods.cks-admission.dev": [],
-        "/mutate/topology topology.cks-admission.dev": ["topology-is-mentioned"],
-        "/mutate/daemonsets daemonsets.cks-admission.dev": [],
-        "/validate/labels labels.cks-admission.dev": ["is-concerned"],
-        "/validate/labels cluster-labels.cks-admission.dev": ["is-concerned"],
-        "/validate/guard cluster-guard.cks-admission.dev": ["is-concerned"],
-        "/validate/pods pods.cks-admission.dev": ["is-concerned"],
-        "/validate/topology topology.cks-admission.dev": ["is-concerned"],
-        "/validate/topologies cluster-topologies.cks-admission.dev": [],
-        "/validate/daemonsets daemonsets.cks-admission.dev": [],
-    }
 
 
 @pytest.mark.parametrize(

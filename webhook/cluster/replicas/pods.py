@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
@@ -24,7 +23,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.inspection.reads import certificates
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
-from webhook.http.health import ANSWERED, PATHS
+from webhook.http.health import PATHS
 from webhook.registration.announcement import Announcement
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class ReplicaPods(Followers):
         try:
             async with free, session.get(url) as answer:
                 body = await answer.read()
-                paths = ANSWERED if answer.status == HTTPStatus.NOT_FOUND else frozenset(_PATHS.decode(body))
+                paths = frozenset(_PATHS.decode(body))
         except (ClientError, OSError, TimeoutError, ValueError) as error:
             self._log.debug("a replica did not say what it answers", pod=pod.name, reason=repr(error))
             return

@@ -18,6 +18,7 @@ class Release:
     (the gate ManifestBasedAdmissionControlConfig). validates_declaratively: whether what a binding lacks is said after
     all else and without further words, and what is wrong twice is said once (the gate DeclarativeValidationBeta).
     names_authorizers: whether the reason of a check that nobody allows begins with the authorizer that gives it.
+    converts_objects: whether objects are converted to maps for conditions and validations, and not only for mutations.
     """
 
     major: int
@@ -26,6 +27,7 @@ class Release:
     reserves_static_names: bool
     validates_declaratively: bool
     names_authorizers: bool
+    converts_objects: bool = False
 
     @property
     def name(self) -> str:
@@ -34,9 +36,10 @@ class Release:
 
 
 RELEASES = (
-    Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False, names_authorizers=False),
+    Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False, names_authorizers=False,
+            converts_objects=True),
     Release(1, 37, "1.37.2", reserves_static_names=True, validates_declaratively=True, names_authorizers=True),
-)
+)  # fmt: skip
 """The oldest first."""
 NEWEST = RELEASES[-1]
 _VERSION = re.compile(r"v?(\d+)\.(\d+)").match

@@ -41,6 +41,7 @@ CODES: Mapping[str, Meaning] = {
     "CKS110": Meaning("unused-params", "A `paramKind`, but no expression reads `params`"),
     "CKS111": Meaning("doubtful", "Valid, but probably not intended, such as a paramRef without a `paramKind`"),
     "CKS112": Meaning("unknown-ignore", f"`{LINT_IGNORE}` names a finding that does not exist"),
+    "CKS113": Meaning("object-conversion", "kube-apiserver converts objects for the policy that it need not convert"),
 }  # fmt: skip
 """All codes. A code never gets another meaning; one that is given up is not used again."""
 

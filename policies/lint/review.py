@@ -245,9 +245,26 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     yield from unguarded(policy, subject, known, typed or [untyped])
     yield from expressions.unreachable(policy, subject, known.release)
     yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), known)
+    yield from _conversions(policy, subject, known.release)
     yield from expressions.without_remedy(policy, subject)
     yield from expressions.panics(policy, subject, untyped, known.release)
     yield from expressions.unused(policy, subject)
+
+
+def _conversions(policy: Policy, subject: LintSubject, release: Release) -> Iterator[LintFinding]:
+    """What makes the API server convert objects: mutations, and before 1.37 all (k8s.io/apiserver's plugin/cel)."""
+    constraints = policy.match_constraints
+    is_narrow = constraints.namespace_selector.requirements or constraints.object_selector.requirements
+    places: list[tuple[Path, str]] = []
+    if policy.mutations:
+        places.append((("spec", "mutations"), "mutations are evaluated for everything that the rules match"))
+    elif release.converts_objects and not is_narrow:
+        at: Path = ("spec", "matchConstraints", "resourceRules")
+        wide = [index for index, rule in enumerate(constraints.resource_rules) if {_ALL, "*/*"} & {*rule.resources}]
+        places += (((*at, index, "resources"), "the policy is evaluated for all resources") for index in wide)
+    for place, why in places if not policy.match_conditions else ():
+        message = f"this makes kube-apiserver convert the object: {why}"
+        yield subject.at("object-conversion", place, message, "add a match condition, or narrow the rules")
 
 
 def _kept(

@@ -2,11 +2,12 @@
 
 import pytest
 from support.policies import packs
-from support.policies.lintpolicies import DEPLOYMENTS, PODS, policy, reviewed, said
+from support.policies.lintpolicies import DEPLOYMENTS, PODS, Json, policy, reviewed, said
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.model import LINT_IGNORE
+from policies.kubernetes.release import named as release_of
 from policies.lint.finding import CODES, UnknownCodeError, named
 from policies.lint.review import review
 
@@ -41,6 +42,31 @@ def test_types_are_checked_for_every_kind() -> None:
 def test_what_only_the_type_checker_minds_is_no_finding(expression: str) -> None:
     """Expressions that run well are left alone, though Kubernetes' status warns of them."""
     assert said(policy(expression, rules=(PODS,))) == []
+
+
+_EVERY = policy("true == request.dryRun", rules=({**PODS, "resources": ["*"]},))
+_FEW = {"matchConditions": [{"name": "few", "expression": "has(object.spec.hostname)"}]}
+_REMOVAL = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/spec/hostname'}]"}}
+_CHANGE: Json = {"matchConstraints": {"resourceRules": [PODS]}, "mutations": [_REMOVAL], "reinvocationPolicy": "Never"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "release", "expected"),
+    [
+        pytest.param(_CHANGE, "1.37", ["mutations are evaluated for everything that the rules match"], id="change"),
+        pytest.param(_CHANGE | _FEW, "1.37", [], id="change-of-few"),
+        pytest.param(_EVERY["spec"], "1.37", [], id="newest"),
+        pytest.param(_EVERY["spec"], "1.36", ["the policy is evaluated for all resources"], id="all-resources"),
+        pytest.param(_EVERY["spec"] | _FEW, "1.36", [], id="few-of-all"),
+    ],
+)
+def test_what_makes_the_api_server_convert_objects(spec: Json, release: str, expected: list[str]) -> None:
+    """A mutation without a condition, and in the older release a policy for everything, is told what it costs."""
+    kind = "MutatingAdmissionPolicy" if "mutations" in spec else "ValidatingAdmissionPolicy"
+    found = said({**_EVERY, "kind": kind, "spec": spec}, release=release_of(release))
+
+    prefix = "this makes kube-apiserver convert the object: "
+    assert [text for id_, _, text in found if id_ == "object-conversion"] == [prefix + text for text in expected]
 
 
 def test_variables_are_checked_for_what_fits_no_kind() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
+from policies.kubernetes.release import NEWEST, Release
 from policies.lint.finding import LintFinding
 from policies.lint.review import review
 
@@ -38,14 +39,14 @@ def binding(**fields: Any) -> Json:
     return {**HEAD, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "b"}, "spec": spec}
 
 
-def reviewed(*documents: Json) -> tuple[LintFinding, ...]:
+def reviewed(*documents: Json, release: Release = NEWEST) -> tuple[LintFinding, ...]:
     """All findings in documents, without the warnings from reading them."""
     files = [Document(value=each, name="p.yaml", places=lambda _: (1, 1)) for each in documents]
     loaded = read(files)
     assert not loaded.errors, [problem.text for problem in loaded.errors]
-    return tuple(finding for finding in review(loaded, files) if finding.id != "doubtful")
+    return tuple(finding for finding in review(loaded, files, release) if finding.id != "doubtful")
 
 
-def said(*documents: Json) -> list[tuple[str, str, str]]:
+def said(*documents: Json, release: Release = NEWEST) -> list[tuple[str, str, str]]:
     """The id, the field and the text of each finding."""
-    return [(finding.id, finding.path, finding.message) for finding in reviewed(*documents)]
+    return [(finding.id, finding.path, finding.message) for finding in reviewed(*documents, release=release)]

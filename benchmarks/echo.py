@@ -7,6 +7,7 @@ has no rules, metrics, logs or deadlines.
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import sys
 
@@ -14,11 +15,17 @@ import msgspec
 import uvloop
 from aiohttp import web
 
+from benchmarks.bodies import TOLERATION
+
+_PATCH = base64.b64encode(msgspec.json.encode([{"op": "add", "path": "/spec/tolerations/-", "value": TOLERATION}]))
+
 
 async def answer(http: web.Request) -> web.Response:
-    """Allow the request."""
+    """Allow the request, at /patch with the toleration."""
     review = msgspec.json.decode(await http.read())
     response = {"uid": review["request"]["uid"], "allowed": True}
+    if http.path == "/patch":
+        response |= {"patchType": "JSONPatch", "patch": _PATCH.decode()}
     body = msgspec.json.encode({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
     return web.Response(body=body, content_type="application/json")
 
@@ -30,6 +37,7 @@ async def serve(cert: str, key: str, port: int) -> None:
     app = web.Application(client_max_size=8 * 1024 * 1024)
     app.router.add_post("/mutate", answer)
     app.router.add_post("/validate", answer)
+    app.router.add_post("/patch", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()

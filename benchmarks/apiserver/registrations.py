@@ -1,10 +1,10 @@
-"""What the API server asks during a row of the table: nobody, the service, or policies of its own."""
+"""What the API server asks in a row of the table: nobody, an empty webhook, the service, or policies of its own."""
 
 from __future__ import annotations
 
 import base64
 import http.client
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,27 +19,29 @@ from benchmarks import policysets, servers
 from benchmarks.apiserver.writes import NAMESPACE, USER, Write
 from benchmarks.process import free_port
 
-NONE, EMPTY, SERVICE = "nobody", "an empty webhook", "the service"
+NONE, EMPTY, SERVICE, PACKS = "nobody", "an empty webhook", "the service", "the packs as native policies"
 
-# The policy that refuses images from elsewhere is registered last, so that its refusal shows that all are in force.
-LAST = f"{policysets.PREFIX}registry"
-ALLOWED, FOREIGN = "registry.example.org/", "registry.example.net/"
+# What a policy that is registered last refuses, so that its refusal shows that all are in force: by its name, a part of
+# the Pod, and what is in its place.
+LAST = {
+    f"{policysets.PREFIX}registry": ("registry.example.org/", "registry.example.net/"),
+    "lock-toleration": ("example.org/dedicated", "sunk.coreweave.com/lock"),
+}
 
 Registration = Callable[[ControlPlane, Write], AbstractContextManager[None]]
 
 
 def registrations(directory: Path) -> Mapping[str, Registration]:
     """Each row's registration by its name. directory: where the policies are written."""
-    few, twenty = (_limited(path) for path in (policysets.few(directory / "few"), policysets.twenty(directory / "all")))
+    twenty = _limited(policysets.twenty(directory / "all"))
     return {
         NONE: lambda _cluster, _pod: nullcontext(),
-        EMPTY: lambda cluster, pod: _empty(cluster, directory, pod),
+        EMPTY: lambda cluster, pod: _empty(cluster, directory, pod, "mutate"),
+        "an empty webhook that adds the toleration": lambda cluster, pod: _empty(cluster, directory, pod, "patch"),
         SERVICE: lambda cluster, _pod: _service(cluster, packs={}),
-        "the service, no packs": lambda cluster, _pod: _service(cluster),
-        "the service, 3 policies, no packs": lambda cluster, _pod: _service(cluster, few),
         "the service, 20 policies, no packs": lambda cluster, _pod: _service(cluster, twenty),
-        "3 native policies": lambda cluster, pod: _native(cluster, few, pod),
-        "20 native policies": lambda cluster, pod: _native(cluster, twenty, pod),
+        "20 native policies": lambda cluster, pod: _native(cluster, twenty.iterdir(), pod),
+        PACKS: lambda cluster, pod: _native(cluster, policysets.PACKS.glob("*/*/policy.yaml"), pod),
     }
 
 
@@ -54,19 +56,19 @@ def _limited(policies: Path) -> Path:
 
 
 @contextmanager
-def _empty(cluster: ControlPlane, directory: Path, pod: Write) -> Iterator[None]:
-    """A webhook that allows every Pod: one mutating and one validating call, no conditions."""
-    port = free_port()
+def _empty(cluster: ControlPlane, directory: Path, pod: Write, mutating: str) -> Iterator[None]:
+    """A webhook that allows every Pod: a mutating call at a path of the echo and a validating one, no conditions."""
+    port, paths = free_port(), ("validate", mutating)
     try:
         # Nobody answers yet: refusals show that the API server knows of both. The mutating one refuses first, so it is
         # registered last.
-        for path in ("validate", "mutate"):
+        for path in paths:
             cluster.objects.apply(_webhook(path, port, directory))
             cluster.wait_for(f"the webhook to {path}", partial(_is_refused, cluster, pod.body, path))
         with servers.echo(directory, port=port):
             yield
     finally:
-        cluster.objects.delete_manifests([_webhook(path, port, directory) for path in ("validate", "mutate")])
+        cluster.objects.delete_manifests([_webhook(path, port, directory) for path in paths])
         cluster.wait_for("the end of the webhook", lambda: not _is_refused(cluster, pod.body, "empty"))
 
 
@@ -81,7 +83,7 @@ def _webhook(path: str, port: int, directory: Path) -> dict[str, Any]:
         "sideEffects": "None",
         "timeoutSeconds": 10,
     }
-    kind = "MutatingWebhookConfiguration" if path == "mutate" else "ValidatingWebhookConfiguration"
+    kind = "ValidatingWebhookConfiguration" if path == "validate" else "MutatingWebhookConfiguration"
     metadata = {"name": f"empty-{path}"}
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "webhooks": [entry]}
 
@@ -95,11 +97,12 @@ def _service(cluster: ControlPlane, *policies: Path, **settings: Any) -> Iterato
 
 
 @contextmanager
-def _native(cluster: ControlPlane, policies: Path, pod: Write) -> Iterator[None]:
-    """The same policies as the API server's own."""
-    files = sorted(policies.iterdir(), key=lambda file: file.stem == LAST)
+def _native(cluster: ControlPlane, files: Iterable[Path], pod: Write) -> Iterator[None]:
+    """The same policies as the API server's own. files: they and their bindings, and parameters of these."""
     documents = [document for file in files for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
-    foreign = yaml.safe_load(yaml.safe_dump(pod.body).replace(ALLOWED, FOREIGN))
+    documents = sorted(documents, key=lambda document: document["metadata"]["name"] in LAST)
+    allowed, refused = LAST[documents[-1]["metadata"]["name"]]
+    foreign = yaml.safe_load(yaml.safe_dump(pod.body).replace(allowed, refused))
     cluster.objects.apply(documents)
     try:
         cluster.wait_for("the API server's own policies", lambda: _is_refused(cluster, foreign))
@@ -112,7 +115,7 @@ def _native(cluster: ControlPlane, policies: Path, pod: Write) -> Iterator[None]
 def _is_refused(cluster: ControlPlane, pod: Mapping[str, Any], path: str = "") -> bool:
     """Whether the API server refuses a Pod: by policies, or because the webhook at a path does not answer."""
     answer = cluster.objects.applied(dict(pod), user=USER, namespace=NAMESPACE, dry_run=True)
-    refused = http.client.INTERNAL_SERVER_ERROR if path else http.client.UNPROCESSABLE_ENTITY
-    if answer.code not in (http.client.OK, http.client.CREATED, refused):
+    codes = (http.client.INTERNAL_SERVER_ERROR,) if path else (http.client.UNPROCESSABLE_ENTITY, http.client.FORBIDDEN)
+    if answer.code not in (http.client.OK, http.client.CREATED, *codes):
         raise ComponentError(f"the API server answers with {answer}")
-    return answer.code == refused and path in str(answer.body)
+    return answer.code in codes and path in str(answer.body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from cluster.polling import wait_for
 
@@ -19,6 +20,13 @@ from faults.site import Site
 
 _EDIT_SECONDS = 5.0
 _END_SECONDS = 10.0
+_LATER = "0.later"
+
+
+def _policy(name: str, expression: str, **spec: Any) -> list[Json]:
+    """A policy about what nobody writes here, and its binding."""
+    rule = {**documents.CONFIG_MAPS, "resources": ["secrets"]}
+    return documents.policy(name, expression, matchConstraints={"resourceRules": [rule]}, **spec)
 
 
 def _doubled(steps: int) -> str:
@@ -29,26 +37,24 @@ def _variables(steps: int) -> list[Json]:
     doubled = [
         {"name": f"v{step + 1}", "expression": f"{{variables.v{step}: variables.v{step}}}"} for step in range(steps)
     ]
-    return documents.policy(
-        "variables", "size(variables.v1) == 1", variables=[{"name": "v0", "expression": "1"}, *doubled]
-    )
+    return _policy("variables", "size(variables.v1) == 1", variables=[{"name": "v0", "expression": "1"}, *doubled])
 
 
 SHAPES: Mapping[str, list[Json]] = {
-    "types that double": documents.policy("types", _doubled(30)),
+    "types that double": _policy("types", _doubled(30)),
     "variables that double": _variables(30),
-    "many optMaps": documents.policy("optmaps", f"size([{', '.join(['object.?a' + '.optMap(x, x)' * 8] * 60)}]) > 0"),
+    "many optMaps": _policy("optmaps", f"size([{', '.join(['object.?a' + '.optMap(x, x)' * 8] * 60)}]) > 0"),
     "large patterns": [
         each
         for number in range(12)
-        for each in documents.policy(
+        for each in _policy(
             f"patterns-{number}", f"object.metadata.name.matches(r'^(?:[\\pL\\pN._-]{{0,63}}[.,]?){{0,15}}!{number}$')"
         )
     ],
     "long expressions": [
         each
         for number in range(10)
-        for each in documents.policy(
+        for each in _policy(
             f"long-{number}", " || ".join(f"object.metadata.name == 'name-{number}-{term}'" for term in range(2200))
         )
     ],
@@ -65,8 +71,9 @@ def hostile(site: Site) -> Result:
     """
     directory = site.directory()
     sources = [directory / f"source-{number}" for number in range(len(SHAPES))]
-    for source in sources:
+    for source, content in zip(sources, SHAPES.values(), strict=True):
         source.mkdir()
+        documents.write(source / _LATER, content)  # it takes long, in which this process would call nobody
     edited = directory / "edited"
     edited.mkdir()
     documents.write(edited / "0.yaml", documents.limit("limit", 1000))
@@ -87,7 +94,7 @@ async def _hostile(process: Process, memory: Memory) -> Result:
     async with calling(process, GUARD, 100) as guard:
         for number, (shape, content) in enumerate(SHAPES.items()):
             written = time.monotonic()
-            documents.write(directory / f"source-{number}" / "0.yaml", content)
+            (directory / f"source-{number}" / _LATER).rename(directory / f"source-{number}" / "0.yaml")
             edits.append(await _edited(process, number))
             source = str(directory / f"source-{number}")
             outcome = await asyncio.to_thread(wait_for, shape, lambda: _outcome(process, source, content))  # noqa: B023

@@ -67,7 +67,8 @@ class Readings:
         asked = {unit.name: unit for unit in units}
         new = [unit for unit in units if self._version(unit.name) != unit.version]
         self._known = {name: content for name, content in self._known.items() if name in asked}
-        self._waiting = {unit.name: unit for unit in new if unit.name in self._slow}
+        slow = {unit.name: unit for unit in new if unit.name in self._slow}
+        self._waiting = {name: slow[name] for name in (*self._waiting, *slow) if name in slow}  # each keeps its place
         self._slow &= asked.keys()
         quick = [unit for unit in new if unit.name not in self._slow]
         while quick:
@@ -98,12 +99,15 @@ class Readings:
         while self._waiting:
             unit = next(iter(self._waiting.values()))
             done, reason = await self._read([unit], SLOW, release)
-            if reason == KILLED:  # there was no processor, process or memory for it, for which it need not be at fault
+            newest = self._waiting.pop(unit.name, unit)
+            if newest.version != unit.version:
+                self._waiting[unit.name] = newest
+            elif (
+                reason == KILLED
+            ):  # there was no processor, process or memory for it, for which it need not be at fault
+                self._waiting[unit.name] = unit
                 await asyncio.sleep(LOOK_SECONDS)
-                continue
-            newest = self._waiting.get(unit.name)
-            if newest is not None and newest.version == unit.version:
-                del self._waiting[unit.name]
+            else:
                 self._known |= done or {unit.name: _refused(unit, reason)}
                 self._slow -= done.keys()
             self.changed.set()

@@ -94,6 +94,17 @@ async def test_others_do_not_wait_for_what_takes_long() -> None:
     assert (sorted(second), readings.waiting) == (["a", "slow"], ())
 
 
+async def test_those_that_take_long_take_turns() -> None:
+    """A source that changes all the time does not come before one that waits."""
+    readings, found = Readings(), dict[str, Content]()
+    for version in range(5):
+        found |= await readings.of([_unit("a", _crash, str(version)), _unit("b", _crash)], NEWEST)
+        await readings.changed.wait()
+        readings.changed.clear()
+
+    assert "b" in found
+
+
 async def test_each_version_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contents of the same version stay the same objects, refused ones too; a new version is read."""
     readings, begun = Readings(), list[int]()

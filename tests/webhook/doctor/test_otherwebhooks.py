@@ -29,7 +29,7 @@ def _own(reinvocation: str = "IfNeeded") -> Json:
     entries = [
         {"name": "pods.cks-admission.dev", "rules": [_rule("", "pods")], "reinvocationPolicy": reinvocation},
         {
-            "name": "topology.cks-admission.dev",
+            "name": "workloads.cks-admission.dev",
             "rules": [_rule("apps", "deployments", "statefulsets", version="*", operations=("CREATE", "UPDATE"))],
             "reinvocationPolicy": reinvocation,
         },

@@ -43,6 +43,7 @@ from policies.objects import fieldpath
 from policies.objects.masking import MASK, SECRET_FIELDS, Masking
 
 _LONGEST = 100
+_MOST_PARTS = 20_000
 
 
 def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
@@ -51,11 +52,27 @@ def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
         return MASK
     if value.__class__ is Optional:
         return "none" if value.value is ABSENT else show(value.value, place, is_secret=is_secret)
+    if _is_large(value):
+        return "[…]" if value.__class__ is list else "{…}"
     encoded = encode(_masked(value, place or (), is_secret=is_secret))
     if isinstance(encoded, dict) and len(encoded) == 1 and (special := next(iter(encoded))).startswith("$"):
         encoded = encoded[special]
     text = json.dumps(encoded, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _is_large(value: Value) -> bool:
+    """Whether a value has too many parts to be shown: an expression may double what it is made of, again and again."""
+    pending = [value]
+    for _ in range(_MOST_PARTS):
+        if not pending:
+            return False
+        part = pending.pop()
+        if part.__class__ is list:
+            pending += part
+        elif part.__class__ is dict:
+            pending += part.values()
+    return True
 
 
 def is_masked(place: Place, *, is_secret: bool) -> bool:

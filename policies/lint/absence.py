@@ -115,6 +115,7 @@ def _may_lack(declared: DeclaredType, struct: str, field: str) -> bool:
 
 _READABLE = ("object.", "oldObject.", "params.", "namespaceObject.", "request.")
 _NAMESPACE = "namespaceObject"
+_MOST_READS = 2_000  # of variables, each once for all that is known where it is read, which may be any of 2**n sets
 _NULL_TEST = re.compile(rf"{_NAMESPACE}\s*[!=]=\s*null")
 _Reason = OneOf["field", "key", "null"]
 
@@ -241,7 +242,7 @@ class _KindReview:
 
     def _select(self, node: Select, facts: Facts, scope: Scope) -> None:
         if self._guards.variable(node, scope) is not None:
-            if (node.field, facts) not in self._variables_read:
+            if (node.field, facts) not in self._variables_read and len(self._variables_read) < _MOST_READS:
                 self._variables_read.add((node.field, facts))
                 self._read(self._variables[node.field], facts)
             return

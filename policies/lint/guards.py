@@ -31,6 +31,7 @@ class KindTests:
         self._values: Mapping[str, str] = {} if kind is None else _values(kind)
         self._variable = variable
         self._fields = fields or {}
+        self._decided: dict[str, bool | None] = {}  # of variables, which may read others again and again
 
     def decided(self, node: Node, scope: _Scope | None = None) -> bool | None:  # noqa: PLR0911 - a return per operator
         """The value of an expression that is the same for every object of the kind; None for other expressions."""
@@ -115,7 +116,9 @@ class KindTests:
             return _UNKNOWN
         variable = self._variable(node.field) if name == f"variables.{node.field}" else None
         if variable is not None:
-            decided = self.decided(variable)
+            if node.field not in self._decided:
+                self._decided[node.field] = self.decided(variable)
+            decided = self._decided[node.field]
             return _UNKNOWN if decided is None else decided
         return self._values.get(name, _UNKNOWN)
 
@@ -142,6 +145,7 @@ Scope = Mapping[str, str]
 ROOTS = ("object", "oldObject")
 NOTHING: Facts = frozenset()
 _NEVER: Facts = frozenset({"*"})  # the facts of an impossible case, from which everything follows
+_LONGEST_KEY = 1_000
 _SELECTIONS = ("_[_]", "_[?_]", "_?._")
 
 
@@ -151,6 +155,9 @@ class Guards:
     def __init__(self, variables: Mapping[str, Node | CompileError]) -> None:
         self._variables = variables
         self._facts: dict[tuple[int, frozenset[tuple[str, str]]], Facts] = {}
+        # Of variables by the ids of their trees. They may read others again and again.
+        self._keys: dict[int, str] = {}
+        self._implied: dict[tuple[int, bool], Facts] = {}
 
     def variable(self, node: Node, scope: Scope) -> Node | None:
         """The tree of `variables.x`; None for any other node, and if there is no such tree."""
@@ -163,7 +170,10 @@ class Guards:
         """A string that identifies the place or the computation of a node."""
         tree = self.variable(node, scope)
         if tree is not None:
-            return self.key(tree, {})
+            if id(tree) not in self._keys:
+                key = self.key(tree, {})
+                self._keys[id(tree)] = key if len(key) <= _LONGEST_KEY else f"#{id(tree)}"
+            return self._keys[id(tree)]
         match node:
             case Ident():
                 return scope.get(node.name, node.name)
@@ -186,7 +196,9 @@ class Guards:
         """The facts that hold if an expression is true, or false."""
         tree = self.variable(node, scope)
         if tree is not None:
-            return self.implied(tree, {}, truth=truth)
+            if (id(tree), truth) not in self._implied:
+                self._implied[id(tree), truth] = self.implied(tree, {}, truth=truth)
+            return self._implied[id(tree), truth]
         match node:
             case Literal() if isinstance(node.value, bool):
                 return NOTHING if node.value is truth else _NEVER

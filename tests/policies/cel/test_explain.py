@@ -222,6 +222,15 @@ def test_an_explanation_is_bounded() -> None:
     assert all(len(reason) < 400 for reason in reasons)
 
 
+def test_a_value_that_doubles_is_not_shown() -> None:
+    """A value of which each variable is two of the one before has more parts than could be written."""
+    variables = {"v0": "[1]"} | {
+        f"v{number + 1}": f"[variables.v{number}, variables.v{number}]" for number in range(60)
+    }
+
+    assert _reasons("variables.v60 == []", variables) == ("variables.v60 == [] is false (variables.v60 is […])",)
+
+
 def test_an_explanation_that_costs_too_much_ends() -> None:
     """The reasons that were found within the limit are given, and no error."""
     assert _reasons("object.spec.containers.all(c, c.name == 'app') && true", {}, limit=5) == ()

@@ -85,6 +85,23 @@ def test_variables_are_checked_for_what_fits_no_kind() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "link",
+    [
+        "{0} && {0} || {0}",
+        "{0} == true ? {0} : {0} == false",
+        "has(object.metadata.labels.a) ? {0} : has(object.metadata.labels.b) && {0}",
+        "string({0}) + string({0}) == ''",
+    ],
+)
+def test_variables_that_read_one_another(link: str) -> None:
+    """A variable that is read again and again by each that follows is looked at some times, and not 2**60."""
+    variables = {"v0": "object.metadata.name == 'x'"}
+    variables |= {f"v{number + 1}": link.format(f"variables.v{number}") for number in range(60)}
+
+    assert {finding.id for finding in reviewed(policy("variables.v60", variables=variables))} <= {"missing-has"}
+
+
 def test_findings_can_be_ignored() -> None:
     """The annotation of a document names what is not to be found in it."""
     assert [id_ for id_, _, _ in said(policy(_BAD))] == ["missing-has", "no-remedy"]

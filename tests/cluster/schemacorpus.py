@@ -32,7 +32,7 @@ Record = dict[str, Any]
 def ask(caller: Caller, text: str) -> Record:
     """Return the verdict on a manifest, the fields that are named, and the text."""
     head = _head(text)
-    where = _path(caller, head)
+    where = resource_path(caller, head)
     if where is None:
         missing = f'no matches for kind "{head["kind"]}" in version "{head["apiVersion"]}"'
         return {"verdict": "refused", "fields": [], "says": missing}
@@ -58,7 +58,7 @@ def _head(text: str) -> Record:
     return head
 
 
-def _path(caller: Caller, head: Record) -> str | None:
+def resource_path(caller: Caller, head: Record) -> str | None:
     """The path at which an object is created; None if the API server does not have its kind."""
     root = f"/apis/{head['apiVersion']}" if "/" in head["apiVersion"] else f"/api/{head['apiVersion']}"
     answer = caller.send("GET", root)

@@ -72,7 +72,9 @@ def compare(control_plane: ControlPlane, folder: str) -> Counter[str]:
     """Print each disagreement about the objects of a folder. How often there was which outcome."""
     counts: Counter[str] = Counter()
     found = list(objects(folder))
-    definitions = {one["metadata"]["name"]: _installable(one) for _, one in found if one.get("kind") == _CRD and "spec" in one}
+    definitions = {
+        one["metadata"]["name"]: _installable(one) for _, one in found if one.get("kind") == _CRD and "spec" in one
+    }
     with Caller(control_plane) as caller:
         taken = [one for one in definitions.values() if caller.send("POST", _CRDS, one).code == http.client.CREATED]
         schemas = Schemas(named(release()), taken)

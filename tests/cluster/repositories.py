@@ -1,8 +1,8 @@
-"""`python -m cluster.repositories FOLDER …` compares `check` with a real API server over checkouts of public repositories.
+"""`python -m cluster.repositories FOLDER …` compares `check` with a real API server on what other repositories hold.
 
-Each object is created as a server-side dry run with strict validation, in the Namespace `default`, by an API server that
-has the CustomResourceDefinitions of the folder. What the API server says of the cluster, such as a missing account, does
-not count. Nothing of a repository is kept.
+Each object is created as a server-side dry run with strict validation, in the Namespace `default`, by an API server
+that has the CustomResourceDefinitions of the folder. What the API server says of the cluster, such as a missing
+account, does not count. Nothing of a repository is kept.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import structlog
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
-from policies.engine.violation import FIELD_LENGTH, shortened
+from policies.engine.violation import FIELD_LENGTH, printable, prose, shortened
 from webhook.configuration.fields import LogFormat, LogLevel
 
 INTERVAL = 60.0
@@ -134,6 +134,7 @@ def configure(level: LogLevel, form: LogFormat, stream: TextIO = sys.stderr) -> 
             structlog.processors.add_log_level,
             stamp,
             structlog.processors.format_exc_info,
+            *([_worded] if as_text else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -152,11 +153,16 @@ class _Forward(logging.Handler):
         structlog.get_logger().log(record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
+def _worded(_logger: Any, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """The event with words that stay below their line. The renderer itself escapes the values of fields."""
+    return {**event, **{key: prose(str(event[key])) for key in ("event", "exception") if key in event}}
+
+
 def _json(_logger: Any, _method: str, event: structlog.typing.EventDict) -> str:
     first = {key: event.pop(key) for key in ("timestamp", "level", "event")}
     ordered = {**first, **event}
     try:
-        return msgspec.json.encode(ordered, enc_hook=str).decode("utf-8")
+        return printable(msgspec.json.encode(ordered, enc_hook=str).decode("utf-8"))
     except UnicodeEncodeError:  # an unpaired surrogate, possible in a header
         return json.dumps(ordered, default=str)
 

@@ -34,6 +34,7 @@ from policies.engine.rule import (
 )
 from policies.engine.ruleset import RuleSet, Turn
 from policies.engine.violation import (
+    BLANKS,
     CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
@@ -44,6 +45,7 @@ from policies.engine.violation import (
     in_order,
     limited,
     one_line,
+    printable,
     shortened,
     squeezed,
     with_help,
@@ -382,8 +384,8 @@ def _warnings(decision: Decision) -> Iterator[str]:
 def failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:
     """The message about a failed rule. It shows only the error's class and text, which never contain an object."""
     if isinstance(error, SkippedError):
-        return f"policy {rule!r} was skipped: {shortened(str(error), TEXT_LENGTH)}"
-    cause = shortened(f"{type(error).__name__}: {error}", TEXT_LENGTH)
+        return f"policy {rule!r} was skipped: {shortened(printable(str(error), BLANKS), TEXT_LENGTH)}"
+    cause = shortened(printable(f"{type(error).__name__}: {error}", BLANKS), TEXT_LENGTH)
     if policy == "Ignore":
         return f"rule {rule!r} was skipped, it could not be evaluated: {cause}"
     advice = "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."

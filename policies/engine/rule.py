@@ -65,7 +65,7 @@ class PolicyException(Struct, frozen=True):
 
     @property
     def _why(self) -> str:
-        return " ".join(printable(self.reason).split())
+        return printable(" ".join(self.reason.split()))
 
 
 def longest(exceptions: Sequence[PolicyException], rule: str, request: AdmissionRequest) -> PolicyException | None:

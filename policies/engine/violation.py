@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import count, islice
+from json import dumps
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct, structs
@@ -53,6 +54,8 @@ MESSAGE_LENGTH = 8192
 FIELD_LENGTH = 512
 # The longest message of a policy in Kubernetes' API is 5 KiB long.
 TEXT_LENGTH = 5120
+# Unicode's spaces, and what breaks lines in what people write.
+BLANKS = "\n\t \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 class Violation(Struct, frozen=True):
@@ -79,7 +82,7 @@ class Violation(Struct, frozen=True):
     def line(self) -> str:
         """The violation on one line: `path: value problem`."""
         what = f"{self.value} {self.problem}".strip()
-        return printable(": ".join(part for part in (self.path, what) if part))
+        return " ".join(": ".join(part for part in (self.path, what) if part).splitlines())
 
     @property
     def sentence(self) -> str:
@@ -131,7 +134,7 @@ def first(items: Iterable[T], key: Callable[[T], Any]) -> tuple[list[T], int]:
 
 
 def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int]:
-    """The first violations of a rule, each of bounded length, and how many more there are."""
+    """The first violations of a rule, each printable and of bounded length, and how many more there are."""
     if len(violations) > SHOWN:
         return tuple(map(_bounded, in_order(violations)[:SHOWN])), len(violations) - SHOWN
     return tuple(map(_bounded, violations)), 0
@@ -139,11 +142,17 @@ def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int
 
 def _bounded(violation: Violation) -> Violation:
     fields = {
-        name: shortened(text, FIELD_LENGTH if name in ("path", "value") else TEXT_LENGTH)
-        for name in ("path", "value", "problem", "summary", "remedy")
-        if len(text := getattr(violation, name)) > FIELD_LENGTH
+        name: shortened(printable(text, kept), length)
+        for name, kept, length in _LIMITS
+        if len(text := getattr(violation, name)) > FIELD_LENGTH or not text.isprintable()
     }
     return structs.replace(violation, **fields) if fields else violation
+
+
+_LIMITS = (
+    *((name, "", FIELD_LENGTH) for name in ("path", "value")),
+    *((name, BLANKS, TEXT_LENGTH) for name in ("problem", "summary", "remedy")),
+)
 
 
 def describe(violations: Iterable[Violation], more: Mapping[str, int] | None = None) -> str:
@@ -203,19 +212,32 @@ def shortened(text: str, length: int) -> str:
 
 def one_line(text: str, length: int = WARNING_LENGTH) -> str:
     """The text as one line of printable characters, shortened to the length of a warning."""
-    return shortened(" ".join(printable(text).split()), length)
+    return shortened(printable(" ".join(text.split())), length)
 
 
 def squeezed(text: str, length: int = CHANGE_LENGTH) -> str:
     """The text as one line of printable characters, cut in its middle: a policy's message ends in what to do."""
-    line = " ".join(printable(text).split())
+    line = printable(" ".join(text.split()))
     head = length // 2
     return line if len(line) <= length else f"{line[:head]}…{line[head + 1 - length :]}"
 
 
-def printable(text: str) -> str:
-    """The text with a space for each unprintable character, so that it stays on its line."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+def printable(text: str, kept: str = "") -> str:
+    """The text with control characters, bidi marks and the like escaped as in JSON. kept: those that stay.
+
+    So nothing that is shown can turn, hide or forge what stands beside it, and JSON stays the same JSON.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else dumps(c)[1:-1] for c in text)
+
+
+def prose(text: str) -> str:
+    """The text, printable but for its blanks; further lines are indented below the first one."""
+    first, *more = printable(text, BLANKS).split("\n")
+    margin = " " * (len(first) - len(first.lstrip()))
+    within = all(line.startswith(f"{margin} ") for line in more if line)
+    return "\n".join([first, *(line if within or not line else f"{margin}  {line}" for line in more)])
 
 
 def quote(value: object, limit: int = 80) -> str:

@@ -153,7 +153,7 @@ def test_warnings_are_fit_to_travel(text: str) -> None:
     longer = squeezed(text)
     assert (line.isprintable(), len(line) <= 120, one_line(line)) == (True, True, line)
     assert (longer.isprintable(), len(longer) <= 250, squeezed(longer)) == (True, True, longer)
-    assert (printable(text).isprintable(), len(printable(text))) == (True, len(text))
+    assert (printable(text).isprintable(), printable(text) == text) == (True, text.isprintable())
 
 
 @bounded

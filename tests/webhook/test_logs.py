@@ -214,6 +214,19 @@ def test_a_line_is_one_json_object(stream: _Stream) -> None:
     }
 
 
+def test_a_line_of_text_forges_no_other(stream: _Stream) -> None:
+    """In logs for people, too, control characters are escaped, and further lines of a text are below its line."""
+    logs.configure("info", "text", stream)
+
+    logging.getLogger("library").warning("of\x1b[2J note\nforged")
+    structlog.get_logger().warning("of note", name="a\x1b[2J\nforged", names=["\u202e\n"])
+
+    first, second, third = stream.lines
+    assert first.endswith("of\\u001b[2J note")
+    assert second.startswith("  forged ")
+    assert third.endswith(r"name='a\x1b[2J\nforged' names=['\u202e\n']")
+
+
 @pytest.mark.parametrize(
     ("form", "terminal", "as_json"),
     [

@@ -18,7 +18,7 @@ from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
 from policies.engine.rule import PatchOperation, PolicyException
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, is_control_plane
-from policies.engine.violation import Violation, shortened
+from policies.engine.violation import BLANKS, Violation, printable, shortened
 from policies.objects.fieldpath import Location, lookup, render
 from webhook.audit.finding import Finding, Subject, Verdict, subject
 from webhook.audit.owners import Owners
@@ -90,7 +90,7 @@ def _joined(one: str, other: str) -> str:
 def _of_decision(subject: Subject, decision: Decision) -> Iterator[Finding]:
     if decision.failure is not None:
         verdict: Verdict = "error" if decision.denies else "warn"
-        text = f"it could not be evaluated: {decision.failure.error}"
+        text = printable(f"it could not be evaluated: {decision.failure.error}", BLANKS)
         yield Finding(subject, decision.rule, verdict, "", text)
     elif decision.verdict == "excepted" and decision.exception is not None:
         yield from _excepted(subject, decision, decision.exception)

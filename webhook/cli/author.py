@@ -15,6 +15,7 @@ from policies.cel.syntax.source import CompileError, Source
 from policies.kubernetes.name import dns_subdomain
 from webhook.cli import exits
 from webhook.cli.exits import InputError, compiling, reading
+from webhook.cli.output import say, write_text
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def policy(name: str, directory: Path, schema: str | None) -> None:
     head = f"# yaml-language-server: $schema={schema}\n" if schema else ""
     for file, text in (("policy.yaml", _POLICY.format(name=name)), ("suite.yaml", head + _SUITE.format(name=name))):
         (folder / file).write_text(text, encoding="utf-8")
-        click.echo(f"wrote {folder / file}")
-    click.echo(f"Next: cks-admission test --watch {folder}")
+        say(f"wrote {folder / file}")
+    say(f"Next: cks-admission test --watch {folder}")
 
 
 @click.command("fmt")
@@ -137,7 +138,7 @@ def fmt(paths: tuple[str, ...], expression: str | None, *, check: bool, diff: bo
     if expression is not None or paths in ((), ("-",)):
         if expression is not None and paths:
             raise InputError("give either -e EXPRESSION or files")
-        click.echo(_one(sys.stdin.read() if expression is None else expression))
+        write_text(_one(sys.stdin.read() if expression is None else expression) + "\n")
         return
     changed = 0
     for name, text, result in _results(paths):
@@ -146,13 +147,13 @@ def fmt(paths: tuple[str, ...], expression: str | None, *, check: bool, diff: bo
         changed += 1
         if diff:
             lines = text.splitlines(keepends=True), result.text.splitlines(keepends=True)
-            click.echo("".join(unified_diff(*lines, name, name)), nl=False)
+            say(*(line.rstrip("\n") for line in unified_diff(*lines, name, name)))
         elif check:
-            click.echo(name)
+            say(name)
         else:
             with reading():
                 Path(name).write_bytes(result.text.encode())
-            click.echo(name)
+            say(name)
     sys.exit(exits.REFUSED if check and changed else exits.OK)
 
 
@@ -167,7 +168,7 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
             with compiling(name):
                 results.append((name, text, format_file(name, text)))
     for line in (line for *_, result in results for line in result.kept):
-        click.echo(line, err=True)
+        say(line, err=True)
     if errors := [error for *_, result in results for error in result.errors]:
         raise InputError("\n".join(errors))
     yield from results
@@ -180,5 +181,5 @@ def _one(text: str) -> str:
     except CompileError as error:
         raise InputError(f"the expression does not parse\n{error}") from None
     except KeptError as reason:
-        click.echo(f"the expression is left as it is: {reason}", err=True)
+        say(f"the expression is left as it is: {reason}", err=True)
         return text.strip("\n")

@@ -15,7 +15,7 @@ from certs.store import DirectoryStore, ensure
 from certs.verify import describe, verify
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.output import write
+from webhook.cli.output import say, write
 from webhook.configuration.settings import Tls
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -45,9 +45,9 @@ def show(files: tuple[Path, ...], output: str) -> None:
         return
     for number, entry in enumerate(certificates):
         if number:
-            click.echo()
+            say("")
         for key, value in entry.items():
-            click.echo(f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}")
+            say(f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}")
 
 
 @command.command("issue")
@@ -75,7 +75,7 @@ def issue(directory: Path, names: tuple[str, ...]) -> None:
     except CertificateError as error:
         raise ToolError(str(error)) from None
     for reason in ensured.reasons or (f"nothing was due: valid until {ensured.leaf.not_after:%Y-%m-%d %H:%M:%S} UTC",):
-        click.echo(reason)
+        say(reason)
 
 
 @command.command("verify")
@@ -100,7 +100,7 @@ def check(cert: Path, ca: Path, names: tuple[str, ...], output: str) -> None:
     findings = verify(chain, bundle, names, datetime.now(UTC))
     if output == "text":
         for finding in findings:
-            click.echo(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")
+            say(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")
     else:
         write([{"ok": finding.ok, "text": finding.text} for finding in findings], output)
     sys.exit(exits.OK if all(finding.ok for finding in findings) else exits.REFUSED)

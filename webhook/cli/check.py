@@ -17,6 +17,7 @@ from webhook.cli import options, watching
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings import Report, unreadable
 from webhook.cli.options import SchemaOptions
+from webhook.cli.output import say
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -130,7 +131,7 @@ def _run(asked: _Asked) -> int:
     found = walk(asked.paths, asked.ignore)
     if found.passed:
         more = f" and {len(found.passed) - 5} more" if len(found.passed) > 5 else ""
-        click.echo(f"passed over, for no objects are in them: {', '.join(found.passed[:5])}{more}", err=True)
+        say(f"passed over, for no objects are in them: {', '.join(found.passed[:5])}{more}", err=True)
     source = objects.Source.of(found.files)
     report = Report(asked.output, quiet=asked.quiet, strict=asked.strict)
     for problem in found.problems:
@@ -213,6 +214,6 @@ def _tell_idle(coverage: Coverage, objects: int) -> None:
     found = list(coverage.idle())
     for policy, reason, hint in found:
         if hint:
-            click.echo(f"{policy}: 0 of {objects} objects matched {reason}; did you mean {hint}?", err=True)
+            say(f"{policy}: 0 of {objects} objects matched {reason}; did you mean {hint}?", err=True)
     if others := [f"{policy} ({reason})" for policy, reason, hint in found if not hint]:
-        click.echo(f"0 of {objects} objects matched {'; '.join(others)}", err=True)
+        say(f"0 of {objects} objects matched {'; '.join(others)}", err=True)

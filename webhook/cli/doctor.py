@@ -16,7 +16,7 @@ from msgspec import structs
 
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.output import write
+from webhook.cli.output import say, style, write
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.observation import Diagnosis, Level, count
 
@@ -95,7 +95,7 @@ def command(
     except ClusterError as error:
         raise ToolError(str(error)) from None
     if output == "text":
-        click.echo("\n".join(_text(findings)))
+        say(*_text(findings))
     else:
         write([structs.asdict(finding) for finding in findings], output)
     sys.exit(exits.REFUSED if any(finding.level == "problem" for finding in findings) else exits.OK)
@@ -144,11 +144,11 @@ async def _examine(
 
 def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:
     for check, group in groupby(findings, lambda finding: finding.check):
-        yield click.style(check, bold=True)
+        yield style(check, bold=True)
         for finding in group:
             mark, colour = _MARKS[finding.level]
             first, *more = f"{finding.where}: {finding.found}".splitlines()
-            yield f"  {click.style(mark, fg=colour)} {first}"
+            yield f"  {style(mark, fg=colour)} {first}"
             yield from (f"       {line}" for line in more)
             if finding.remedy:
                 yield f"       -> {finding.remedy}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -30,7 +29,7 @@ from policies.engine.request import mapping
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, compiling, unreadable
-from webhook.cli.output import write
+from webhook.cli.output import say, to_json, write
 from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError
 
@@ -245,14 +244,14 @@ def _show(answer: dict[str, Any], form: str) -> None:
         return
     for key in ("value", "error", "type", "cost"):
         if key in answer:
-            shown = json.dumps(answer[key], ensure_ascii=False) if key == "value" else answer[key]
-            click.echo(f"{key}: {shown}")
+            shown = to_json(answer[key], None) if key == "value" else answer[key]
+            say(f"{key}: {shown}")
     if "why" in answer:
-        click.echo("why:")
+        say("why:")
         for reason in answer["why"]:
-            click.echo(f"  {reason}")
+            say(f"  {reason}")
     if "python" in answer:
-        click.echo(f"python:\n\n{answer['python']}")
+        say("python:", "", *answer["python"].split("\n"))
 
 
 def _run_cases(path: str, dialect: Dialect) -> int:
@@ -267,8 +266,8 @@ def _run_cases(path: str, dialect: Dialect) -> int:
         wrong = difference(case, outcome, dialect.release)
         agreed += wrong is None
         if wrong is not None:
-            click.echo(f"{case.id}: {case.expression}\n  {wrong}")
+            say(f"{case.id}: {case.expression}", f"  {wrong}")
             if outcome.error is not None and not wrong.startswith("error"):
-                click.echo(f"  found the {outcome.stage} error: {outcome.error}")
-    click.echo(f"{agreed} of {len(given)} cases agree")
+                say(f"  found the {outcome.stage} error: {outcome.error}")
+    say(f"{agreed} of {len(given)} cases agree")
     return exits.OK if agreed == len(given) else exits.REFUSED

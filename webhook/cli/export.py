@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import click
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
-from webhook.cli.output import to_yaml
+from webhook.cli.output import say, to_yaml, write, write_text
 from webhook.configuration.settings import SettingsError
 from webhook.configuration.settingsfile import reference
 from webhook.files.yamlfile import FileError
@@ -60,9 +59,9 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
     if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": configurations}, indent=2))
+        write({"apiVersion": "v1", "kind": "List", "items": configurations}, output)
     else:
-        click.echo("---\n".join(to_yaml(document) for document in configurations), nl=False)
+        write_text("---\n".join(map(to_yaml, configurations)))
 
 
 @command.command("configuration")
@@ -73,7 +72,7 @@ def configuration() -> None:
     Example:
       cks-admission export configuration > cks.yaml
     """
-    click.echo(reference(), nl=False)
+    write_text(reference())
 
 
 @command.command("schema")
@@ -93,7 +92,7 @@ def schema(name: str) -> None:
     """
     from webhook import schemas  # noqa: PLC0415 - nothing else here needs them
 
-    click.echo(json.dumps(schemas.schema(name), indent=2))
+    write(schemas.schema(name), "json")
 
 
 @command.command("native")
@@ -130,5 +129,5 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
         where = ", ".join(paths) or f"{config}: packs"
         raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     for line in notes:
-        click.echo(line, err=True)
-    click.echo("---\n".join(texts), nl=False)
+        say(line, err=True)
+    write_text("---\n".join(texts))

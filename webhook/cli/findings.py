@@ -8,7 +8,6 @@ toolkit's packages/core/src/command.ts; GitLab's code quality report, https://do
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -20,8 +19,9 @@ from xml.etree import ElementTree as ET
 
 import click
 
+from policies.engine.violation import printable, prose
 from webhook.cli import exits
-from webhook.cli.output import to_yaml
+from webhook.cli.output import harmless, say, style, to_json, to_yaml, write_text
 
 Level = Literal["error", "warning", "note"]
 
@@ -35,7 +35,6 @@ SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schem
 
 _PLACE = re.compile(r"(?P<file>[^\n]+?):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.*)", re.DOTALL)
 _FILE = re.compile(r"(?P<file>[^\n:]+): (?P<message>.*)", re.DOTALL)
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _GITHUB: dict[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _GITLAB: dict[Level, str] = {"error": "major", "warning": "minor", "note": "info"}
 
@@ -60,10 +59,20 @@ class Finding(NamedTuple):
     object: str = ""
 
     @property
+    def shown(self) -> Finding:
+        """The finding in words that are harmless wherever they are shown; message and remedy may have several lines."""
+        words: dict[str, Any] = {name: _line(text) for name, text in self._asdict().items() if isinstance(text, str)}
+        return self._replace(**words | {"message": harmless(self.message), "remedy": harmless(self.remedy)})
+
+    @property
     def text(self) -> str:
         """Path, message and remedy as one text; a message that names the field says it for both."""
         what = self.message if self.path in self.message else f"{self.path}: {self.message}"
         return f"{what}\n{self.remedy}" if self.remedy else what
+
+
+def _line(text: str) -> str:
+    return harmless(printable(text))
 
 
 class Result(NamedTuple):
@@ -81,6 +90,12 @@ class Result(NamedTuple):
     lines: tuple[str, ...] = ()
     data: Any = None
     counts: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> Result:
+        """The result in words that are harmless wherever they are shown."""
+        group, name, file = map(_line, (self.group, self.name, self.file))
+        return self._replace(group=group, name=name, file=file, findings=tuple(f.shown for f in self.findings))
 
     @property
     def unreadable(self) -> bool:
@@ -116,46 +131,48 @@ class Report:
     def add(self, result: Result) -> None:
         """Take a result, and print it if the form lets it be."""
         self.total += 1
+        if self._form not in ("text", *DATA):
+            result = result.shown._replace(lines=(), data=None)
         self.counts.update(result.counts)
         self.counts.update(finding.level for finding in result.findings)
         if self._form == "text":
             if result.unreadable:
-                click.echo(f"{click.style('Error:', fg='red', bold=True)} {result.data['error']}", err=True)
+                say(f"{style('Error:', fg='red', bold=True)} {result.data['error']}", err=True)
             elif result.lines and not (self._quiet and not result.findings):
-                click.echo("\n".join(result.lines))
+                say(*result.lines)
         elif self._form in DATA:
             if result.data is not None:
                 self._item(result.data)
         elif self._form == "github":
             for finding in result.findings:
-                click.echo(github(finding))
+                click.echo(github(finding))  # noqa: TID251 - it is a command, and nothing in it another one
         elif result.findings or self._form == "junit":
-            self._kept.append(result._replace(lines=(), data=None))
+            self._kept.append(result)
 
     def _item(self, data: Any) -> None:
         if self._form == LINES:
             for item in data if isinstance(data, list) else [data]:
-                click.echo(json.dumps(item, ensure_ascii=False))
+                write_text(f"{to_json(item, None)}\n")
         elif self._form == "yaml":
-            click.echo(to_yaml([data]), nl=False)
+            write_text(to_yaml([data]))
         else:
-            shown = json.dumps(data, indent=2, ensure_ascii=False).replace("\n", "\n  ")
-            click.echo(f"{',' if self._items else '['}\n  {shown}", nl=False)
+            shown = to_json(data).replace("\n", "\n  ")
+            write_text(f"{',' if self._items else '['}\n  {shown}")
         self._items += 1
 
     def end(self, summary: Iterable[str] = ()) -> int:
         """Print what is left, and in text the summary. The exit code of the run."""
         if self._form == "text" and not self._quiet:
             for line in summary:
-                click.echo(line)
+                say(line)
         elif self._form == "json":
-            click.echo("\n]" if self._items else "[]")
+            write_text("\n]\n" if self._items else "[]\n")
         elif self._form == "yaml" and not self._items:
-            click.echo("[]")
+            write_text("[]\n")
         elif self._form == "junit":
-            click.echo(junit(self._kept, strict=self._strict), nl=False)
+            write_text(junit(self._kept, strict=self._strict))
         elif self._form in ("sarif", "gitlab"):
-            click.echo({"sarif": sarif, "gitlab": gitlab}[self._form](self._kept), nl=False)
+            write_text({"sarif": sarif, "gitlab": gitlab}[self._form](self._kept))
         return self.code
 
     @property
@@ -195,7 +212,7 @@ def gitlab(results: Iterable[Result]) -> str:
             "severity": _GITLAB[finding.level],
             "location": {"path": finding.file, "lines": {"begin": max(finding.line, 1)}},
         })  # fmt: skip
-    return json.dumps(issues, indent=2, ensure_ascii=False) + "\n"
+    return to_json(issues) + "\n"
 
 
 def sarif(results: Iterable[Result]) -> str:
@@ -210,7 +227,7 @@ def sarif(results: Iterable[Result]) -> str:
     }
     run = {"tool": {"driver": driver}, "results": [_sarif(finding, indexes[finding.code]) for finding in findings]}
     log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return to_json(log) + "\n"
 
 
 def _sarif(finding: Finding, index: int) -> dict[str, Any]:
@@ -249,17 +266,12 @@ def _case(suite: ET.Element, group: str, result: Result, levels: tuple[str, ...]
     case = ET.SubElement(suite, "testcase", _attributes(classname=group, name=result.name))
     if failures := [finding for finding in result.findings if finding.level in levels]:
         message = "; ".join(dict.fromkeys(finding.message.partition("\n")[0] for finding in failures))
-        text = "\n".join(f"{finding.file}:{finding.line}: {finding.text}" for finding in failures)
+        text = "\n".join(prose(f"{finding.file}:{finding.line}: {finding.text}") for finding in failures)
         kind = "error" if result.unreadable else "failure"
-        ET.SubElement(case, kind, _attributes(message=message, type=failures[0].code)).text = _xml(text)
+        ET.SubElement(case, kind, _attributes(message=message, type=failures[0].code)).text = text
     if others := [finding for finding in result.findings if finding.level not in levels]:
-        ET.SubElement(case, "system-out").text = _xml("\n".join(f"{f.level}: {f.text}" for f in others))
+        ET.SubElement(case, "system-out").text = "\n".join(prose(f"{f.level}: {f.text}") for f in others)
 
 
 def _attributes(**values: str | int) -> dict[str, str]:
-    return {name: _xml(str(value)) for name, value in values.items()}
-
-
-def _xml(text: str) -> str:
-    """A text without the characters that XML does not allow."""
-    return _NO_XML.sub("\ufffd", text)
+    return {name: str(value) for name, value in values.items()}

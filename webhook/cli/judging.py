@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 
-import click
 from msgspec.structs import replace
 
 from policies.admissionpolicy import schema
@@ -33,7 +32,7 @@ from policies.topology.nodes.manifest import allocatable
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable
-from webhook.cli.output import headline, to_yaml
+from webhook.cli.output import headline, style, to_yaml
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.files import manifest, yamlfile
 from webhook.files.manifest import Manifest, ManifestError
@@ -314,8 +313,8 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
     yield outcome.headline + changed
-    marks = {"error": click.style("Error:", fg="red")}
-    warning = click.style("Warning:", fg="yellow")
+    marks = {"error": style("Error:", fg="red")}
+    warning = style("Warning:", fg="yellow")
     for flaw in outcome.flaws:
         text = in_line(flaw.path, flaw.message, flaw.remedy)
         yield f"  {marks.get(flaw.level, warning)} {flaw.file}:{flaw.line}:{flaw.column}: {text}"
@@ -325,14 +324,14 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
             yield f"  {warning} {text}{lines.get(text, '')}"
         for decision in answer.decisions:
             if decision.verdict == "excepted" and decision.exception is not None:
-                skipped = click.style("skipped:", fg="yellow")
+                skipped = style("skipped:", fg="yellow")
                 yield f"  {skipped} {decision.rule} by exception {decision.exception.grounds}"
         yield from (f"  {line}{lines.get(line.strip(), '')}" for line in answer.message.splitlines())
     if diff and changes:
         before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
         colours = {"+": "green", "-": "red"}
         for line in difflib.unified_diff(before, after, "as received", "as admitted", lineterm=""):
-            yield "  " + click.style(line, fg=colours.get(line[0]))
+            yield "  " + style(line, fg=colours.get(line[0]))
 
 
 def _lines(outcome: ObjectOutcome) -> dict[str, str]:

@@ -18,7 +18,7 @@ from policies.lint.typecheck import catalog, warnings
 from webhook.cli import exits, options, watching
 from webhook.cli.exits import InputError, compiling, reading
 from webhook.cli.findings import Finding, Report, Result
-from webhook.cli.output import write
+from webhook.cli.output import style, write
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
@@ -132,9 +132,9 @@ def _type_checking(files: PolicyFiles, form: str) -> int:
 
 
 def _text(finding: LintFinding) -> Iterator[str]:
-    place = click.style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
-    code = f"{click.style(finding.code, fg='yellow')} {finding.id}"
-    yield f"{place} {click.style('warning', fg='yellow')}: {code}: {finding.path}: {finding.message}"
-    yield from finding.excerpt
+    place = style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
+    code = f"{style(finding.code, fg='yellow')} {finding.id}"
+    yield f"{place} {style('warning', fg='yellow')}: {code}: {finding.path}: {finding.message}"
+    yield from (f"  {line}" for line in finding.excerpt)
     if finding.remedy:
-        yield f"hint: {finding.remedy}"
+        yield f"  hint: {finding.remedy}"

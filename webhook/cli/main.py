@@ -6,7 +6,6 @@ Whatever happens, there are words for people, an exit code, and JSON for who ask
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import sys
@@ -26,7 +25,7 @@ import click
 from policies.kubernetes.spelling import closest
 from webhook.cli import exits
 from webhook.cli.exits import packages
-from webhook.cli.output import to_yaml
+from webhook.cli.output import complain, say, write
 
 NAME = "cks-admission"
 VERBS = {
@@ -203,11 +202,9 @@ def _refuse(error: click.ClickException, arguments: Sequence[str]) -> NoReturn:
     """End with an error in words, and as a document where the results were to be JSON or YAML."""
     shown = _with_hint(error, arguments)
     try:
-        shown.show()
-        if asks_for(arguments, "json"):
-            click.echo(json.dumps({"error": shown.format_message()}, indent=2, ensure_ascii=False))
-        elif asks_for(arguments, "yaml"):
-            click.echo(to_yaml({"error": shown.format_message()}), nl=False)
+        complain(shown)
+        if form := next((form for form in ("json", "yaml") if asks_for(arguments, form)), ""):
+            write({"error": shown.format_message()}, form)
         sys.stdout.flush()
     except OSError as problem:
         _unwritten(problem)
@@ -243,7 +240,7 @@ def _unwritten(error: OSError) -> NoReturn:
         sys.exit(_SIGNALLED + SIGPIPE)
     with suppress(OSError):
         what = error.filename or "standard output cannot be written"
-        click.echo(f"Error: {what}: {error.strerror or error}", err=True)
+        say(f"Error: {what}: {error.strerror or error}", err=True)
     sys.exit(exits.FAILURE)
 
 
@@ -252,7 +249,7 @@ def _defect(error: Exception) -> NoReturn:
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
     message = f"this is a defect of cks-admission, please report it: {type(error).__name__}: {error} ({places})"
-    click.echo(f"Error: {message}", err=True)
+    say(f"Error: {message}", err=True)
     sys.exit(exits.FAILURE)
 
 

@@ -23,11 +23,12 @@ from policies.conversion.conversion import convert as conversions
 from policies.conversion.conversion import is_foreign
 from policies.conversion.outcome import Conversion
 from policies.engine.request import JsonObject
+from policies.engine.violation import printable
 from policies.kubernetes.release import Release
 from policies.objects.fieldpath import render
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
-from webhook.cli.output import to_yaml
+from webhook.cli.output import harmless, say, to_yaml, write_text
 from webhook.files import yamlfile, yamltext
 from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
@@ -80,10 +81,12 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
         refused = {index + more for index, _, _ in problems for more in (0, 1)}
         if kept := [made for index, made in enumerate(conversion.objects) if index not in refused]:
             subject = f"{document.value['kind']} {document.value['metadata'].get('name')}"
-            texts.append(f"# {document.name}:{document.line}: {subject}\n" + "---\n".join(map(to_yaml, kept)))
+            texts.append(
+                printable(f"# {document.name}:{document.line}: {subject}") + "\n" + "---\n".join(map(to_yaml, kept))
+            )
     for line in lines:
-        click.echo(line, err=True)
-    click.echo("---\n".join(texts), nl=False)
+        say(line, err=True)
+    write_text("---\n".join(texts))
     sys.exit(exits.REFUSED if is_lost else exits.OK)
 
 
@@ -174,7 +177,7 @@ def _text(value: JsonObject, written: str) -> str:
     if written and not written.lstrip().startswith("{"):
         with suppress(FileError):
             cut = yamltext.without(written, ("metadata", "annotations"), f"{_OWN}/")
-            if [document.value for document in yamlfile.load("<document>", cut)] == [plain]:
+            if harmless(cut) == cut and [one.value for one in yamlfile.load("<document>", cut)] == [plain]:
                 return cut.strip("\n") + "\n"
     return to_yaml(plain)
 

@@ -15,6 +15,7 @@ from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
 from webhook.cli.exits import InputError, ToolError, compiling, reading
+from webhook.cli.output import say
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
@@ -189,7 +190,7 @@ def ruleset(
         judged_as = settings.policies.release or NEWEST
         made = rules.of_policies(settings, files or EMPTY.files._replace(release=judged_as))
         for name in made.replaced:
-            click.echo(f"packs: the shipped {name} is not used: another policy has this name", err=True)
+            say(f"packs: the shipped {name} is not used: another policy has this name", err=True)
     if unknown := rules.unknown_names(settings, made):
         raise SettingsError("\n".join(unknown))
     return files, rules.build(settings, (), made, clustered=clustered)
@@ -217,7 +218,7 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
         kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
         raise InputError(f"{', '.join(paths)}: no {kinds} found")
     for warning in files.loaded.warnings:
-        click.echo(str(warning), err=True)
+        say(str(warning), err=True)
     return files
 
 

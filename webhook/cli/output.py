@@ -1,24 +1,77 @@
-"""Results on stdout: for machines as JSON or YAML, for people tables, and the line about an object."""
+"""What verbs print: lines for people, and values for machines as JSON or YAML.
+
+All that is printed passes through here and is printable, whatever an object, a policy or the name of a file holds. CI
+systems take some lines of a log as commands, and none of these may come from outside: see
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands and
+https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Iterable, Sequence
+from secrets import token_hex
 from typing import Any
 
 import click
 import yaml
 
 from policies.engine.request import AdmissionRequest
+from policies.engine.violation import BLANKS, printable, prose
 from webhook.files.yamlfile import resolve_as_kubernetes
+
+_COMMAND = re.compile(r"(?:^\s*:(?=:)|##(?=\[|vso\[))", re.MULTILINE)
+# Stands for the escape character in styles. Nobody outside can write it, as it differs from run to run.
+_STYLE = token_hex(8)
+
+
+def harmless(text: str) -> str:
+    """The text, printable but for its blanks, and without what a CI system takes as a command."""
+    return _COMMAND.sub(lambda match: f"{match[0][:-1]}\\u{ord(match[0][-1]):04x}", printable(text, BLANKS))
+
+
+def style(text: str, fg: str | None = None, *, bold: bool | None = None) -> str:
+    """The text in a colour or in bold, for `say`."""
+    return click.style(harmless(text), fg, bold=bold).replace("\x1b", _STYLE)
+
+
+def say(*lines: str, err: bool = False) -> None:
+    """Print lines for people. What comes from outside begins none: further lines of one are indented below it."""
+    for line in lines:
+        click.echo(harmless(prose(line)).replace(_STYLE, "\x1b"), err=err)
+
+
+def complain(error: click.ClickException) -> None:
+    """Print an error for people."""
+    words = harmless(prose(error.format_message()))
+    shown = click.UsageError(words, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(words)
+    shown.show()
+
+
+def write_text(text: str) -> None:
+    """Print a text that programs read. It is JSON, or what is not printable in it has no meaning."""
+    click.echo(harmless(text), nl=False)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, which people can read."""
+    """Texts of several lines as blocks, which people can read, and no anchors; what `harmless` changes is escaped."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - as in PyYAML
+        """Whether a value is repeated where it stands once more: always."""
+        return True
+
+    def write_double_quoted(self, text: str, split: bool = True) -> None:  # noqa: FBT001, FBT002 - as in PyYAML
+        """Write a text in ASCII."""
+        self.allow_unicode = False
+        super().write_double_quoted(text, split)
+        self.allow_unicode = True
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+    style = '"' if harmless(value) != value else "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
 _Dumper.add_representer(str, _text)
@@ -26,19 +79,24 @@ resolve_as_kubernetes(_Dumper)
 
 
 def to_yaml(value: Any) -> str:
-    """A value as YAML, keys in their order."""
-    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+    """A value as YAML, keys in their order, each text on lines of its own."""
+    return harmless(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize))
+
+
+def to_json(value: Any, indent: int | None = 2) -> str:
+    """A value as JSON."""
+    return harmless(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def write(value: Any, form: str) -> None:
     """Print a value as `json` or `yaml`."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False) if form == "json" else to_yaml(value).rstrip("\n"))
+    write_text(f"{to_json(value)}\n" if form == "json" else to_yaml(value))
 
 
 def headline(where: str, request: AdmissionRequest, *, allowed: bool) -> str:
     """The line about an object: where it stands, what it is, and whether it would be let in."""
     name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
-    verdict = click.style("admitted", fg="green") if allowed else click.style("refused", fg="red", bold=True)
+    verdict = style("admitted", fg="green") if allowed else style("refused", fg="red", bold=True)
     return f"{where}: {request.kind.kind} {name}: {verdict}"
 
 
@@ -57,4 +115,4 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
     for row in (head, *lines_of):
         cells = [row[i].rjust(widths[i]) if i in to_right else row[i].ljust(widths[i]) for i in shown]
         lines.append("  ".join(cells).rstrip())
-    return [click.style(lines[0], bold=True), *lines[1:]]
+    return [style(lines[0], bold=True), *lines[1:]]

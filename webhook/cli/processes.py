@@ -13,6 +13,7 @@ import click
 from webhook import logs
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
+from webhook.cli.output import say
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.registration.configurations import KINDS
@@ -135,7 +136,7 @@ def unregister(config: Path | None, **changes: Any) -> None:
     except ClusterError as error:
         raise ToolError(str(error)) from None
     for line in lines or ["nothing to remove"]:
-        click.echo(line)
+        say(line)
 
 
 def _run(name: str, role: Callable[[Settings], Settings], config: Path | None, changes: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import sys
 import zlib
 from collections import Counter, defaultdict
@@ -21,6 +20,7 @@ from policies.engine.comparison import Change
 from policies.engine.facts import StaticFacts
 from webhook.cli import exits, options, output
 from webhook.cli.exits import InputError, reading, unreadable
+from webhook.cli.output import say, style
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
 from webhook.decisions.record import Effect, Recorded, RecordError, Replay, read
@@ -68,7 +68,7 @@ def review(files: tuple[str, ...], path: str, config: Path | None, **changes: tu
         try:
             request = route.decode(body)
         except ReviewError as error:
-            click.echo(f"{name}: HTTP {error.status}: {error}", err=True)
+            say(f"{name}: HTTP {error.status}: {error}", err=True)
             code = exits.USAGE
             continue
         answer = run(request, served.ruleset, facts, route.group)
@@ -193,13 +193,12 @@ def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tup
     for place, line in _lines(logs):
         for effect, record, change in _changes(place, line, replay, names, summary):
             if form == "json":
-                click.echo(_json(place, effect, record, change))
+                say(_json(place, effect, record, change))
             else:
-                click.echo("\n".join(_text(place, effect, record, change)))
-    for text in [json.dumps({"summary": summary.to_json()}, ensure_ascii=False)] if form == "json" else summary.lines():
-        click.echo(text)
+                say(*_text(place, effect, record, change))
+    say(*([output.to_json({"summary": summary.to_json()}, None)] if form == "json" else summary.lines()))
     for note in summary.notes(files.release.name):
-        click.echo(note, err=True)
+        say(note, err=True)
     if not summary.records["replayed"]:
         raise InputError(f"no record could be replayed; {_WHY}")
     sys.exit(exits.REFUSED if summary.changes else exits.OK)
@@ -214,7 +213,7 @@ def _changes(
     except RecordError as error:
         summary.records["unreadable"] += 1
         if summary.records["unreadable"] <= _NAMED:
-            click.echo(f"{place}: no record: {error}", err=True)
+            say(f"{place}: no record: {error}", err=True)
         return
     if not isinstance(record, Recorded):
         summary.records[record] += 1
@@ -238,7 +237,7 @@ def _text(place: str, effect: Effect, record: Recorded, change: Change) -> Itera
     name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
     who = f"{request.operation} {request.kind.kind} {name} by {request.user_info.username or 'nobody'}"
     masked = " (some of its values are masked)" if record.masked else ""
-    yield f"{place}: {who}: {click.style(_EFFECTS[effect], bold=True)} by {change.policy}{masked}"
+    yield f"{place}: {who}: {style(_EFFECTS[effect], bold=True)} by {change.policy}{masked}"
     for when, judgement in (("then", change.then), ("now", change.now)):
         lines = "\n          ".join([judgement.verdict, *judgement.message.splitlines()])
         yield f"    {when + ':':5} {lines}"
@@ -261,7 +260,7 @@ def _json(place: str, effect: Effect, record: Recorded, change: Change) -> str:
         "now": asdict(change.now),
         "masked": record.masked,
     }
-    return json.dumps(data, ensure_ascii=False)
+    return output.to_json(data, None)
 
 
 def _lines(logs: Sequence[str]) -> Iterator[tuple[str, bytes]]:

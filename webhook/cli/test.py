@@ -23,7 +23,7 @@ from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import findings, options, watching
 from webhook.cli.exits import InputError, compiling
 from webhook.cli.findings import Finding, Report, Result
-from webhook.cli.output import to_yaml
+from webhook.cli.output import say, style, to_yaml
 from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
@@ -127,13 +127,13 @@ def _tested(asked: _Asked, report: Report, *, verbose: bool) -> int:
     if asked.pattern and not runs:
         raise InputError(f"--run {asked.pattern}: no case has such a name")
     if asked.junit is not None:
-        text = findings.junit([result for run in runs for result in _results(run, verbose=False)])
+        text = findings.junit([result.shown for run in runs for result in _results(run, verbose=False)])
         try:
             asked.junit.write_text(text, encoding="utf-8")
         except OSError as error:
             raise InputError(f"{asked.junit}: cannot be written: {error.strerror}") from None
     for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
-        click.echo(warning, err=True)
+        say(warning, err=True)
     for result in (result for run in runs for result in _results(run, verbose=verbose)):
         report.add(result)
     count, failed = sum(len(run.verdicts) for run in runs), sum(len(run.failed) for run in runs)
@@ -275,12 +275,12 @@ def _target(group: str, kind: str) -> KindTarget:
 def _text(run: _Run, verdict: _Verdict, *, verbose: bool) -> Iterator[str]:
     if verdict.passed:
         if verbose:
-            yield f"  {run.file}:{verdict.line}: {click.style(verdict.case.name, fg='green')}: passed"
+            yield f"  {run.file}:{verdict.line}: {style(verdict.case.name, fg='green')}: passed"
         return
     colours = {"+": "green", "-": "red"}
-    yield f"  {run.file}:{verdict.line}: {click.style(verdict.case.name, fg='red', bold=True)}"
+    yield f"  {run.file}:{verdict.line}: {style(verdict.case.name, fg='red', bold=True)}"
     for line in _diff(verdict):
-        yield "    " + click.style(line, fg=colours.get(line[0]))
+        yield "    " + style(line, fg=colours.get(line[0]))
 
 
 def _diff(verdict: _Verdict) -> list[str]:

@@ -13,6 +13,7 @@ import click
 
 from webhook.cli import exits
 from webhook.cli.exits import InputError
+from webhook.cli.output import complain, say
 from webhook.files import walk
 from webhook.files.manifest import SUFFIXES
 
@@ -58,9 +59,9 @@ def _state(folders: Iterable[str]) -> Mapping[Path, int]:
 
 def _say(verb: Callable[[], int]) -> None:
     """Run the verb at this time. What cannot be read is said, for it may be mended with the next change."""
-    click.echo(f"{datetime.now().astimezone():%H:%M:%S}")
+    say(f"{datetime.now().astimezone():%H:%M:%S}")
     try:
         verb()
     except click.ClickException as error:
-        error.show()
-    click.echo("Waiting for a change; Ctrl-C ends.")
+        complain(error)
+    say("Waiting for a change; Ctrl-C ends.")

@@ -14,7 +14,7 @@ from policies.kubernetes.spelling import closest
 from policies.lint.finding import BY_NAME, CODES
 from webhook import refused
 from webhook.cli.exits import InputError
-from webhook.cli.output import write
+from webhook.cli.output import say, style, write
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?:[^()]|\([^()]*\))*\)")
 _NAMED = re.compile(r"AdmissionPolicy '([a-z0-9.-]+)' with binding")
@@ -44,12 +44,12 @@ def command(words: tuple[str, ...], output: str) -> None:
     if output != "text":
         write([{"code": one.name, "messages": list(one.messages), "text": one.text} for one in chosen], output)
     elif words:
-        click.echo("\n\n".join(map(_text, chosen)))
+        say(*"\n\n".join(map(_text, chosen)).split("\n"))
     else:
         width = max(len(section.name) for section in known)
         for section in known:
             first = section.messages[0] if section.messages else ""
-            click.echo(f"{section.name.ljust(width)}  {first}".rstrip())
+            say(f"{section.name.ljust(width)}  {first}".rstrip())
 
 
 def _of(asked: str, known: Sequence[Section]) -> Sequence[Section]:
@@ -83,5 +83,5 @@ def _text(section: Section) -> str:
     """A section as people read it on a terminal: messages first, links without their targets."""
     _, _, body = section.text.partition("```\n") if section.messages else ("", "", section.text)
     quoted = "\n".join(f"  {message}" for message in section.messages)
-    words = _LINK.sub(r"\1", body).replace("**What to do.**", click.style("What to do.", bold=True))
-    return f"{click.style(section.name, bold=True)}\n{quoted}\n\n{words.strip()}"
+    words = _LINK.sub(r"\1", body).replace("**What to do.**", style("What to do.", bold=True))
+    return f"{style(section.name, bold=True)}\n{quoted}\n\n{words.strip()}"

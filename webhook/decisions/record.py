@@ -34,7 +34,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, JsonObject, mapping
 from policies.engine.rule import Phase
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import FIELD_LENGTH, shortened
+from policies.engine.violation import FIELD_LENGTH, printable, shortened
 from policies.objects.masking import MASK, Masking
 from webhook.configuration.settings import Content
 from webhook.version import VERSION
@@ -52,7 +52,7 @@ _FEW = 20
 # How messages write what is between words, quotes and backslashes.
 _PARTS = re.compile(r"[\"\\]|[^\"\\\s]+?|\s+", re.DOTALL)
 _ESCAPED = {'"': r'\\?"', "\\": r"\\{1,2}"}
-_BLANK = r"(?:\s|\\[nt])*"
+_BLANK = r"(?:\s|\\[bfnrt]|\\u[0-9a-f]{4})*"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -86,7 +86,7 @@ def line(asked: Asked, content: Content, longest: int, **more: Any) -> bytes:
 
 
 def _bounded(record: JsonObject, longest: int) -> bytes:
-    encoded = _encode(record)
+    encoded = printable(_encode(record).decode()).encode()
     if len(encoded) < longest:
         return encoded + b"\n"
     raise _ContentError(f"the record has {len(encoded)} bytes; decisions.maxRecordBytes is {longest}")
@@ -240,7 +240,7 @@ def _shapes(secret: str) -> Iterator[str]:
 
 
 def _written(text: str) -> str:
-    """The expression for a text as messages write it: spaces for what cannot be printed, and perhaps escapes."""
+    """The expression for a text as messages write it: spaces or escapes for what cannot be printed."""
     return "".join(
         _ESCAPED.get(part) or (_BLANK if (part.isspace() or not part.isprintable()) else re.escape(part))
         for part in _PARTS.findall(text)

@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from yarl import URL
 
+from policies.engine.violation import prose
 from webhook import metrics
 from webhook.configuration.settings import Health
 from webhook.metrics import Metrics
@@ -67,7 +68,7 @@ def application(readiness: Readiness, measures: Metrics, paths: Handler | None =
     async def readyz(_http: web.Request) -> web.Response:
         """Whether the process is ready, and the reasons if not."""
         reasons = readiness.unready()
-        lines = "".join(f"- {line}\n" for line in (*reasons, *readiness.notes()))
+        lines = "".join(prose(f"- {line}\n") for line in (*reasons, *readiness.notes()))
         return web.Response(status=503 if reasons else 200, text=("not ready\n" if reasons else "ok\n") + lines)
 
     async def exposition(_http: web.Request) -> web.Response:

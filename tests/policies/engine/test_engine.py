@@ -149,7 +149,7 @@ def test_a_rule_that_fails(
 def test_a_failure_is_one_line_of_a_warning() -> None:
     """What a failed rule raises reaches people without control characters, shortened."""
     answer = _answer(_rule("a", ValueError("bad\n\x1b[2Jthing " + "x" * 200), policy="Ignore"))
-    text = "rule 'a' was skipped, it could not be evaluated: ValueError: bad [2Jthing " + "x" * 200
+    text = "rule 'a' was skipped, it could not be evaluated: ValueError: bad \\u001b[2Jthing " + "x" * 200
 
     assert answer.warnings == (f"{text[:125]}…{text[-124:]}",)
 
@@ -298,13 +298,6 @@ def test_an_exception_is_for_its_rule_only() -> None:
     answer = _answer(*rules, exceptions=[PolicyException("moving", ("a",), "why", TODAY)])
 
     assert answer.message == "b: odd numbers.\n  spec.a: 7 is odd\nMake it even."
-
-
-def test_warnings_are_clean_lines() -> None:
-    """Whatever was found, a warning is one printable line."""
-    answer = _answer(_rule("a", [_violation("a", value="x\ny\x00")], "warn"))
-
-    assert answer.warnings == ("spec.a: x y is odd. Make it even.",)
 
 
 _REMEDY = "Put this and that right, and then do this, that, and all the others as well, one after the other, please."

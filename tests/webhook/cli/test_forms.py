@@ -138,7 +138,7 @@ def test_junit_has_a_case_for_each_object() -> None:
           <testsuite name="a,b.yaml" file="a,b.yaml" tests="2" failures="1" errors="0">
             <testcase classname="a,b.yaml" name="ConfigMap default/notes">
               <failure message="{message}" type="labels">a,b.yaml:7: metadata.labels: {_MESSAGE}
-        {_REMEDY}</failure>
+          {_REMEDY}</failure>
             </testcase>
             <testcase classname="a,b.yaml" name="ConfigMap default/fine" />
           </testsuite>

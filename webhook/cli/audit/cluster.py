@@ -23,6 +23,7 @@ from webhook.audit.reports import FORMS, Store
 from webhook.cli.audit.report import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cli.findings import UNREADABLE, Finding, Result
+from webhook.cli.output import say, to_json, write_text
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
@@ -145,7 +146,7 @@ class _Stored:
 
     def unreadable(self, result: Result) -> None:
         self.counts["unreadable"] += 1
-        click.echo(result.data["error"], err=True)
+        say(result.data["error"], err=True)
 
 
 async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> int:
@@ -170,15 +171,15 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
             f"what was found cannot be kept in a temporary file ({error}); TMPDIR names its folder"
         ) from None
     for line in (*done.refused, *notices.problems):
-        click.echo(line, err=True)
+        say(line, err=True)
     about = _record(asked, chosen[0].form.api_version, output, done, time.monotonic() - began)
-    click.echo(msgspec.json.encode({"event": "audited", **msgspec.to_builtins(about)}).decode())
+    write_text(f"{to_json({'event': 'audited', **msgspec.to_builtins(about)}, None)}\n")
     name = asked.settings.audit.record
     if name and not asked.namespaces:  # an audit of some Namespaces would hide what the last whole one did
         try:
             await leave(work.lister, Place(asked.settings.cluster.namespace, name), about)
         except ClusterError as error:
-            click.echo(f"no record of this audit, so that metrics show an older one: {error}", err=True)
+            say(f"no record of this audit, so that metrics show an older one: {error}", err=True)
     return USAGE if about.unreadable or done.refused else OK
 
 

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-import click
-
 from webhook.audit.audit import Judged, count
 from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Part, Subject, Verdict
@@ -17,6 +15,7 @@ from webhook.audit.page import Overview, Tally, page
 from webhook.audit.rules import NotAuditable
 from webhook.cli.findings import LINES, Finding, Level, Report, Result
 from webhook.cli.judging import steps
+from webhook.cli.output import say, style, write_text
 from webhook.configuration.settings import Settings
 from webhook.files.manifest import Manifest
 
@@ -92,7 +91,7 @@ class AuditReport:
         if self._form != "html":
             return self._report.end(self._summary())
         overview = Overview(self._place, datetime.now(UTC), self.counts["objects"], tuple(self._notes))
-        click.echo(page(self._tally, overview), nl=False)
+        write_text(page(self._tally, overview))
         return self._report.code
 
     def _summary(self) -> Iterator[str]:
@@ -152,7 +151,7 @@ def _lines(judged: Judged) -> Iterator[str]:
         yield f"  of {subject.workload}"
     for verdict, findings in groupby(judged.findings, lambda finding: finding.verdict):
         for finding in findings:
-            mark = click.style(f"{verdict}:", fg=_COLOURS.get(verdict))
+            mark = style(f"{verdict}:", fg=_COLOURS.get(verdict))
             where = f" {finding.path}:" if finding.path else ""
             first, *more = [*finding.message.splitlines(), *finding.remedy.splitlines()] or [""]
             yield f"  {mark} {finding.policy}:{where} {first}"
@@ -162,6 +161,6 @@ def _lines(judged: Judged) -> Iterator[str]:
 def tell(silent: Iterable[NotAuditable], doubts: Iterable[str]) -> None:
     """Say on stderr what is not judged, and what may be judged otherwise than in admission."""
     for entry in silent:
-        click.echo(f"not auditable: {entry.policy}: {entry.reason}", err=True)
+        say(f"not auditable: {entry.policy}: {entry.reason}", err=True)
     for doubt in doubts:
-        click.echo(doubt, err=True)
+        say(doubt, err=True)

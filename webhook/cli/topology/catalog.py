@@ -13,7 +13,7 @@ from policies.topology.nodes.tree import Machine, domain, path, suited
 from policies.topology.term import alternatives
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
-from webhook.cli.output import table, write
+from webhook.cli.output import say, style, table, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
@@ -36,7 +36,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
     ).catalog.by_name.values()
     if output == "text":
         rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
-        click.echo("\n".join(table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows)))
+        say(*table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows))
         return
     write(
         [{**_head(topology), "levels": list(map(topology.called, topology.levels))} for topology in topologies], output
@@ -64,13 +64,13 @@ def show_command(
     known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
     topology = inventory.find(known.catalog, name)
     if output == "text":
-        click.echo("\n".join(_text(topology, known.machines)))
+        say(*_text(topology, known.machines))
     else:
         write(_json(topology, known.machines), output)
 
 
 def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[str]:
-    yield f"{click.style(topology.name, bold=True)}: {topology.source}"
+    yield f"{style(topology.name, bold=True)}: {topology.source}"
     yield ""
     rows = []
     for level in topology.levels:

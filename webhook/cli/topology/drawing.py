@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-import click
 from msgspec import Struct
 
 from policies.engine.violation import printable
 from policies.topology.nodes.manifest import reasons
 from policies.topology.nodes.tree import Branch, Count, Machine, count, line
 from policies.topology.topology import Topology
-from webhook.cli.output import counted
+from webhook.cli.output import counted, style
 
 USED, FREE, UNAVAILABLE = "█", "░", "x"
 _BAR = 8
@@ -46,17 +45,17 @@ def text(root: Branch, topology: Topology) -> Iterator[str]:
     cells = [_numbers(row, known=known) for row in rows]
     wide = max(len(row.drawing) + len(row.label) for row in rows)
     widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
-    yield click.style(_row_line(" " * wide, heads, widths).rstrip(), bold=True)
+    yield style(_row_line(" " * wide, heads, widths).rstrip(), bold=True)
     for row, numbers in zip(rows, cells, strict=True):
         gap = " " * (wide - len(row.drawing) - len(row.label))
-        label = row.label if row.is_machine else click.style(row.label, bold=True)
-        note = click.style(row.note, fg="yellow") if row.note else ""
+        label = row.label if row.is_machine else style(row.label, bold=True)
+        note = style(row.note, fg="yellow") if row.note else ""
         tail = "  ".join(part for part in (_text_bar(row.count) if known else "", note) if part)
         yield f"{_row_line(row.drawing + label + gap, numbers, widths)}  {tail}".rstrip()
     if known and root.count.total:
         told = ((USED, "used"), (FREE, "free"), (UNAVAILABLE, "on Nodes that take no Pods"))
         yield ""
-        yield "   ".join(f"{click.style(sign, fg=_COLOURS[sign])} {meaning}" for sign, meaning in told)
+        yield "   ".join(f"{style(sign, fg=_COLOURS[sign])} {meaning}" for sign, meaning in told)
 
 
 def _row_line(label: str, numbers: Sequence[str], widths: Sequence[int]) -> str:
@@ -138,7 +137,7 @@ def _text_bar(count: Count) -> str:
         return ""
     parts = shares((count.used, count.free, count.unavailable), _BAR)
     signs = (USED, FREE, UNAVAILABLE)
-    return "".join(click.style(sign * part, fg=_COLOURS[sign]) for sign, part in zip(signs, parts, strict=True) if part)
+    return "".join(style(sign * part, fg=_COLOURS[sign]) for sign, part in zip(signs, parts, strict=True) if part)
 
 
 def shares(amounts: Sequence[int], length: int) -> list[int]:

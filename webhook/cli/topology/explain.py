@@ -29,7 +29,7 @@ from policies.topology.topology import Level, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.judging import ObjectOutcome, decide, in_namespace, read_objects
-from webhook.cli.output import counted, write
+from webhook.cli.output import counted, say, style, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.drawing import noted
 from webhook.cli.topology.inventory import ClusterOptions, Inventory
@@ -116,7 +116,7 @@ def _context(settings: Settings, known: Inventory, namespace: str, labels: Mappi
         raise InputError(str(error)) from None
     ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
-        click.echo(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
+        say(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
     return Context(rule, ruleset, namespace, labels, known, settings)
 
 
@@ -184,7 +184,7 @@ def _template_text(explained: Explained, machines: Sequence[Machine] | None) -> 
     """The lines about a template."""
     template, data = explained.template, _data(explained, None)
     topology = template.topology
-    yield click.style(data["path"] or "the Pod itself", bold=True)
+    yield style(data["path"] or "the Pod itself", bold=True)
     yield from (f"  {one['key']}: {one['value']}  ({one['path']})" for one in data["annotations"])
     if topology is not None:
         levels = []
@@ -200,7 +200,7 @@ def _template_text(explained: Explained, machines: Sequence[Machine] | None) -> 
     why = f" ({data['reason']})" if data["reason"] else ""
     yield f"  {data['way'] or 'Nothing is done'}: {data['meaning']}{why}."
     if data["never"]:
-        yield click.style(f"  By the Nodes that there are it can never start: {data['never']}.", fg="red")
+        yield style(f"  By the Nodes that there are it can never start: {data['never']}.", fg="red")
     if machines is not None:
         yield from _landing_text(template, machines)
 
@@ -288,7 +288,7 @@ def command(output: str, **inputs: Any) -> None:
     objects, around = read(**inputs)
     explained = [_explain(written, around) for written in objects]
     if output == "text":
-        click.echo("\n".join(line for explanation in explained for line in _text(explanation)))
+        say(*(line for explanation in explained for line in _text(explanation)))
     else:
         write([_json(explanation) for explanation in explained], output)
     sys.exit(exits.OK if all(explanation.outcome.allowed for explanation in explained) else exits.REFUSED)
@@ -319,7 +319,7 @@ def _text(explained: _Explanation) -> Iterator[str]:
         yield f"  {mention.path}: {mention.value}"
         yield f"    {meaning}."
     for warning in outcome.warnings:
-        yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+        yield f"  {style('Warning:', fg='yellow')} {warning}"
     yield from ("  " + line for line in outcome.message.splitlines())
 
 

@@ -30,6 +30,7 @@ from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError, reading
+from webhook.cli.output import say
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
@@ -265,7 +266,7 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
         catalog = catalog.joined(own)
         objects = objects or there
     for clash in catalog.clashes:
-        click.echo(str(clash), err=True)
+        say(str(clash), err=True)
     return Inventory(catalog, own, settings.tolerations.accelerators.resources, objects)
 
 
@@ -289,7 +290,7 @@ async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ..
     try:
         known = await inventory.topologies(api)
         for problem in known.problems:
-            click.echo(problem, err=True)
+            say(problem, err=True)
         if asked == "topologies":
             return known.found, None
         nodes = await inventory.nodes(api)
@@ -300,6 +301,6 @@ async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ..
     finally:
         await api.close()
     for problem in workloads.problems:
-        click.echo(problem, err=True)
+        say(problem, err=True)
     placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}
     return known.found, Objects(tuple(nodes), tuple(pod for pod, _ in pods), placed, workloads.found)

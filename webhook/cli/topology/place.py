@@ -21,7 +21,7 @@ from policies.topology.template import Template
 from policies.vocabulary import HOSTNAME
 from webhook.cli import exits, options
 from webhook.cli.judging import ObjectOutcome, decide
-from webhook.cli.output import write
+from webhook.cli.output import say, style, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.explain import Context, meaning, read, subject
 from webhook.files.manifest import Manifest
@@ -73,23 +73,23 @@ def command(output: str, **inputs: Any) -> None:
     objects, around = read(**inputs)
     placer: Placer | None = None
     if around.known.objects is None:
-        click.echo(
+        say(
             f"nothing is placed without Nodes: give --kubeconfig, or --nodes with what {inventory.HOW} prints", err=True
         )
     else:
         if around.known.objects.pods is None:
-            click.echo(f"without Pods all of the Nodes counts as free; {inventory.HOW} gives them", err=True)
+            say(f"without Pods all of the Nodes counts as free; {inventory.HOW} gives them", err=True)
         placer = around.known.placer(around.settings)
     answers = [
         (outcome, list(_placed(outcome, explained, around, placer))) for outcome, explained in _all(objects, around)
     ]
     if output == "text":
-        click.echo("\n".join(line for answer in answers for line in _text(*answer, around)))
+        say(*(line for answer in answers for line in _text(*answer, around)))
     else:
         write([_data(outcome, gang) for outcome, made in answers for gang in made], output)
         for outcome, _ in answers:
             if not outcome.allowed:
-                click.echo(f"{outcome.headline}\n{outcome.message}", err=True)
+                say(outcome.headline, *outcome.message.split("\n"), err=True)
     is_fine = all(outcome.allowed and all(gang.starts is not False for gang in made) for outcome, made in answers)
     sys.exit(exits.OK if is_fine else exits.REFUSED)
 
@@ -218,13 +218,13 @@ def _text(outcome: ObjectOutcome, made: Sequence[Gang], around: Context) -> Iter
         yield f"  Nothing is placed: {around.nothing(outcome.request)}."
     for gang in made:
         templates = f"replica {gang.replica}" if gang.replica else ", ".join(gang.templates) or "the Pod itself"
-        yield click.style(f"  {templates}{f': {gang.asked}' if gang.asked else ''}", bold=True)
-        verdict = {True: click.style("starts now: ", fg="green"), False: click.style("waits: ", fg="yellow")}
+        yield style(f"  {templates}{f': {gang.asked}' if gang.asked else ''}", bold=True)
+        verdict = {True: style("starts now: ", fg="green"), False: style("waits: ", fg="yellow")}
         started = "" if gang.starts is None or not gang.way else verdict[gang.starts]
         yield f"    {gang.way or 'nobody'}: {started}{gang.message}."
         yield from (f"    ranks {ranks}: {domain}" for ranks, domain in gang.ranks)
     for warning in outcome.warnings:
-        yield f"  {click.style('Warning:', fg='yellow')} {warning}"
+        yield f"  {style('Warning:', fg='yellow')} {warning}"
     yield from ("  " + line for line in outcome.message.splitlines())
 
 

@@ -12,7 +12,7 @@ import click
 
 from webhook.cli import options
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.output import counted, table, write
+from webhook.cli.output import counted, say, table, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
@@ -60,7 +60,7 @@ def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path |
         write([*fits, *map(_waiting, look.queue)], output)
         return
     if not (look.placed or look.queue):
-        click.echo("no gang waits")
+        say("no gang waits")
         return
     rows, reasons = [], []
     for placed in look.placed:
@@ -71,9 +71,9 @@ def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path |
         rows.append((_called(one.about), one.level, pods, _span(now - one.since), one.kept))
         reasons.append(one.reason)
     first, *lines = table(_HEAD, rows, right=(2, 3))
-    click.echo(first)
+    say(first)
     for line, reason in zip(lines, reasons, strict=True):
-        click.echo(f"{line}\n  {reason}")
+        say(line, f"  {reason}")
 
 
 def _called(about: Subject) -> str:
@@ -128,7 +128,7 @@ def release_command(kubeconfig: str, namespace: str, service_account: str, *, in
         )
     except ClusterError as error:
         raise ToolError(str(error)) from None
-    click.echo(f"{counted(opened, 'gate')} opened")
+    say(f"{counted(opened, 'gate')} opened")
 
 
 async def _release(kubeconfig: str, account: str, *, in_cluster: bool, namespace: str, ask: bool) -> int:
@@ -145,7 +145,7 @@ async def _release(kubeconfig: str, account: str, *, in_cluster: bool, namespace
         for pod in pods:
             if await release(api, pod):
                 opened += 1
-                click.echo(f"{pod.namespace}/{pod.name}")
+                say(f"{pod.namespace}/{pod.name}")
     finally:
         await api.close()
     return opened

@@ -17,7 +17,7 @@ from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
-from webhook.cli.output import counted, write
+from webhook.cli.output import counted, say, style, write, write_text
 from webhook.cli.topology import drawing, inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
@@ -68,9 +68,9 @@ def tree_command(
     _notes(machines, topology, lowest)
     root = grow(machines, topology, lowest)
     if output == "svg":
-        click.echo(drawing.svg(root, topology), nl=False)
+        write_text(drawing.svg(root, topology))
     elif output == "text":
-        click.echo("\n".join(drawing.text(root, topology)))
+        say(*drawing.text(root, topology))
     else:
         write({"topology": topology.name, **_inside(root, topology)}, output)
 
@@ -78,14 +78,14 @@ def tree_command(
 def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
     """Say what the tree does not show."""
     if machines[0].used is None:
-        click.echo(f"which GPUs are free is not known without Pods; {inventory.HOW} gives them", err=True)
+        say(f"which GPUs are free is not known without Pods; {inventory.HOW} gives them", err=True)
     if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
         keys = " or ".join(lowest.keys)
-        click.echo(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
+        say(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
     fitting = len(suited(topology, machines))
     if fitting < len(machines):
         told = f"topology {topology.name} is for {fitting} of {counted(len(machines), 'Node')}; all are shown"
-        click.echo(told, err=True)
+        say(told, err=True)
 
 
 def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def doctor_command(
         raise InputError("the cluster has no Nodes")
     groups = _grouped(flaws(known))
     if output == "text":
-        click.echo("\n".join(_flaws_text(groups, len(known))))
+        say(*_flaws_text(groups, len(known)))
     else:
         found = [{"kind": flaw.kind, "text": flaw.text, "nodes": names} for flaw, names in groups.items()]
         data: dict[str, Any] = {"nodes": len(known), "flaws": found}
@@ -182,7 +182,7 @@ def _flaws_text(groups: Mapping[Flaw, list[str]], nodes: int) -> Iterator[str]:
     last = ""
     for flaw, names in groups.items():
         if flaw.kind != last:
-            yield click.style(f"{flaw.kind}: {MEANINGS[flaw.kind]}", bold=True)
+            yield style(f"{flaw.kind}: {MEANINGS[flaw.kind]}", bold=True)
             last = flaw.kind
         more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
         shown = ", ".join(map(printable, names[:_SHOWN]))

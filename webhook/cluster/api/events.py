@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from policies.engine.violation import shortened
+from policies.engine.violation import BLANKS, printable, shortened
 from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
@@ -80,7 +80,7 @@ class Events:
             "involvedObject": msgspec.to_builtins(about),
             "type": "Warning" if warning else "Normal",
             "reason": reason,
-            "message": shortened(message, _LONGEST),
+            "message": shortened(printable(message, BLANKS), _LONGEST),
             "source": {"component": "cks-admission"},
             "firstTimestamp": now,
             "lastTimestamp": now,

@@ -253,7 +253,7 @@ def test_names_are_escaped() -> None:
         "region east \u203a zone east-1 \u203a fabric f1 \u203a superpod <&> \u203a rack 1",
         "8 / 8",
     ]
-    assert [_title(cell) for cell in _groups(picture, "node")] == ['a<b>&" : 8 of 8 GPUs free']
+    assert [_title(cell) for cell in _groups(picture, "node")] == [r'a<b>&"\u0007: 8 of 8 GPUs free']
 
 
 def test_kinds_differ_without_colour() -> None:

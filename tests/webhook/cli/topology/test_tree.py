@@ -195,14 +195,6 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b" not in run("topology", "tree", "-f", name).stdout
 
 
-def test_names_cannot_move_the_cursor() -> None:
-    """A name from a file is shown without its control characters."""
-    assert _tree(node("g\x1b[2J1", place("1\n2", "1")), *HELD)[2:-2] == [
-        "└─ region east, zone east-1, fabric f1, superpod 1 2, rack 1      1     8     8  ░░░░░░░░",
-        "   └─ g [2J1                                                            8     8  ░░░░░░░░",
-    ]
-
-
 @pytest.mark.parametrize(
     ("content", "error"),
     [

@@ -24,7 +24,10 @@ RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
 _SUBDOMAINS = tuple(f".{domain}" for domain in RESERVED_DOMAINS)
 RULE = "labels"
 SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-USE_OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+USE_OWN_PREFIX = (
+    "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar; "
+    "exceptions are made in labels.exceptions."
+)
 OWN_ORGANIZATION = f"Only {{}} may stand at {CONTROL_PLANE_LABEL}: the id of the organization whose cluster this is."
 SET_ORGANIZATION = (
     "If this is the id of your organization, have an administrator set organization.id of cks-admission to it: "
@@ -75,6 +78,9 @@ class LabelException(Struct, frozen=True):
 POD = ("", "Pod")
 INTERRUPTABLE = LabelException("qos.coreweave.cloud/interruptable", frozenset({POD}))
 GRACEFUL = LabelException("qos.coreweave.com/graceful-interruptible", frozenset({POD}))
+# The cloud's own public examples of MPIJobs set it and select by it.
+JOB = LabelException("metadata.coreweave.cloud/job", frozenset({POD}))
+EXCEPTIONS = (INTERRUPTABLE, GRACEFUL, JOB)
 
 
 def organization(identifier: str) -> LabelException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster import workloads
+from policies.labels import USE_OWN_PREFIX
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
@@ -37,6 +38,6 @@ def test_an_exception_that_has_ended_is_named_in_the_refusal(
     assert answer.stderr.endswith(
         "denied the request: Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
         '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
-        "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.\n"
+        f"{USE_OWN_PREFIX}\n"
         'The exception "exceptions[1]" from labels ended on 2020-12-31 (OPS-1234: moved off by then).\n'
     )

@@ -9,6 +9,7 @@ import pytest
 
 from cluster import workloads
 from cluster.service import ORGANIZATION
+from policies.labels import USE_OWN_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("service")
 
 RESERVED = "foo.coreweave.cloud/bar"
 SENTENCE = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-USE_OWN = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+
 ONLY_OWN = (
     f'Only "{ORGANIZATION}" may stand at ns.coreweave.cloud/org: the id of the organization whose cluster this is.'
 )
@@ -37,7 +38,7 @@ def node(control_plane: ControlPlane) -> Iterator[None]:
     control_plane.objects.delete("node", NODE)
 
 
-def denied(name: str, *lines: str, remedy: str = USE_OWN) -> str:
+def denied(name: str, *lines: str, remedy: str = USE_OWN_PREFIX) -> str:
     """Return what follows `Error from server (Forbidden): ` on kubectl's stderr."""
     places = "".join(f"\n  {line}" for line in lines)
     return f'admission webhook "{name}.cks-admission.dev" denied the request: {SENTENCE}{places}\n{remedy}\n'

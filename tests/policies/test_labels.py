@@ -30,18 +30,21 @@ from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation, describe
-from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, LabelGuard, is_reserved, organization
+from policies.labels import EXCEPTIONS, INTERRUPTABLE, LabelException, LabelGuard, is_reserved, organization
 from policies.objects.fieldpath import Pattern, parse, render
 from policies.objects.workload import Workload
 
 _FREE = {"qos.coreweave.cloud/interruptable": "true"}
 _RESERVED = {"foo.coreweave.cloud/bar": "true"}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-_OWN_PREFIX = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+_OWN_PREFIX = (
+    "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar; "
+    "exceptions are made in labels.exceptions."
+)
 
 
 _OWN = "metadata.labels"
-_SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
+_SHIPPED = (*EXCEPTIONS, organization("a1b2c3"))
 _GUARD = LabelGuard(WORKLOADS, _SHIPPED, Exemptions())
 
 
@@ -157,7 +160,7 @@ def test_operations_that_write_no_labels(obj: Json | None, old: Json | None, ope
             "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
             '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
             '  spec.template.metadata.labels: foo.coreweave.com/bar="true"\n'
-            "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.",
+            f"{_OWN_PREFIX}",
             id="two-places",
         ),
         pytest.param(
@@ -166,7 +169,7 @@ def test_operations_that_write_no_labels(obj: Json | None, old: Json | None, ope
             "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
             '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
             '  metadata.labels: qos.coreweave.cloud/interruptable="true" has no effect on any Pod here\n'
-            "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.\n"
+            f"{_OWN_PREFIX}\n"
             "Put qos.coreweave.cloud/interruptable at spec.template.metadata.labels.",
             id="two-remedies",
         ),
@@ -367,7 +370,7 @@ _KEPT = [("v1", "Node"), ("v1", "Namespace")]
 
 def _key_refused(path: str, value: str, problem: str = "", remedy: str = "") -> tuple[Violation, ...]:
     summary = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-    own = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+    own = _OWN_PREFIX
     return (Violation("labels", path, f'{_KEY}="{value}"', problem, summary, remedy or own),)
 
 
@@ -451,7 +454,7 @@ _REFUSED = (
         f'{_KEY}="1"',
         "",
         "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.",
-        "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.",
+        _OWN_PREFIX,
     ),
 )
 

@@ -23,7 +23,7 @@ from policies.celtext import at as at_place
 from policies.celtext import values
 from policies.engine.rule import HookCondition
 from policies.engine.safety import Exemptions, Safety
-from policies.labels import GRACEFUL, INTERRUPTABLE, LabelException, is_reserved, organization
+from policies.labels import EXCEPTIONS, LabelException, is_reserved, organization
 from policies.matchconditions import (
     RESERVED,
     is_not_essential,
@@ -40,7 +40,7 @@ from policies.objects.workload import HISTORIES, workload
 from policies.podspec import Accelerators
 from policies.topology.annotation import ANNOTATIONS
 
-_SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("a1b2c3"))
+_SHIPPED = (*EXCEPTIONS, organization("a1b2c3"))
 _HOSTILE = ["it's", "a\\", "\\'", '"', "') || true || ('", "a|b", "(", "[x]", "a\nb", "${x}", "größe", "\x00", "//"]
 _ROOT = Path(__file__).parents[3]
 
@@ -215,7 +215,7 @@ def test_removals_are_cluster_scoped() -> None:
 
 def test_exceptions_are_written_as_given() -> None:
     """The condition holds the keys of the exceptions given and no others, with the values that they name."""
-    keys = {INTERRUPTABLE.key, GRACEFUL.key, "ns.coreweave.cloud/org"}
+    keys = {exception.key for exception in _SHIPPED}
     shipped, none = (set(_literals(_labels(exceptions).expression)) for exceptions in (_SHIPPED, ()))
 
     assert (keys & shipped, keys & none, "a1b2c3" in shipped) == (keys, set(), True)

@@ -15,7 +15,7 @@ from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import Violation
-from policies.labels import GRACEFUL, INTERRUPTABLE, MALFORMED, LabelGuard, organization
+from policies.labels import EXCEPTIONS, GRACEFUL, INTERRUPTABLE, MALFORMED, LabelGuard, organization
 from policies.matchconditions import NAMESPACED_GROUPS, reserved_label_changes
 from properties.labelled import PLACES, RESERVED, kinds, labelled_objects
 from properties.shapes import bounded
@@ -76,7 +76,7 @@ def test_the_guard_does_what_is_specified(kind: str, new: Json, old: Json | None
     assert sorted(found) == _specified(kind, {**new, **typed}, old)
 
 
-_SHIPPED = (INTERRUPTABLE, GRACEFUL, organization("1"))
+_SHIPPED = (*EXCEPTIONS, organization("1"))
 _CONDITIONS = {
     scope: compiled(reserved_label_changes(WORKLOADS.values(), _SHIPPED, cluster_scope=scope).expression)
     for scope in (False, True)

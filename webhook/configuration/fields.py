@@ -53,11 +53,6 @@ def _quoted(value: object) -> object:
     return value
 
 
-def _off(value: object) -> object:
-    """Take the word off as people write it: without quotes YAML makes a boolean of it."""
-    return "off" if value is False else value
-
-
 def _on_or_off(value: object) -> object:
     """Take the words on and off as people write them: without quotes YAML makes booleans of them."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
@@ -77,11 +72,12 @@ Resource = Annotated[
     _check(lambda text: text != "pods", "people write Pods, and an outage would let all of them pass"),
 ]
 ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(lambda text: text and named(text).name)]
-RuleAction = Annotated[Action, BeforeValidator(_off)]
-PackMode = Annotated[Literal["enforce", "warn", "audit", "off"], BeforeValidator(_off)]
+RuleAction = Annotated[Action, BeforeValidator(_on_or_off)]
+PackMode = Annotated[Literal["enforce", "warn", "audit", "off"], BeforeValidator(_on_or_off)]
 DenyOrWarn = Literal["deny", "warn"]
-DenyWarnOff = Annotated[Literal["deny", "warn", "off"], BeforeValidator(_off)]
-DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_off)]
+DenyWarnOff = Annotated[Literal["deny", "warn", "off"], BeforeValidator(_on_or_off)]
+WarnAuditOff = Annotated[Literal["warn", "audit", "off"], BeforeValidator(_on_or_off)]
+DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_on_or_off)]
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "json", "text"]

@@ -21,6 +21,7 @@ from policies.engine.request import JsonObject
 from policies.engine.violation import quote
 from policies.kubernetes.release import Release, named
 from policies.kubernetes.spelling import did_you_mean
+from policies.labels import EXCEPTIONS
 from policies.objects.fieldpath import render
 from policies.objects.workload import SHIPPED, TemplateChange, Workload, workload
 from policies.podspec import Accelerators
@@ -47,6 +48,7 @@ from webhook.configuration.fields import (
     Selector,
     SettingsError,
     Strings,
+    WarnAuditOff,
 )
 from webhook.sources import packfiles
 
@@ -84,10 +86,7 @@ class LabelsSettings(Model):
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
     exceptions: Many[LabelExceptionSettings] = Field(
-        (
-            LabelExceptionSettings(key="qos.coreweave.cloud/interruptable", kinds=("Pod",)),
-            LabelExceptionSettings(key="qos.coreweave.com/graceful-interruptible", kinds=("Pod",)),
-        ),
+        tuple(LabelExceptionSettings(key=exception.key, kinds=("Pod",)) for exception in EXCEPTIONS),
         description="Reserved labels that people may set. A list given here replaces this one.",
     )
     exempt: Exempt = Field(Exempt(), description="More requesters to leave alone.")
@@ -148,7 +147,7 @@ class SunkSettings(Model):
 class SelectorsSettings(Model):
     """Node selectors, node affinity and topology keys that people write by hand."""
 
-    action: Literal["warn", "audit", "off"] = Field(
+    action: WarnAuditOff = Field(
         "warn", description="What happens on one that selects nothing, or not what it says: warn, audit or off."
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are looked at.")

@@ -13,6 +13,7 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import NO_MUTATION, Action, FailurePolicy, Hook, Mutation, Phase, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
+from policies.labels import USE_OWN_PREFIX
 from webhook.http.decision import Served
 
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -21,7 +22,7 @@ RESERVED = {"foo.coreweave.cloud/bar": "true"}
 REFUSAL = (
     "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n"
     '  metadata.labels: foo.coreweave.cloud/bar="true"\n'
-    "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+    f"{USE_OWN_PREFIX}"
 )
 ANYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)
 CPU_TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}

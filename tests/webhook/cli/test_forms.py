@@ -8,7 +8,9 @@ import pytest
 import yaml
 from support.service.commands import run
 
-_REMEDY = "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar."
+from policies.labels import USE_OWN_PREFIX
+
+_REMEDY = USE_OWN_PREFIX
 _MESSAGE = 'Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed: a.coreweave.com/b="50%"'
 _OBJECTS = """\
 apiVersion: v1

@@ -9,7 +9,7 @@ import yaml
 from support.builders import Json
 
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.configuration.settingsfile import override, read
+from webhook.configuration.settingsfile import override, read, reference
 
 _DEFAULTS: Json = Settings().model_dump(by_alias=True)
 
@@ -91,6 +91,25 @@ def test_json_is_read_as_well(tmp_path: Path) -> None:
         "listen": {**_DEFAULTS["listen"], "port": 1},
         "log": {**_DEFAULTS["log"], "level": "error"},
     }
+
+
+def test_off_may_stand_without_quotes(tmp_path: Path) -> None:
+    """Every setting that can be off takes the word as YAML reads it, as a boolean, too."""
+
+    def taken(path: tuple[str, ...], value: object) -> Settings | None:
+        section: object = value
+        for key in reversed(path):
+            section = {key: section}
+        try:
+            (tmp_path / "cks.yaml").write_text(yaml.safe_dump(section), encoding="utf-8")
+            return read(tmp_path / "cks.yaml")
+        except SettingsError:
+            return None
+
+    paths = [path for path, _ in _leaves(yaml.safe_load(reference()))]
+    switches = [path for path in paths if taken(path, "off") is not None and taken(path, "nonsense") is None]
+    assert ("selectors", "action") in switches
+    assert [path for path in switches if taken(path, value=False) != taken(path, "off")] == []
 
 
 def test_the_command_line_wins() -> None:

@@ -14,7 +14,7 @@ from policies.engine.rule import Hook, Note, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import FORBIDDEN, Status, Violation
-from policies.labels import GRACEFUL, INTERRUPTABLE, LabelGuard
+from policies.labels import GRACEFUL, INTERRUPTABLE, USE_OWN_PREFIX, LabelGuard
 from webhook.http.review import encode
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
@@ -40,7 +40,7 @@ def test_a_refusal_shows_the_first_violations_and_counts_the_others() -> None:
             "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.",
             *(f'  metadata.labels: k{number:05}.coreweave.cloud/x="1"' for number in range(20)),
             "  and 79980 more",
-            "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar.",
+            USE_OWN_PREFIX,
         ]
     )
     ((shown, more),) = [(len(decision.violations), decision.more) for decision in answer.decisions]

@@ -169,7 +169,7 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     release = settings.policies.release or NEWEST
     own = [*among, *asked.schemas.definitions()]
     for name in sorted({name for name, count in Counter(map(_defined, own)).items() if count > 1}):
-        click.echo(f"{name} is defined more than once; the last definition counts", err=True)
+        say(f"{name} is defined more than once; the last definition counts", err=True)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, today, drafts=True)
         known = schemas(own, written, release)

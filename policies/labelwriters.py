@@ -15,6 +15,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from policies.engine.request import JsonObject, mapping, mappings
+from policies.engine.violation import listed
 from policies.labels import RESERVED_DOMAINS, LabelException
 
 POLICY: Final = "MutatingAdmissionPolicy"
@@ -50,8 +51,7 @@ def of_policy(policy: JsonObject, exceptions: Collection[LabelException]) -> Lab
     keys = list(dict.fromkeys(key for key in named if key not in allowed))
     if not keys:
         return None
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    text = f"its expressions name reserved labels: {', '.join(keys[:_SHOWN])}{more}"
+    text = f"its expressions name reserved labels: {listed(keys, _SHOWN)}"
     return LabelWriter(POLICY, str(mapping(policy, "metadata").get("name", "")), "reserved", text)
 
 

@@ -39,9 +39,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def signatures(function: Function) -> str:
     """The signatures of a function: `declared: string.startsWith(string) -> bool`."""
-    shown = [_signature(function.name, overload) for overload in function.overloads[:_SHOWN]]
-    if len(function.overloads) > _SHOWN:
-        shown.append(f"and {len(function.overloads) - _SHOWN} more")
+    most = _SHOWN if len(function.overloads) > _SHOWN + 1 else len(function.overloads)
+    shown = [_signature(function.name, overload) for overload in function.overloads[:most]]
+    if len(function.overloads) > most:
+        shown.append(f"and {len(function.overloads) - most} more")
     return f"declared: {'; '.join(shown)}"
 
 

@@ -210,6 +210,13 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def listed(items: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """The first items, and how many more there are: `1, 2, 3 and 4 more`. In the place of one more stands its name."""
+    kept = most if len(items) > most + 1 else len(items)
+    more = f" and {len(items) - kept:,} more" if len(items) > kept else ""
+    return f"{between.join(items[:kept])}{more}"
+
+
 def one_line(text: str, length: int = WARNING_LENGTH) -> str:
     """The text as one line of printable characters, shortened to the length of a warning."""
     return shortened(printable(" ".join(text.split())), length)

@@ -12,7 +12,7 @@ from policies import vocabulary
 from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
-from policies.engine.violation import Violation, quote, shortened
+from policies.engine.violation import Violation, listed, quote, shortened
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, locate, render
 from policies.objects.workload import Workload
@@ -448,9 +448,7 @@ def _required(selector: LabelSelector) -> str:
 
 def _listed(texts: Iterable[str], between: str) -> str:
     """The first texts in natural order, and how many more there are."""
-    ordered = sorted(texts, key=lambda text: (len(text), text))
-    more = f" and {len(ordered) - 3} more" if len(ordered) > 3 else ""
-    return f"{between.join(ordered[:3])}{more}"
+    return listed(sorted(texts, key=lambda text: (len(text), text)), between=between)
 
 
 def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:

@@ -19,7 +19,7 @@ from policies import vocabulary
 from policies.engine.facts import Facts, Node
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
-from policies.engine.violation import Verdict, Violation, quote
+from policies.engine.violation import Verdict, Violation, listed, quote
 from policies.kubernetes.name import label_key
 from policies.objects.fieldpath import Location, render
 from policies.topology.topology import Catalog, Level, Topology, level, no_level
@@ -205,10 +205,9 @@ class TopologyObjects(Struct, frozen=True):
         references = facts.references(name)
         if not references.workloads and not references.incomplete:
             return
-        names = ", ".join(references.workloads[:_SHOWN])
-        more = f" and {len(references.workloads) - _SHOWN} more" if len(references.workloads) > _SHOWN else ""
+        names = listed(references.workloads, _SHOWN)
         doubt = f"not all could be looked at: {references.incomplete}" if references.incomplete else ""
-        told = "; ".join(part for part in (f"{what}is named by {names}{more}" if names else "", doubt) if part)
+        told = "; ".join(part for part in (f"{what}is named by {names}" if names else "", doubt) if part)
         violation = Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, _REMEDY)
         yield violation if self.leaving == "deny" else _softened(violation, self.leaving)
 

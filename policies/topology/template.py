@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping
-from policies.engine.violation import Violation, quote
+from policies.engine.violation import Violation, listed, quote
 from policies.kubernetes.name import matches_glob
 from policies.kubernetes.spelling import closest, closest_first
 from policies.nvlink import NVL_DOMAIN
@@ -645,8 +645,7 @@ def _refusal(annotation: Annotation, problem: str, summary: str, remedy: str) ->
 
 
 def _known(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return f"Known topologies: {', '.join(names[:_NAMES_SHOWN])}{more}."
+    return f"Known topologies: {listed(names, _NAMES_SHOWN)}."
 
 
 def either(topology: Topology, levels: Sequence[Level]) -> str:

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
-from policies.engine.violation import printable
+from policies.engine.violation import listed, printable
 from policies.objects.workload import plural
 from webhook.audit.finding import Finding, Subject, Verdict
 
@@ -260,9 +260,7 @@ def _groups(name: str, title: str, heads: tuple[str, ...], groups: list[tuple[tu
 
 
 def _top(group: Group) -> str:
-    ordered = sorted(group.policies, key=lambda name: (-group.policies[name], name))
-    more = f" and {len(ordered) - 3:,} more" if ordered[3:] else ""
-    return ", ".join(map(_text, ordered[:3])) + more
+    return listed([_text(name) for name in sorted(group.policies, key=lambda name: (-group.policies[name], name))])
 
 
 def _changes(sample: Sample) -> str:

@@ -12,6 +12,7 @@ import click
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import GroupVersionKind, JsonObject, UserInfo, mapping
+from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options, watching
 from webhook.cli.exits import InputError, reading
@@ -130,8 +131,7 @@ def _run(asked: _Asked) -> int:
 
     found = walk(asked.paths, asked.ignore)
     if found.passed:
-        more = f" and {len(found.passed) - 5} more" if len(found.passed) > 5 else ""
-        say(f"passed over, for no objects are in them: {', '.join(found.passed[:5])}{more}", err=True)
+        say(f"passed over, for no objects are in them: {listed(found.passed, 5)}", err=True)
     source = objects.Source.of(found.files)
     report = Report(asked.output, quiet=asked.quiet, strict=asked.strict)
     for problem in found.problems:

@@ -16,6 +16,7 @@ from policies.engine.interruption import PostponedError
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.ruleset import RuleSet
+from policies.engine.violation import listed
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions.log import DecisionLog
 from webhook.http.decision import LARGE, Answered, Judge, Served
@@ -73,10 +74,9 @@ def _unasked(policies: PolicyRules, rules: RuleSet, real: RuleSet) -> Iterator[U
     hooks = [hook for rule in real.rules for hook in rule.hooks]
     for rule in rules.rules:
         if about := unsent(rule, hooks):
-            more = f"; and {len(about) - _SHOWN} more" if len(about) > _SHOWN else ""
             reason = "no policy in force with its failurePolicy is for that, so the API server does not send all of it"
             remedy = "put the policy into force with validationActions: [Audit], or run audit on what exists"
-            yield Unasked(rule.name, "; ".join(about[:_SHOWN]) + more, reason, remedy)
+            yield Unasked(rule.name, listed(about, _SHOWN, "; "), reason, remedy)
 
 
 # The part of the event loop's time that they may take in the long run, and what they may take at once, in seconds.

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from policies.engine.request import JsonObject, mapping
+from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
 from policies.topology.nodes.tree import Machine, best_topology, domain, present, suited
 from policies.topology.topology import Catalog, Level, Topology
@@ -18,7 +19,7 @@ from webhook.cluster.api.objects import DEVICE_GROUP, DEVICE_VERSIONS
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.desired import Desired
-from webhook.doctor.observation import Check, Diagnosis, PolicySource, Read, TopologyObjects, Unread, count, listed
+from webhook.doctor.observation import Check, Diagnosis, PolicySource, Read, TopologyObjects, Unread, count
 from webhook.registration.rights import ADMISSION
 
 _API_SERVER: Final = Check("API server")

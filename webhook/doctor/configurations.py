@@ -10,9 +10,10 @@ from policies.engine.facts import NAME_LABEL
 from policies.engine.match import ResourceRule
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
 from policies.engine.safety import Safety
+from policies.engine.violation import listed
 from policies.labelwriters import DEFINITION, LabelWriter
 from webhook.configuration.settings import Registration, Settings
-from webhook.doctor.observation import Check, Component, Diagnosis, Read, Unread, count, entries, listed
+from webhook.doctor.observation import Check, Component, Diagnosis, Read, Unread, count, entries
 from webhook.registration import drift, outage
 from webhook.registration.configurations import UNREGISTER
 from webhook.registration.outage import selector

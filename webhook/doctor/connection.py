@@ -21,8 +21,9 @@ from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import service_account
+from policies.engine.violation import listed
 from webhook.configuration.settings import Settings
-from webhook.doctor.observation import Check, Diagnosis, Endpoint, Probe, Read, ShownChain, Unread, count, listed
+from webhook.doctor.observation import Check, Diagnosis, Endpoint, Probe, Read, ShownChain, Unread, count
 from webhook.files import manifest
 from webhook.registration.configurations import DOMAIN
 

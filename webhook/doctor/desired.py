@@ -11,13 +11,14 @@ from msgspec import Struct
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.decisions import shadow
 from webhook.decisions.shadow import Unasked
-from webhook.doctor.observation import PolicySource, Read, Unread, listed
+from webhook.doctor.observation import PolicySource, Read, Unread
 from webhook.registration.configurations import registered
 from webhook.sources import policyset
 from webhook.sources.policykeeper import shadowed

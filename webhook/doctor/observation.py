@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from cryptography.x509 import Certificate
 from msgspec import Struct
@@ -17,8 +17,6 @@ from webhook.registration.rights import Right
 
 Level = Literal["ok", "warning", "problem", "unknown"]
 T = TypeVar("T")
-
-_SHOWN: Final = 3
 
 
 class Diagnosis(Struct, frozen=True):
@@ -73,12 +71,6 @@ class Check(NamedTuple):
             text = f"not checked: the current account may not {unread.right}"
             return self.unknown(where, text, f"use an account that may {unread.right}")
         return self.unknown(where, f"not checked: {unread.reason}", "try again")
-
-
-def listed(names: Sequence[str], shown: int = _SHOWN) -> str:
-    """The first few names, and how many more there are."""
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

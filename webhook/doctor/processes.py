@@ -9,9 +9,10 @@ from operator import attrgetter
 from typing import Final
 
 from policies.engine.request import JsonObject, mapping
+from policies.engine.violation import listed
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings
-from webhook.doctor.observation import Check, Diagnosis, Gated, PlacerState, Read, Unread, count, listed
+from webhook.doctor.observation import Check, Diagnosis, Gated, PlacerState, Read, Unread, count
 from webhook.registration.rights import Right
 
 _RIGHTS: Final = Check("rights")

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Node
+from policies.engine.violation import listed
 from policies.kubernetes.name import matches_glob
 from policies.topology.nodes.manifest import (
     Amounts,
@@ -120,8 +121,7 @@ def _miswired(labels: Labels) -> Iterator[Flaw]:
         if "expected" in end and end.get("current", end["expected"] if what == "port-name" else "") != end["expected"]
     ]
     if wrong:
-        more = f" and {len(wrong) - _PORTS_SHOWN} more" if len(wrong) > _PORTS_SHOWN else ""
-        yield Flaw("miswired", f"{'; '.join(wrong[:_PORTS_SHOWN])}{more}")
+        yield Flaw("miswired", listed(wrong, _PORTS_SHOWN, "; "))
 
 
 def _incomplete(labels: Labels, carried: set[str]) -> Iterator[Flaw]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.request import JsonObject, mapping
+from policies.engine.violation import listed
 from policies.nvlink import NVL_DOMAIN
 from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.gang import Address, Requirement, Tier, called, tiers
@@ -45,9 +46,8 @@ def spread(domains: Iterable[Address]) -> str:
     counts = Counter(words(address) for address in domains if address)
     if len(counts) < 2:
         return ""
-    shown = sorted(counts.items(), key=lambda item: natural(item[0]))[:_MOST_SHOWN]
-    more = f" and {len(counts) - len(shown)} more" if len(counts) > len(shown) else ""
-    return f": {', '.join(f'{count} in {name}' for name, count in shown)}{more}"
+    ordered = sorted(counts.items(), key=lambda item: natural(item[0]))
+    return f": {listed([f'{count} in {name}' for name, count in ordered], _MOST_SHOWN)}"
 
 
 _NEED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from webhook.doctor.observation import Check, Diagnosis, Unread, count, listed
+from policies.engine.violation import listed
+from webhook.doctor.observation import Check, Diagnosis, Unread, count
 
 
 def test_what_may_not_be_read_names_the_right() -> None:

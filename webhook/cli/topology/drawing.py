@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from policies.engine.violation import printable
+from policies.engine.violation import listed, printable
 from policies.topology.nodes.manifest import reasons
 from policies.topology.nodes.tree import Branch, Count, Machine, count, line
 from policies.topology.topology import Topology
@@ -126,9 +126,8 @@ def _names(machines: Sequence[Machine]) -> str:
     names = [printable(machine.node.name) for machine in machines]
     if len(names) == 1:
         return names[0]
-    more = f" and {len(names) - _NODES_NAMED} more" if len(names) > _NODES_NAMED else ""
     gpus = f" with {machines[0].total} GPUs each" if machines[0].total else ""
-    return f"{counted(len(names), 'Node')}{gpus}: {', '.join(names[:_NODES_NAMED])}{more}"
+    return f"{counted(len(names), 'Node')}{gpus}: {listed(names, _NODES_NAMED)}"
 
 
 def _text_bar(count: Count) -> str:

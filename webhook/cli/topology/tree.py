@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 from msgspec import structs
 
-from policies.engine.violation import printable
+from policies.engine.violation import listed, printable
 from policies.topology.nodes.manifest import reasons
 from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, Machine, best_topology, domain, flaws, suited
 from policies.topology.nodes.tree import tree as grow
@@ -184,6 +184,5 @@ def _flaws_text(groups: Mapping[Flaw, list[str]], nodes: int) -> Iterator[str]:
         if flaw.kind != last:
             yield style(f"{flaw.kind}: {MEANINGS[flaw.kind]}", bold=True)
             last = flaw.kind
-        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-        shown = ", ".join(map(printable, names[:_SHOWN]))
-        yield f"  {printable(flaw.text)} ({counted(len(names), 'Node')}: {shown}{more})"
+        shown = listed(list(map(printable, names)), _SHOWN)
+        yield f"  {printable(flaw.text)} ({counted(len(names), 'Node')}: {shown})"

@@ -12,6 +12,7 @@ import structlog
 
 from policies.engine.facts import References
 from policies.engine.request import Owner, controller, mapping
+from policies.engine.violation import listed
 from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
@@ -109,7 +110,7 @@ class _Search:
         by_reason: dict[str, list[str]] = {}
         for (_, kind), reason in sorted(self.left.items(), key=lambda item: item[0][1]):
             by_reason.setdefault(reason, []).append(kind)
-        return "; ".join(f"{_listed(names)} ({reason})" for reason, names in sorted(by_reason.items()))
+        return "; ".join(f"{listed(names, _SHOWN)} ({reason})" for reason, names in sorted(by_reason.items()))
 
     async def group(self, group: str, tasks: asyncio.TaskGroup) -> None:
         """Start a task for each installed kind of a group, which searches its objects."""
@@ -179,11 +180,6 @@ def _in_short(error: ClusterError) -> str:
     if isinstance(error, ApiError):
         return "forbidden" if error.status == 403 else f"HTTP {error.status}"
     return "no answer" if isinstance(error, UnreachableError) else "failed"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 Workloads = Mapping[tuple[str, str], Workload]

@@ -25,8 +25,7 @@ _SUBDOMAINS = tuple(f".{domain}" for domain in RESERVED_DOMAINS)
 RULE = "labels"
 SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 USE_OWN_PREFIX = (
-    "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar; "
-    "exceptions are made in labels.exceptions."
+    "Label prefixes are meant. Use one of your own, such as example.org/bar; exceptions are made in labels.exceptions."
 )
 OWN_ORGANIZATION = f"Only {{}} may stand at {CONTROL_PLANE_LABEL}: the id of the organization whose cluster this is."
 SET_ORGANIZATION = (

@@ -38,8 +38,7 @@ _FREE = {"qos.coreweave.cloud/interruptable": "true"}
 _RESERVED = {"foo.coreweave.cloud/bar": "true"}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
 _OWN_PREFIX = (
-    "Label prefixes are meant. Remove these labels or use a prefix of your own, such as example.org/bar; "
-    "exceptions are made in labels.exceptions."
+    "Label prefixes are meant. Use one of your own, such as example.org/bar; exceptions are made in labels.exceptions."
 )
 
 

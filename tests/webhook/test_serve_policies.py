@@ -2,6 +2,7 @@
 
 from itertools import chain
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from support.builders import Json, pod
@@ -67,7 +68,7 @@ async def test_a_directory_of_policies(tmp_path: Path) -> None:
         why = _WHY.format(file=policies / "names.yaml")
         assert (refused["source"], refused["reason"]) == (str(policies), why)
         ready = await service.ask("/readyz")
-        note = f"ok\n- policies: {policies}: refused, what was loaded before stays in force:\n{why}\n"
+        note = f"ok\n- policies: {policies}: refused, what was loaded before stays in force:\n{indent(why, '  ')}\n"
         assert (ready.status, ready.body.decode()) == (200, note)
         assert b"\ncks_admission_policies_refused 1.0\n" in (await service.ask("/metrics")).body
         assert (await _refusal(service)).splitlines()[0] == denied
@@ -128,7 +129,7 @@ def test_a_start_with_policies_that_are_refused(tmp_path: Path, expression: str,
 
     assert (done.returncode, done.stderr.decode().splitlines()[-len(why.splitlines()) :]) == (
         2,
-        f"Error: {why.format(file=file)}".splitlines(),
+        f"Error: {indent(why.format(file=file), '  ').lstrip()}".splitlines(),
     )
 
 

@@ -46,7 +46,7 @@ async def test_a_configuration_that_changes(tmp_path: Path) -> None:
     assert loaded["changed"] == ["labels.action"]
     reason = f"{file}:1: labels.action: input should be 'deny', 'warn', 'audit' or 'off', found 'nay'"
     assert refused["reason"] == reason
-    note = f"ok\n- configuration: refused, what was loaded before stays in force:\n{reason}\n"
+    note = f"ok\n- configuration: refused, what was loaded before stays in force:\n  {reason}\n"
     assert (ready.status, ready.text) == (200, note)
     assert b"\ncks_admission_configuration_refused 1.0\n" in measured
     assert waiting["keys"] == ["listen.host", "listen.port", "listen.drainSeconds"]

@@ -199,7 +199,7 @@ def ruleset(
 def tell_passed_over(paths: Iterable[str]) -> None:
     """Say on stderr what in directories is passed over because it is no file. Raises OSError."""
     for line in (line for path in paths for line in manifest.passed_over(path)):
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:

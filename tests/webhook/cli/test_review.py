@@ -125,8 +125,8 @@ def test_a_configuration_counts() -> None:
         True,
         (
             'metadata.labels: foo.coreweave.cloud/bar="true": Namespaces `*.coreweave.cloud` or `*.coreweave.com` are '
-            "not allowed. Label prefixes are meant. Remove these labels or use a prefix of your own, such as "
-            "example.org/bar."
+            "not allowed. Label prefixes are meant. Use one of your own, such as example.org/bar; exceptions are made "
+            "in labels.exceptions."
         ),
     )
 

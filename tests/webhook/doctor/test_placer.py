@@ -47,7 +47,7 @@ def test_pods_that_wait_for_long() -> None:
     level, where, found, remedy = _told(gated=[*late, _pod("new", 10), Gated("team", "odd", None)])[1]
 
     assert (level, where) == ("warning", "Pods behind the gate")
-    assert found == ("4 of 6 Pods older than 900 s (topology.patienceSeconds): team/p-0, team/p-1, team/p-2 and 1 more")
+    assert found == ("4 of 6 Pods older than 900 s (topology.patienceSeconds): team/p-0, team/p-1, team/p-2, team/p-3")
     assert "topology queue" in remedy
 
 

@@ -184,7 +184,7 @@ def _told(tried: Sequence[Rule], real: Sequence[Rule], *names: str) -> tuple[Una
         ),
         pytest.param(
             _rule_of("b", *(ResourceRule(("CREATE",), ("apps",), (f"kind{number}",)) for number in range(7))),
-            "; ".join(f"CREATE kind{number}.apps" for number in range(5)) + "; and 2 more",
+            "; ".join(f"CREATE kind{number}.apps" for number in range(5)) + " and 2 more",
             id="many",
         ),
     ],

@@ -213,14 +213,14 @@ async def test_several_reasons(server: FakeApi, api: Connection) -> None:
 
     found = await search(api, [*KINDS, ("ray.io", "RayJob")], "fabric", PATIENCE)
 
-    assert found == References((), "MPIJob (HTTP 500); CronJob, Job, Pod and 1 more (forbidden)")
+    assert found == References((), "MPIJob (HTTP 500); CronJob, Job, Pod, RayJob (forbidden)")
 
 
 async def test_no_answer(server: FakeApi, api: Connection) -> None:
     """Where the API server cannot be reached nothing was looked at."""
     await server.__aexit__()
 
-    assert await search(api, KINDS, "fabric", PATIENCE) == References((), "CronJob, Job, MPIJob and 1 more (no answer)")
+    assert await search(api, KINDS, "fabric", PATIENCE) == References((), "CronJob, Job, MPIJob, Pod (no answer)")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ _PORT = {"neighbors_expected_eth0_device": "leaf-1", "neighbors_current_eth0_dev
         ),
         pytest.param(
             _node("n", _with(**{f"neighbors_expected_eth{number}_port__id": "3" for number in "123"})),
-            [Flaw("miswired", "eth1 has port-id none, expected 3; eth2 has port-id none, expected 3; eth3 has port-id none, expected 3")],
+            [Flaw("miswired", "eth1 has port-id none, expected 3; "
+            "eth2 has port-id none, expected 3; eth3 has port-id none, expected 3")],
             id="many-ports",
         ),
         pytest.param(

@@ -42,7 +42,7 @@ def test_a_folder_is_taken_as_it_is() -> None:
     assert result.stderr == (
         "passed over, for no objects are in them: deploy/chart/Chart.yaml, deploy/chart/templates (try: helm template "
         "deploy/chart | cks-admission check -), deploy/chart/values.yaml, deploy/kustomization.yaml, "
-        "deploy/package.json and 1 more\n"
+        "deploy/package.json, deploy/values-prod.yaml\n"
     )
     assert result.exit_code == 0
 

@@ -54,6 +54,7 @@ CHANGED = [
     for key in (
         "qos.coreweave.cloud/interruptable",
         "qos.coreweave.com/graceful-interruptible",
+        "metadata.coreweave.cloud/job",
         "new.coreweave.cloud/x",
     )
 ]

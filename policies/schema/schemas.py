@@ -395,7 +395,8 @@ class Schemas:
         if name := self._built_in.get(kind):
             self._shapes.struct(name).judge(obj, None, flaws)
             flaws.forgive("status")  # which a create does not set
-            flaws.values += self._unserved(kind)
+            if "alpha" in kind.version or "beta" in kind.version:
+                flaws.values += self._unserved(kind)
         elif (schema := self._custom.get(kind)) is not None:
             _Judgement(self._shapes.metadata, flaws).whole(obj, schema)
         elif kind not in self._custom:
@@ -405,9 +406,9 @@ class Schemas:
         return flaws
 
     def _unserved(self, kind: GroupVersionKind) -> Iterator[Flaw]:
-        """What is said of a version that an API server serves only if it is told to."""
+        """What is said of an alpha or beta version that an API server serves only if it is told to."""
         served = [one.kind for one in served_resources() if one.kind.group_kind == kind.group_kind]
-        if kind not in served and ("alpha" in kind.version or "beta" in kind.version):
+        if kind not in served:
             remedy = (
                 f"write {_api_version(served[-1])}" if served else "enable it with --runtime-config of kube-apiserver"
             )

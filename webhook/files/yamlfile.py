@@ -229,7 +229,7 @@ def number(text: str) -> int | float | str:
     plain = text.replace("_", "")
     if based := _WITH_BASE.fullmatch(plain):
         sign, base, digits = based.groups()
-        whole = int(f"{sign}{digits or 'none'}", _BASES[base.lower()]) if digits else None
+        whole = int(sign + digits, _BASES[base.lower()]) if digits else None
     else:
         octal = _OCTAL.fullmatch(plain)
         whole = int(plain, 8 if octal else 10) if octal or plain.lstrip("+-").isdigit() else None
@@ -257,7 +257,7 @@ class _Loader(_Base):  # type: ignore[misc]
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float | str:
         """Make a number, of which JSON has no infinite ones."""
-        if node.value[-1:].lower() in ("f", "n") and not _WITH_BASE.match(node.value):
+        if node.value[-3:].lower() in ("inf", "nan"):
             raise yaml.constructor.ConstructorError(None, None, f"JSON has no number {node.value}", node.start_mark)
         return number(node.value)
 

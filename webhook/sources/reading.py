@@ -102,9 +102,8 @@ class Readings:
             newest = self._waiting.pop(unit.name, unit)
             if newest.version != unit.version:
                 self._waiting[unit.name] = newest
-            elif (
-                reason == KILLED
-            ):  # there was no processor, process or memory for it, for which it need not be at fault
+            elif reason == KILLED:
+                # There was no processor, process or memory for it, for which it need not be at fault.
                 self._waiting[unit.name] = unit
                 await asyncio.sleep(LOOK_SECONDS)
             else:

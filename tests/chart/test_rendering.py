@@ -30,14 +30,14 @@ _UNPLACED = {
 _PLACER = {
     "Deployment/cks-admission-placer", "ServiceAccount/cks-admission-placer", "ClusterRole/cks-admission-placer",
     "ClusterRoleBinding/cks-admission-placer", "Role/cks-admission-placer", "RoleBinding/cks-admission-placer",
-    "Lease/cks-admission-placer", "PodDisruptionBudget/cks-admission-placer",
+    "PodDisruptionBudget/cks-admission-placer",
     "ValidatingAdmissionPolicy/cks-admission-placer", "ValidatingAdmissionPolicyBinding/cks-admission-placer",
     *(f"{kind}/cks-admission-release" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")),
 }  # fmt: skip
-_LEASE, _SECRET = {"Lease/cks-admission"}, {"Secret/cks-admission-ca", "Secret/cks-admission-tls"}
+_SECRET = {"Secret/cks-admission-ca", "Secret/cks-admission-tls"}
 _RIGHTS = _UNPLACED | _PLACER
 _HOOK = {f"{kind}/cks-admission-unregister" for kind in ("ClusterRole", "ClusterRoleBinding", "Job", "ServiceAccount")}
-_MANAGED = _CORE | _RIGHTS | _HOOK | _LEASE
+_MANAGED = _CORE | _RIGHTS | _HOOK
 _NO_ROLE = {"Role/cks-admission", "RoleBinding/cks-admission"}
 _WEBHOOKS = {"MutatingWebhookConfiguration/cks-admission", "ValidatingWebhookConfiguration/cks-admission"}
 _FILES = {f"ConfigMap/cks-admission-{part}" for part in ("policies", "exceptions", "topologies")}
@@ -60,29 +60,29 @@ OBJECTS = {
     "rules-off": (_MANAGED | _SECRET) - _NO_ROLE - _PLACER,
     "deletion-unwatched": _MANAGED | _SECRET,
     "workload-scheduling": _MANAGED | _SECRET,
-    "workload-scheduling-rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
+    "workload-scheduling-rendered": _CORE | _RIGHTS | _WEBHOOKS,
     "more-workloads": _MANAGED | _SECRET,
     "cert-manager": _MANAGED | _ISSUED | _AUTHORITY,
     "cert-manager-issuer": _MANAGED | _ISSUED,
     "secret": _MANAGED,
     "secret-bundle": _MANAGED | {"ConfigMap/cks-admission-client-ca"},
     "client-ca": _MANAGED | _SECRET,
-    "rendered": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
-    "rendered-cert-manager": _CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY | _LEASE,
-    "rendered-secret": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
-    "rendered-export": _CORE | _RIGHTS | _WEBHOOKS | _LEASE | _SECRET,
-    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS | _LEASE,
+    "rendered": _CORE | _RIGHTS | _WEBHOOKS | _SECRET,
+    "rendered-cert-manager": _CORE | _RIGHTS | _WEBHOOKS | _ISSUED | _AUTHORITY,
+    "rendered-secret": _CORE | _RIGHTS | _WEBHOOKS,
+    "rendered-export": _CORE | _RIGHTS | _WEBHOOKS | _SECRET,
+    "rendered-secret-ca": _CORE | _RIGHTS | _WEBHOOKS,
     "rendered-without-access": _CORE | _WEBHOOKS,
     "rendered-system-roots": _CORE | _WEBHOOKS,
-    "none": _CORE | _RIGHTS | _LEASE | _SECRET,
+    "none": _CORE | _RIGHTS | _SECRET,
     "none-without-access": _CORE | _FILES,
     "url": _MANAGED | _SECRET,
     "scaled": _MANAGED | _SECRET | {"HorizontalPodAutoscaler/cks-admission"},
-    "one": (_CORE | _RIGHTS | _LEASE | _SECRET)
+    "one": (_CORE | _RIGHTS | _SECRET)
     - {"PodDisruptionBudget/cks-admission", "PodDisruptionBudget/cks-admission-placer"},
     "placed": _MANAGED | _SECRET,
     "named": {f"{kind}/guard" for kind in ("ConfigMap", "Deployment", "PodDisruptionBudget", "Service")}
-    | {"Job/guard-unregister", "Lease/guard", "Secret/guard-ca"}
+    | {"Job/guard-unregister", "Secret/guard-ca"}
     | {
         "Secret/guard-tls",
         "Deployment/guard-manage",
@@ -90,7 +90,7 @@ OBJECTS = {
         "Deployment/guard-placer",
         "Job/guard-release",
     }
-    | {"Lease/guard-placer", "PodDisruptionBudget/guard-placer", "ValidatingAdmissionPolicy/guard-placer"}
+    | {"PodDisruptionBudget/guard-placer", "ValidatingAdmissionPolicy/guard-placer"}
     | {"ValidatingAdmissionPolicyBinding/guard-placer"},
     "no-gates": (_MANAGED | _SECRET) - _PLACER,
     "on-host": (_MANAGED | _SECRET) - {"FlowSchema/cks-admission"},

@@ -8,6 +8,7 @@ Secrets by the resourceVersion that was read, webhook configurations by server-s
 from __future__ import annotations
 
 import asyncio
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
@@ -175,7 +176,8 @@ class Leadership:
 
     async def _write(self, method: str, lease: Json | None, spec: Json) -> None:
         head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-        made = {**head, "metadata": {"name": self._name, "namespace": self._namespace}}
+        owners = {"ownerReferences": owners} if (owners := _owners(self._api, self._namespace)) else {}
+        made = {**head, "metadata": {"name": self._name, "namespace": self._namespace, **owners}}
         body = {**(made if lease is None else lease), "spec": {**spec, "renewTime": self._moment()}}
         await self._sent(method, self._collection if lease is None else self._path, body)
 
@@ -213,3 +215,18 @@ class Leadership:
 
     def _moment(self) -> str:
         return self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _owners(api: ApiClient, namespace: str) -> list[Json]:
+    """The service account of this process as the owner of a Lease, which then goes when the release is removed.
+
+    Empty if the token names no service account of the Namespace, as outside of a Pod: an owner has to be in the
+    Namespace of what it owns.
+    """
+    token = api.configuration.api_key.get("BearerToken", "")
+    try:
+        bound = msgspec.json.decode(urlsafe_b64decode(token.split(".")[1] + "=="))["kubernetes.io"]
+        account = {key: bound["serviceaccount"][key] for key in ("name", "uid")}
+        return [{"apiVersion": "v1", "kind": "ServiceAccount", **account}] if bound["namespace"] == namespace else []
+    except (IndexError, KeyError, TypeError, ValueError):  # another kind of token, or none
+        return []

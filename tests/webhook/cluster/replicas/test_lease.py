@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -92,6 +93,40 @@ async def test_one_leads_and_all_know_who(server: GuardedApi, api: Connection, t
             "reason": "there was no lease",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("claims", "owners"),
+    [
+        (
+            {
+                "kubernetes.io": {
+                    "namespace": "cks",
+                    "pod": {},
+                    "serviceaccount": {"name": "manage", "uid": "7", "x": 1},
+                }
+            },
+            [{"apiVersion": "v1", "kind": "ServiceAccount", "name": "manage", "uid": "7"}],
+        ),
+        ({"kubernetes.io": {"namespace": "other", "serviceaccount": {"name": "manage", "uid": "7"}}}, None),
+        ({"sub": "system:serviceaccount:cks:manage"}, None),
+        ([], None),
+    ],
+)
+async def test_a_lease_goes_with_its_account(
+    server: GuardedApi, api: Connection, claims: Any, owners: list[dict[str, str]] | None
+) -> None:
+    """Whoever makes the Lease names its service account as the owner, if that is in the same Namespace."""
+    payload = urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    api.configuration.api_key["BearerToken"] = f"bearer e30.{payload}.c2ln"
+    candidate = _candidate(api, "pod-a")
+
+    async with _running(candidate):
+        await candidate.changed.wait()
+
+    lease = server.get(LEASES, "writer")
+    assert lease is not None
+    assert lease["metadata"].get("ownerReferences") == owners
 
 
 async def test_a_lease_that_is_given_up_is_taken_soon(server: GuardedApi, api: Connection) -> None:

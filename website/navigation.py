@@ -1,4 +1,4 @@
-"""The navigation of the site is that of docs/index.md: its sections, and what they link, in their order."""
+"""The navigation of the site: the first page, then the sections of docs/pages.md with what each links."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def links(text: str, page: str) -> list[str]:
     return list(dict.fromkeys(posixpath.normpath(posixpath.join(folder, target)) for target in targets))
 
 
-def navigation(index: str) -> list[str | dict[str, list[str]]]:
-    """The index itself, then its sections; who is linked twice stands where the first link is."""
-    seen = {"docs/index.md"}
+def navigation(pages: str) -> list[str | dict[str, list[str]]]:
+    """The first page, the sections of docs/pages.md, that page; a page linked twice stands where the first link is."""
+    seen = {"docs/index.md", "docs/pages.md"}
     entries: list[str | dict[str, list[str]]] = ["docs/index.md"]
-    parts = _SECTION.split(index)
+    parts = _SECTION.split(pages)
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
-        pages = [path for path in links(body, "docs/index.md") if path not in seen]
-        seen.update(pages)
-        entries.append({title: pages})
-    return entries
+        linked = [path for path in links(body, "docs/pages.md") if path not in seen]
+        seen.update(linked)
+        entries.append({title: linked})
+    return [*entries, "docs/pages.md"]

@@ -32,8 +32,8 @@ class Shown(File):  # type: ignore[misc] # without MkDocs beside the checkers it
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Take the navigation from docs/index.md."""
-    config.nav = navigation((_ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    """Take the navigation from docs/pages.md."""
+    config.nav = navigation((_ROOT / "docs" / "pages.md").read_text(encoding="utf-8"))
     return config
 
 

@@ -23,7 +23,6 @@ NOT_TYPED = {
     r"pipelines: cks-admission serve$": "an installation without the extra `server`",
     r"cli: cks-admission doctor ": "an installation with a fault of every kind",
     r".*: helm install .* --set image\.repository=REGISTRY": "as in first-day, with other values",
-    r"README: (?:kubectl create namespace|cks-admission unregister)": "as in registration, on your own cluster",
     r"audit: cks-admission audit --kubeconfig ": "all objects of a cluster; tests/cluster/test_audit.py",
     r"audit: kubectl get reports": "kinds of another project; tests/cluster/test_audit.py reads them",
     r".*: cks-admission topology (?:queue|release) ": "gangs that wait; tests/webhook/cli/topology/test_queue.py",

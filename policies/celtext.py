@@ -83,7 +83,7 @@ def values(base: str, pattern: Pattern, *, typed: bool = False) -> str:
     """
     for position, key in enumerate(pattern):
         if isinstance(key, Wildcard):
-            tests, children = _path(base, pattern[:position], typed=typed)
+            tests, children = guarded(base, pattern[:position], typed=typed)
             tail = pattern[position + 1 :]
             deeper = sum(isinstance(step, Wildcard) for step in tail)
             variable = f"x{deeper or ''}"
@@ -91,17 +91,17 @@ def values(base: str, pattern: Pattern, *, typed: bool = False) -> str:
             if deeper:
                 mapped = f"{children}.map({variable}, {values(child, tail, typed=typed)}).flatten()"
             else:
-                inner, value_there = _path(child, tail, typed=typed)
+                inner, value_there = guarded(child, tail, typed=typed)
                 mapped = f"{children}.map({', '.join([variable, *([every(inner)] if inner else []), value_there])})"
             tests += [] if typed else [f"type({children}) == {kind}"]
             return f"({every(tests)} ? {mapped} : [])" if tests else mapped
-    tests, value_there = _path(base, pattern, typed=typed)
+    tests, value_there = guarded(base, pattern, typed=typed)
     return f"({every(tests)} ? [{value_there}] : [])" if tests else f"[{value_there}]"
 
 
 def at(base: str, pattern: Pattern, predicate: Callable[[str], str]) -> str:
     """Whether there is a value at a path without wildcards for which the predicate is true; never an error."""
-    tests, value_there = _path(base, pattern)
+    tests, value_there = guarded(base, pattern)
     return every([*tests, predicate(value_there)])
 
 
@@ -110,7 +110,7 @@ def is_map(value: str) -> str:
     return f"type({value}) == map"
 
 
-def _path(base: str, pattern: Pattern, *, typed: bool = False) -> tuple[list[str], str]:
+def guarded(base: str, pattern: Pattern, *, typed: bool = False) -> tuple[list[str], str]:
     """The tests that there is a value at a path without wildcards, and the value."""
     tests = []
     for key in map(str, pattern):

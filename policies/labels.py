@@ -96,12 +96,12 @@ def is_reserved(key: str) -> bool:
 _METADATA_LABELS = ("metadata", "labels")
 _EPHEMERAL_CLAIM = (*parse("volumes[*].ephemeral.volumeClaimTemplate"), *_METADATA_LABELS)
 # The API server copies a Binding's labels onto the Pod that it binds.
-_BINDING = ("", "Binding")
+BINDING = ("", "Binding")
 
 
 def places_of(kind: tuple[str, str], row: Workload | None) -> tuple[Place, ...]:
     """Every place in objects of a kind whose labels end up in the cluster. The object's own labels come first."""
-    own = Place(_METADATA_LABELS, Role.POD if kind in (POD, _BINDING) else Role.OWN)
+    own = Place(_METADATA_LABELS, Role.POD if kind in (POD, BINDING) else Role.OWN)
     if row is None:
         return (own,)
     places = [own]

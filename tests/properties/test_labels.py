@@ -8,14 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, request
 from support.cel.celrun import compiled, names
+from support.policies.admissionpolicies import binding, validating
 
+from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.engine.engine import validate
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import Violation
-from policies.labels import EXCEPTIONS, GRACEFUL, INTERRUPTABLE, MALFORMED, LabelGuard, organization
+from policies.labelpolicy import spec
+from policies.labels import EXCEPTIONS, GRACEFUL, INTERRUPTABLE, MALFORMED, SUMMARY, LabelGuard, organization
 from policies.matchconditions import NAMESPACED_GROUPS, reserved_label_changes
 from properties.labelled import PLACES, RESERVED, kinds, labelled_objects
 from properties.shapes import bounded
@@ -103,6 +108,29 @@ def test_what_is_not_asked_about_has_no_reserved_label(
     if asked.error is None and asked.value is False:
         violations = guard.validate(request({**new, **typed}, old=None if old is None else {**old, **typed}), FACTS)
         assert [v for v in violations if not isinstance(v, Violation) or v.summary != MALFORMED] == []
+
+
+_POLICY = validating(**spec(WORKLOADS, _SHIPPED, (), ()))
+_LABEL = re.compile(r"([^ ;]+): (\S+?)(?==|;|\.? )")
+
+
+@bounded
+@given(kinds, labelled_objects, st.one_of(st.none(), labelled_objects), st.data())
+def test_the_policy_refuses_what_the_rule_refuses(kind: str, new: Json, old: Json | None, data: st.DataObject) -> None:
+    """As a policy of the API server's the guard names the same labels, and no object of any shape makes it fail."""
+    if old is not None and data.draw(st.booleans()):
+        old = data.draw(st.sampled_from([new, {**new, "metadata": {}}, {**new, "spec": old.get("spec")}]))
+    version, name = kind.split(" ")
+    typed = {"apiVersion": version, "kind": name}
+    asked = request({**new, **typed}, old=None if old is None else {**old, **typed})
+
+    guard = LabelGuard(WORKLOADS, _SHIPPED, Exemptions((), (), ()))
+    violations = [one for one in guard.validate(asked, FACTS) if isinstance(one, Violation)]
+    findings = evaluate_policy(_POLICY, [binding()], NO_PARAMETERS, inputs_of(asked, FACTS)).findings
+
+    refused = {(one.path, one.value.partition("=")[0]) for one in violations if one.summary != MALFORMED}
+    named = {pair for finding in findings for pair in _LABEL.findall(finding.message.removeprefix(SUMMARY))}
+    assert ({finding.kind for finding in findings} - {"violation"}, named) == (set(), refused)
 
 
 @bounded

@@ -1,0 +1,263 @@
+"""The rule of reserved labels as a policy that the API server enforces itself, so that it depends on no process here.
+
+One ValidatingAdmissionPolicy judges every write, because the API server says only the first of several refusals. It
+goes by the places of policies/labels.py. Objects may have any shape: a step into one never fails, as an error would
+refuse a write without reserved labels. Labels that are no map are left to the API server's own validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+
+from policies.celtext import at, every, globs, guarded, is_map, some, text, texts, values
+from policies.engine.match import SelectorRequirement
+from policies.engine.request import JsonObject
+from policies.engine.rule import HookCondition, PolicyException
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.labels import (
+    BINDING,
+    KEEP,
+    KEPT_KINDS,
+    NAMESPACE,
+    OWN_ORGANIZATION,
+    POD,
+    RULE,
+    SET_ORGANIZATION,
+    SUMMARY,
+    USE_OWN_PREFIX,
+    LabelException,
+    Role,
+    places_of,
+)
+from policies.matchconditions import GROUPS, KIND, LABELS, RESERVED, RESERVED_PART, USERNAME
+from policies.objects.fieldpath import Pattern, Wildcard, parse, render
+from policies.objects.workload import STANDARD, Workload
+
+MOST_LABELS = 2000
+"""The most labels that a place may have, as looking through many more takes the API server seconds."""
+
+_SHOWN = 10
+# Ten of them, the sentence and a remedy stay below the 5,120 bytes that a message may have.
+_LENGTH = 440
+
+
+def spec(
+    workloads: Mapping[tuple[str, str], Workload],
+    exceptions: Sequence[LabelException],
+    conditions: Iterable[HookCondition],
+    namespaces: Iterable[SelectorRequirement],
+) -> JsonObject:
+    """The spec of the policy. conditions: of what it judges. namespaces: requirements on those whose objects it judges.
+
+    Objects in Namespaces of the control plane are left alone.
+    """
+    variables = {
+        "kind": KIND,
+        # In one expression, so that the API server compiles it once.
+        "both": f"[object, oldObject].map(o, {_places(workloads)})",
+        "before": "variables.both[1].transformMapEntry(i, p, {string(p[0]): p[1]})",
+        "refused": f"variables.both[0].map(p, {_added(exceptions)}).flatten() +\n{_removed()}",
+    }
+    place = "namespaceObject.metadata.?labels.orValue({})"
+    spared = f"{place}[?{text(CONTROL_PLANE_LABEL)}] == optional.of({text(CONTROL_PLANE)})"
+    others = [f"!({_meets(place, requirements)})"] if (requirements := tuple(namespaces)) else []
+    is_spared = f"namespaceObject != null && {some([spared, *others])}"
+    everything = {
+        "apiGroups": ["*"],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["*/*"],
+        "scope": "*",
+    }
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "resourceRules": [everything],
+        },
+        "matchConditions": [{"name": one.name, "expression": one.expression} for one in conditions],
+        "variables": [{"name": name, "expression": expression} for name, expression in variables.items()],
+        "validations": [
+            {
+                "expression": f"variables.refused.size() == 0 || ({is_spared})",
+                "reason": "Forbidden",
+                "message": SUMMARY,
+                "messageExpression": _message(exceptions),
+            }
+        ],
+    }
+
+
+def no_exception_covers(exceptions: Iterable[PolicyException], today: date) -> list[HookCondition]:
+    """The condition that is false for what an exception covers that has not ended; none without such exceptions."""
+    clauses = [_covers(exception) for exception in exceptions if RULE in exception.rules and exception.holds(today)]
+    return [HookCondition("no-exception-covers", "!" + some(clauses, " ||\n  "))] if clauses else []
+
+
+def _covers(exception: PolicyException) -> str:
+    kind = "request.kind.kind + (request.kind.group == '' ? '' : '.' + request.kind.group)"
+    namespace = f"({KIND} == '/Namespace' ? '' : request.?namespace.orValue(''))"
+    matched = (
+        (namespace, exception.namespaces),
+        (f"({kind})", exception.kinds),
+        ("request.?name.orValue('')", exception.names),
+        (USERNAME, exception.users),
+    )
+    clauses = [f"{one}.matches({globs(patterns)})" for one, patterns in matched if patterns]
+    if exception.groups:
+        clauses.append(f"has({GROUPS}) && {GROUPS}.exists(g, g.matches({globs(exception.groups)}))")
+    if requirements := exception.object_selector.requirements:
+        labels = "o.?metadata.?labels.orValue({})"
+        clauses.append(f"[object, oldObject].exists(o, o != null && {_meets(labels, requirements)})")
+    return f"({every(clauses or ['true'])})"
+
+
+def _meets(labels: str, requirements: Iterable[SelectorRequirement]) -> str:
+    """Whether labels meet all requirements."""
+    clauses = [is_map(labels)]
+    for one in requirements:
+        key = text(one.key)
+        among = f" && {labels}[{key}] in {texts(one.values)}" if one.operator in ("In", "NotIn") else ""
+        clauses.append(f"{'!' if one.operator in ('NotIn', 'DoesNotExist') else ''}({key} in {labels}{among})")
+    return every(clauses)
+
+
+# The substring test is an optimization: it is false for nearly every label.
+_IS_RESERVED = f"k.contains({text(RESERVED_PART)}) && {RESERVED}"
+_LABEL = "k + (type(v) == string ? '=\"' + v + '\"' : '')"
+_PLAIN = "^[-_A-Za-z0-9]+$"
+# What gets the labels at a place: Pods; a workload, or a job between it and its Pods; anything else.
+_POD, _MAKER, _OTHER = "pod", "maker", "other"
+
+
+def _places(workloads: Mapping[tuple[str, str], Workload]) -> str:
+    """The list of the places in `o`, an object of its kind or null: path, labels, and what gets them."""
+    templates: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
+    for kind, row in (*workloads.items(), (BINDING, None)):
+        makes_pods = row is not None and bool(row.templates or row.pod_labels)
+        uses = {Role.POD: _POD, **({Role.OWN: _MAKER, Role.JOB: _MAKER} if makes_pods else {})}
+        whole = row.templates if row is not None and row.shape == STANDARD else ()
+        inside = {(*template, *pattern) for template in whole for pattern in _IN_TEMPLATES}
+        places = [place for place in places_of(kind, row) if place.pattern not in inside]
+        for table, listed in (
+            (templates, [_listed(template, _POD, "o") for template in whole]),
+            (others, [_listed(place.pattern, uses.get(place.role, _OTHER), "o") for place in places]),
+        ):
+            table.setdefault(" +\n  ".join(listed) or "[]", []).append("/".join(kind))
+    of_template = " +\n  ".join(_listed(pattern, use, "t[1]", "t[0] + ") for pattern, use in _IN_TEMPLATES.items())
+    return (
+        f"({_by_kind(templates, '[]')}).map(t,\n  {of_template}).flatten() +\n"
+        f"({_by_kind(others, _listed(LABELS, _OTHER, 'o'))})"
+    )
+
+
+_IN_TEMPLATES = {LABELS: _POD, (*parse("spec.volumes[*].ephemeral.volumeClaimTemplate"), *LABELS): _OTHER}
+
+
+def _by_kind(kinds: Mapping[str, Iterable[str]], default: str) -> str:
+    return "".join(f"variables.kind in {texts(names)} ?\n  {listed} :\n" for listed, names in kinds.items()) + default
+
+
+def _listed(pattern: Pattern, use: str, base: str, path: str = "") -> str:
+    """The list of the values at a pattern in `base`, each with its path and its use. path: CEL for that of `base`."""
+    for position, step in enumerate(pattern):
+        if isinstance(step, Wildcard):
+            head, tail = pattern[:position], pattern[position + 1 :]
+            deeper = sum(isinstance(later, Wildcard) for later in tail) or ""
+            index, child = f"i{deeper}", f"c{deeper}"  # an inner variable must not hide an outer one
+            tests, children = guarded(base, head)
+            tests.append(f"type({children}) == {'list' if step is Wildcard.ITEMS else 'map'}")
+            # Quoted, no key makes two paths equal.
+            key = f"({index}.matches({text(_PLAIN)}) ? '.' + {index} : '[' + strings.quote({index}) + ']')"
+            where = f"'[' + string({index}) + ']'" if step is Wildcard.ITEMS else key
+            inner = _listed(tail, use, child, f"{path}{_path(head)} + {where} + ")
+            is_there = f"{is_map(child)} && {text(str(tail[0]))} in {child}" if tail else "true"
+            listed = f"{children}.transformList({index}, {child}, {is_there},\n    {inner}).flatten()"
+            return f"({every(tests)} ? {listed} : [])"
+    tests, there = guarded(base, pattern)
+    listed = f"[[dyn({path}{_path(pattern)}), dyn({there}), dyn({text(use)})]]"
+    return f"({every(tests)} ? {listed} : [])" if tests else listed
+
+
+def _path(pattern: Pattern) -> str:
+    return text(f".{render(pattern)}" if pattern else "")
+
+
+def _added(exceptions: Sequence[LabelException]) -> str:
+    """The list of the reserved labels at a place `p` that are new or have another value, and of no exception."""
+    on_pod = some(_is(exception) for exception in exceptions if POD in exception.kinds)
+    copied = f"variables.both[0].exists(t, t[2] == {text(_POD)} && {_holds('t[1]')})"
+    owned = "object.?metadata.?ownerReferences.orValue([]).exists(r, r.?controller == optional.of(true))"
+    allowed = [
+        f"[{_BEFORE}].exists(o, {_holds('o')})",
+        f"p[2] == {text(_POD)} && {on_pod}",
+        f"p[2] == {text(_MAKER)} && {on_pod} && ({copied} || {owned})",
+        *(_is_allowed(exception) for exception in exceptions if exception.kinds - {POD}),
+    ]
+    is_allowed = some(allowed, " ||\n    ")
+    where = f"variables.both[0].filter(t, t[2] == {text(_POD)}).map(t, string(t[0]).substring(1)).join(' or ')"
+    useless = f"p[2] == {text(_MAKER)} && {on_pod} ? ' has no effect on any Pod here, put it at ' + {where} : ''"
+    many = f": more than {MOST_LABELS:,} labels are too many to look through"
+    return (
+        f"!({is_map('p[1]')}) ? [] :\n"
+        f"  p[1].size() > {MOST_LABELS} ? ({_BEFORE} == p[1] ? [] : [p[0].substring(1) + {text(many)}]) :\n"
+        f"  p[1].transformList(k, v, {_IS_RESERVED} && !{is_allowed},\n"
+        f"    p[0].substring(1) + ': ' + {_LABEL} + ({useless}))"
+    )
+
+
+_BEFORE = "variables.before[?p[0]].orValue(dyn(null))"
+
+
+def _removed() -> str:
+    """The list of the reserved labels that are removed where they are kept."""
+    gone = f"{_IS_RESERVED} && !({at('object', LABELS, lambda labels: every([is_map(labels), f'k in {labels}']))})"
+    return (
+        f"(variables.kind in {_names(KEPT_KINDS)} ? {values('oldObject', LABELS)} : []).filter(o, {is_map('o')})"
+        f".map(o, o.transformList(k, v, {gone},\n  'metadata.labels: ' + {_LABEL} + ' must not be removed')).flatten()"
+    )
+
+
+def _holds(labels: str) -> str:
+    """Whether labels have `k` with the value `v`."""
+    return f"{is_map(labels)} && k in {labels} && {labels}[k] == v"
+
+
+def _is(exception: LabelException) -> str:
+    key = f"k == {text(exception.key)}"
+    return f"({key} && v in {texts(sorted(exception.values))})" if exception.values else key
+
+
+def _is_allowed(exception: LabelException) -> str:
+    """Whether an exception covers an object's own label. Where labels are kept, the old value must be allowed too."""
+    kinds = exception.kinds - {POD}
+    clauses = ["p[0] == '.metadata.labels'", f"variables.kind in {_names(kinds)}", _is(exception)]
+    if exception.values and (kept := kinds & KEPT_KINDS):
+        before = f"[{_BEFORE}].all(o, !({is_map('o')} && k in o) || o[k] in {texts(sorted(exception.values))})"
+        clauses.append(f"(!(variables.kind in {_names(kept)}) || {before})")
+    return every(clauses)
+
+
+def _names(kinds: Iterable[tuple[str, str]]) -> str:
+    return texts(sorted("/".join(kind) for kind in kinds))
+
+
+def _message(exceptions: Iterable[LabelException]) -> str:
+    """One line: the sentence, the first labels with their paths, how many more there are, and the remedy."""
+    count = "variables.refused.size()"
+    some_of = f"variables.refused.sort().slice(0, {count} < {_SHOWN} ? {count} : {_SHOWN})"
+    # A line break would make the API server drop the message.
+    printable = "s.findAll('[ -~]+').join('?')"
+    shown = f"{some_of}.map(s, {printable}).map(s, s.size() > {_LENGTH} ? s.substring(0, {_LENGTH}) + '...' : s)"
+    more = f"({count} > {_SHOWN} ? '; and ' + string({count} - {_SHOWN}) + ' more' : '')"
+    begins = f"'metadata.labels: {CONTROL_PLANE_LABEL}='"
+    own = [one for exception in exceptions if exception.key == CONTROL_PLANE_LABEL for one in sorted(exception.values)]
+    is_own = f"variables.kind in {_names([NAMESPACE])} && variables.refused.exists(s, s.startsWith({begins}))"
+    kept = "variables.refused.all(s, s.endsWith(' must not be removed'))"
+    organization = OWN_ORGANIZATION.format(f'"{own[0]}"') if own else SET_ORGANIZATION
+    remedy = f"({kept} ? {text(KEEP)} : {is_own} ? {text(organization)} : {text(USE_OWN_PREFIX)})"
+    return f"{text(SUMMARY)} + ' ' + {shown}.join('; ') +\n{more} + '. ' +\n{remedy}"

@@ -1,0 +1,147 @@
+"""The guard as a policy of the API server's: its words, and whom and what it spares."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.builders import TODAY, WORKLOADS, Json, request
+from support.policies.admissionpolicies import binding, validating
+
+from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.validator import evaluate_policy
+from policies.engine.facts import StaticFacts
+from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.rule import HookCondition, PolicyException
+from policies.engine.safety import Exemptions
+from policies.labelpolicy import no_exception_covers, spec
+from policies.labels import EXCEPTIONS, KEEP, OWN_ORGANIZATION, SUMMARY, USE_OWN_PREFIX, organization
+from policies.matchconditions import requester_is_not_exempt
+
+RESERVED = {"foo.coreweave.cloud/bar": "1"}
+OPEN = SelectorRequirement("example.org/open", "DoesNotExist")
+CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
+
+
+def _refusal(
+    obj: Json, old: Json | None = None, *, namespace: Json | None = None, conditions: Any = (), **asked: Any
+) -> str | None:
+    """The words in which an object is refused; None if it passes."""
+    compiled = validating(**spec(WORKLOADS, (*EXCEPTIONS, organization("org-1")), conditions, (OPEN,)))
+    made = request(obj, old=old, **asked)
+    findings = evaluate_policy(
+        compiled, [binding()], NO_PARAMETERS, inputs_of(made, StaticFacts(TODAY, {"default": namespace or {}}))
+    ).findings
+    assert {(finding.kind, finding.status.code, finding.status.reason) for finding in findings} <= {
+        ("violation", 403, "Forbidden")
+    }
+    return findings[0].message if findings else None
+
+
+def _object(kind: str = "ConfigMap", labels: Json | None = None, version: str = "v1", **spec_: Any) -> Json:
+    metadata = {"name": "main", "labels": RESERVED if labels is None else labels}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec_}
+
+
+def test_all_places_are_named_in_order() -> None:
+    """One line names every label with its path and value, sorted, and the remedy."""
+    template = {"metadata": {"labels": {"b.coreweave.com/x": "2", "a.coreweave.cloud/y": "1", "app": "main"}}}
+
+    refusal = _refusal(_object("Deployment", version="apps/v1", template=template))
+
+    labels = (
+        'metadata.labels: foo.coreweave.cloud/bar="1"; spec.template.metadata.labels: a.coreweave.cloud/y="1"; '
+        'spec.template.metadata.labels: b.coreweave.com/x="2"'
+    )
+    assert refusal == f"{SUMMARY} {labels}. {USE_OWN_PREFIX}"
+
+
+def test_ten_labels_are_named_in_one_short_line() -> None:
+    """More labels are counted, and hostile ones cut, so that the API server does not drop the message."""
+    odd = {f"{number:02}\n{'ü' * 500}.coreweave.cloud/{'k' * 5000}": "\x1b\n" for number in range(12)}
+
+    refusal = _refusal(
+        _object("JobSet", {}, "jobset.x-k8s.io/v1", replicatedJobs=[{"template": {"metadata": {"labels": odd}}}])
+    )
+
+    assert refusal is not None
+    assert (len(refusal.encode()) < 5120, refusal.isprintable(), refusal.count("; spec.replicatedJobs[0].")) == (
+        True,
+        True,
+        9,
+    )
+    assert refusal.endswith(f"...; and 2 more. {USE_OWN_PREFIX}")
+
+
+def test_too_many_labels_are_not_looked_through() -> None:
+    """A place with more than 2,000 labels is refused unless it was so before."""
+    many = _object(labels={f"k{number}": "" for number in range(2001)})
+
+    refusal = f"{SUMMARY} metadata.labels: more than 2,000 labels are too many to look through. {USE_OWN_PREFIX}"
+    assert (_refusal(many), _refusal(many, many)) == (refusal, None)
+
+
+def test_a_label_without_effect_is_told_its_place() -> None:
+    """An excepted label of Pods passes on a template and its workload; on the latter alone the template is named."""
+    label = {"qos.coreweave.cloud/interruptable": "true"}
+    alone = _object("Deployment", label, "apps/v1", template={"metadata": {"labels": {}}})
+    both = _object("Deployment", label, "apps/v1", template={"metadata": {"labels": label}})
+
+    words = "has no effect on any Pod here, put it at spec.template.metadata.labels"
+    refusal = f'{SUMMARY} metadata.labels: qos.coreweave.cloud/interruptable="true" {words}. {USE_OWN_PREFIX}'
+    assert (_refusal(alone), _refusal(both)) == (refusal, None)
+
+
+def test_nodes_keep_labels() -> None:
+    """A label that the cloud set on a Node stays, and elsewhere it may go."""
+    refusal = f'{SUMMARY} metadata.labels: foo.coreweave.cloud/bar="1" must not be removed. {KEEP}'
+    assert _refusal(_object("Node", {}), _object("Node")) == refusal
+    assert _refusal(_object(labels={}), _object()) is None
+
+
+def test_nobody_promotes_a_namespace() -> None:
+    """The words about a Namespace's organization say which one may stand there."""
+    refusal = _refusal(_object("Namespace", CONTROL_PLANE))
+
+    label = 'metadata.labels: ns.coreweave.cloud/org="control-plane"'
+    remedy = OWN_ORGANIZATION.format('"org-1"')
+    assert refusal == f"{SUMMARY} {label}. {remedy}"
+
+
+@pytest.mark.parametrize("labels", [CONTROL_PLANE, {"example.org/open": ""}], ids=["control plane", "not selected"])
+def test_spared_namespaces(labels: Json) -> None:
+    """What is in a Namespace of the control plane, or in one that the settings leave out, passes."""
+    assert _refusal(_object(), namespace=labels) is None
+
+
+def test_exempt_requesters() -> None:
+    """The control plane writes any label, and alice none."""
+    conditions = [requester_is_not_exempt(Exemptions(), ["cks-system"])]
+    users = ["system:serviceaccount:cks-system:x", "system:kube-scheduler", "system:serviceaccount:team:x"]
+
+    assert [_refusal(_object(), user=user, conditions=conditions) is None for user in users] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("fields", "covers"),
+    [
+        ({}, True),
+        ({"namespaces": ("def*",), "kinds": ("ConfigMap",), "names": ("main",), "users": ("alice",)}, True),
+        ({"groups": ("system:*",)}, True),
+        ({"object_selector": LabelSelector((SelectorRequirement("foo.coreweave.cloud/bar", "In", ("1",)),))}, True),
+        ({"object_selector": LabelSelector((SelectorRequirement("foo.coreweave.cloud/bar", "NotIn", ("1",)),))}, False),
+        ({"kinds": ("ConfigMap.apps",)}, False),
+        ({"rules": ("guard",)}, False),
+        ({"until": TODAY - timedelta(days=1)}, False),
+    ],
+    ids=["anything", "names", "groups", "selected", "not selected", "other kind", "other rule", "ended"],
+)
+def test_dated_exceptions(fields: dict[str, Any], covers: object) -> None:
+    """An exception from the rule is a condition until it ends."""
+    exception = PolicyException(**{"name": "x", "rules": ("labels",), "reason": "", "until": TODAY, **fields})
+
+    conditions: list[HookCondition] = no_exception_covers([exception], TODAY)
+
+    assert (_refusal(_object(), conditions=conditions) is None) is covers

@@ -111,7 +111,7 @@ def test_what_is_not_asked_about_has_no_reserved_label(
 
 
 _POLICY = validating(**spec(WORKLOADS, _SHIPPED, (), ()))
-_LABEL = re.compile(r"([^ ;]+): (\S+?)(?==|;|\.? )")
+_LABEL = re.compile(r"(?:^|; )(\S+): ([^=; ]+)")
 
 
 @bounded
@@ -129,7 +129,8 @@ def test_the_policy_refuses_what_the_rule_refuses(kind: str, new: Json, old: Jso
     findings = evaluate_policy(_POLICY, [binding()], NO_PARAMETERS, inputs_of(asked, FACTS)).findings
 
     refused = {(one.path, one.value.partition("=")[0]) for one in violations if one.summary != MALFORMED}
-    named = {pair for finding in findings for pair in _LABEL.findall(finding.message.removeprefix(SUMMARY))}
+    listed = [finding.message.removeprefix(f"{SUMMARY} ").partition(". ")[0] for finding in findings]
+    named = {pair for labels in listed for pair in _LABEL.findall(labels)}
     assert ({finding.kind for finding in findings} - {"violation"}, named) == (set(), refused)
 
 

@@ -106,29 +106,22 @@ def merged(libraries: Iterable[Library]) -> dict[str, Function]:
     """The functions of libraries by name. Overloads of one name are in the order of the libraries."""
     functions: dict[str, Function] = {}
     for library in libraries:
-        for declared in library.functions:
-            function = replace(declared, work=declared.work or library.work)
-            known = functions.get(function.name)
-            functions[function.name] = function if known is None else _joined(known, function)
+        for function in library.functions:
+            known = functions.get(function.name, Function(function.name, ()))
+            functions[function.name] = Function(
+                function.name,
+                known.overloads + function.overloads,
+                known.call or function.call,
+                function.cost if known.cost is None else known.cost,
+                function.pattern if known.pattern is None else known.pattern,
+                max(known.work, library.work),
+            )
     return functions
 
 
 @lru_cache(maxsize=1024)
 def _with_fields(environment: Environment, struct: str, fields: tuple[tuple[str, Type], ...]) -> Environment:
     return replace(environment, structs={**environment.structs, struct: dict(fields)})
-
-
-def _joined(first: Function, second: Function) -> Function:
-    return Function(
-        name=first.name,
-        overloads=first.overloads + second.overloads,
-        call=first.call or second.call,
-        stepwise=first.stepwise or second.stepwise,
-        cost=first.cost if first.cost is not None else second.cost,
-        guarded=first.guarded or second.guarded,
-        pattern=first.pattern if first.pattern is not None else second.pattern,
-        work=max(first.work, second.work),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -118,7 +118,7 @@ def arguments(node: Call) -> list[Node]:
 
 def _implementation(function: Function, overload: Overload | None, node: Call) -> tuple[Callable[..., Value], bool]:
     if function.call is not None:
-        return function.call, function.stepwise
+        return function.call, False
     if overload is not None and overload.call is not None:
         return _guarded(function, overload), overload.stepwise
     if len(function.overloads) == 1:
@@ -131,7 +131,7 @@ def _guarded(function: Function, overload: Overload) -> Callable[..., Value]:
     """The overload with a check of the values' types, unless the function checks them itself."""
     call = overload.call
     assert call is not None  # noqa: S101 - functions without an implementation have their own step
-    if not function.guarded or all(parameter.kind in _ANYTHING for parameter in overload.parameters):
+    if all(parameter.kind in _ANYTHING for parameter in overload.parameters):
         return call
 
     def guarded(*values: Value) -> Value:
@@ -151,7 +151,7 @@ def _chosen(function: Function, count: int) -> Callable[..., Value]:
 
     def chosen(*values: Value) -> Value:
         for overload, call in candidates:
-            if not function.guarded or all(map(fits, overload.parameters, values)):
+            if all(map(fits, overload.parameters, values)):
                 return call(*values)
         raise _unmatched(function, values)
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, function
+from policies.cel.function import Implementation, library
 from policies.cel.library import selector
 from policies.cel.library.selector import NO_SELECTOR, Selector
 from policies.cel.types import Type
@@ -242,56 +242,34 @@ def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
     return LIST_CREATION + ceil(length * STRING_TRAVERSAL) + requirements * _REQUIREMENT_COST
 
 
-def _member(overload: str, target: Type, texts: int, result: Type, call: Implementation) -> Overload:
-    """A method of a target. texts: the number of its string arguments."""
-    parameters = (target, *(types.STRING,) * texts)
-    # cel-go uses FunctionBinding for three arguments, UnaryBinding and BinaryBinding for fewer.
-    return Overload(id=overload, parameters=parameters, result=result, call=call, member=True, stepwise=texts > 1)
-
-
-def _function(name: str, overload: Overload) -> Function:
-    return function(name, overload, cost=1)
-
-
-def _setter(name: str) -> Function:
-    return _function(name, _member(f"resourcecheck_{name}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(name)))
-
-
-def _selector(name: str, field: str) -> Function:
-    overload = _member(f"authorizer_{name.lower()}", RESOURCE_CHECK, 1, RESOURCE_CHECK, _with(field))
-    return function(name, overload, cost=_selector_cost)
-
-
 # An expression cannot use the names of these types, because the reference does not register them.
-LIBRARY = Library(
-    name="kubernetes.authz",
-    work=2.0,
-    functions=(
-        _function("path", _member("authorizer_path", AUTHORIZER, 1, PATH_CHECK, _path)),
-        _function("group", _member("authorizer_group", AUTHORIZER, 1, GROUP_CHECK, GroupCheck)),
-        _function("serviceAccount", _member("authorizer_serviceaccount", AUTHORIZER, 2, AUTHORIZER, _service_account)),
-        _function("resource", _member("groupcheck_resource", GROUP_CHECK, 1, RESOURCE_CHECK, _resource)),
-        _setter("subresource"),
-        _setter("namespace"),
-        _setter("name"),
-        function(
-            "check",
-            _member("pathcheck_check", PATH_CHECK, 1, DECISION, _check_path),
-            _member("resourcecheck_check", RESOURCE_CHECK, 1, DECISION, _check_resource),
-            cost=CHECK_COST,
-        ),
-        _function(
-            "errored",
-            _member("decision_errored", DECISION, 0, types.BOOL, lambda target: target.answer.error is not None),
-        ),
-        _function(
-            "error", _member("decision_error", DECISION, 0, types.STRING, lambda target: target.answer.error or "")
-        ),
-        _function("allowed", _member("decision_allowed", DECISION, 0, types.BOOL, attrgetter("answer.allowed"))),
-        _function("reason", _member("decision_reason", DECISION, 0, types.STRING, attrgetter("answer.reason"))),
-        _selector("fieldSelector", "field_selector"),
-        _selector("labelSelector", "label_selector"),
+LIBRARY = library(
+    "kubernetes.authz",
+    ("authorizer_path: Authorizer.path(string) -> PathCheck", _path),
+    ("authorizer_group: Authorizer.group(string) -> GroupCheck", GroupCheck),
+    ("authorizer_serviceaccount: Authorizer.serviceAccount(string, string) -> Authorizer", _service_account),
+    ("groupcheck_resource: GroupCheck.resource(string) -> ResourceCheck", _resource),
+    ("resourcecheck_subresource: ResourceCheck.subresource(string) -> ResourceCheck", _with("subresource")),
+    ("resourcecheck_namespace: ResourceCheck.namespace(string) -> ResourceCheck", _with("namespace")),
+    ("resourcecheck_name: ResourceCheck.name(string) -> ResourceCheck", _with("name")),
+    ("pathcheck_check: PathCheck.check(string) -> Decision", _check_path, CHECK_COST),
+    ("resourcecheck_check: ResourceCheck.check(string) -> Decision", _check_resource, CHECK_COST),
+    ("decision_errored: Decision.errored() -> bool", lambda target: target.answer.error is not None),
+    ("decision_error: Decision.error() -> string", lambda target: target.answer.error or ""),
+    ("decision_allowed: Decision.allowed() -> bool", attrgetter("answer.allowed")),
+    ("decision_reason: Decision.reason() -> string", attrgetter("answer.reason")),
+    (
+        "authorizer_fieldselector: ResourceCheck.fieldSelector(string) -> ResourceCheck",
+        _with("field_selector"),
+        _selector_cost,
     ),
+    (
+        "authorizer_labelselector: ResourceCheck.labelSelector(string) -> ResourceCheck",
+        _with("label_selector"),
+        _selector_cost,
+    ),
+    named={t.name.rpartition(".")[2]: t for t in (AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION)},
+    work=2.0,
 )
 
 

@@ -5,13 +5,13 @@ Source: cel-go's common/stdlib/standard.go, common/types/duration.go, and Conver
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from policies.cel import cost, types
 from policies.cel.errors import CelError
-from policies.cel.function import Cost, Function, Implementation, Library, Overload, function
+from policies.cel.function import Implementation, Overload, Row, library
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
@@ -167,80 +167,48 @@ _TEXTS: dict[type, Callable[[Value], str]] = {
 }
 
 
-def _from(source: Type, id: str, target: Type, call: Implementation, price: Cost | None = None) -> Overload:
-    return Overload(id=id, parameters=(source,), result=target, call=call, cost=price)
-
-
 def _type(value: Value) -> Type:
     """`type(value)`. For a JSONPatch the reference returns `type`."""
     return types.TYPE if value.__class__ is JSONPatch else type_of(value)
 
 
-INT_TO_DURATION = _from(types.INT, "int64_to_duration", types.DURATION, _int_to_duration)
+INT_TO_DURATION = Overload("int64_to_duration", (types.INT,), types.DURATION, _int_to_duration)
 
-CONVERSION = Library(
-    name="conversion",
-    functions=(
-        Function(
-            name="type", overloads=(Overload(id="type", parameters=(_ANY,), result=types.type_of(_ANY)),), call=_type
-        ),
-        function(
-            "bool",
-            _from(types.BOOL, "bool_to_bool", types.BOOL, _identity),
-            _from(types.STRING, "string_to_bool", types.BOOL, _text_to_bool),
-        ),
-        function(
-            "bytes",
-            _from(types.BYTES, "bytes_to_bytes", types.BYTES, _identity),
-            _from(types.STRING, "string_to_bytes", types.BYTES, _encoded, cost.of_first),
-        ),
-        function(
-            "double",
-            _from(types.DOUBLE, "double_to_double", types.DOUBLE, _identity),
-            _from(types.INT, "int64_to_double", types.DOUBLE, float),
-            _from(types.STRING, "string_to_double", types.DOUBLE, text_to_double),
-            _from(types.UINT, "uint64_to_double", types.DOUBLE, float),
-        ),
-        function(
-            "duration",
-            _from(types.DURATION, "duration_to_duration", types.DURATION, _identity),
-            _from(types.STRING, "string_to_duration", types.DURATION, _text_to_duration),
-        ),
-        Function(name="dyn", overloads=(Overload(id="to_dyn", parameters=(_ANY,), result=types.DYN),), call=_identity),
-        function(
-            "int",
-            _from(types.INT, "int64_to_int64", types.INT, _identity),
-            _from(types.DOUBLE, "double_to_int64", types.INT, _double_to_int),
-            _from(types.DURATION, "duration_to_int64", types.INT, lambda value: value.nanoseconds),
-            _from(types.STRING, "string_to_int64", types.INT, _text_to_int),
-            _from(types.TIMESTAMP, "timestamp_to_int64", types.INT, lambda value: value.nanoseconds // SECOND),
-            _from(types.UINT, "uint64_to_int64", types.INT, _uint_to_int),
-        ),
-        function(
-            "string",
-            _from(types.STRING, "string_to_string", types.STRING, _identity),
-            _from(types.BOOL, "bool_to_string", types.STRING, text_of),
-            _from(types.BYTES, "bytes_to_string", types.STRING, _decoded, cost.of_first),
-            _from(types.DOUBLE, "double_to_string", types.STRING, general),
-            _from(types.DURATION, "duration_to_string", types.STRING, text_of),
-            _from(types.INT, "int64_to_string", types.STRING, int.__repr__),
-            _from(types.TIMESTAMP, "timestamp_to_string", types.STRING, text_of),
-            _from(types.UINT, "uint64_to_string", types.STRING, int.__repr__),
-        ),
-        function(
-            "timestamp",
-            _from(types.TIMESTAMP, "timestamp_to_timestamp", types.TIMESTAMP, _identity),
-            _from(types.INT, "int64_to_timestamp", types.TIMESTAMP, _int_to_timestamp),
-            _from(types.STRING, "string_to_timestamp", types.TIMESTAMP, _text_to_timestamp),
-        ),
-        function(
-            "uint",
-            _from(types.UINT, "uint64_to_uint64", types.UINT, _identity),
-            _from(types.DOUBLE, "double_to_uint64", types.UINT, _double_to_uint),
-            _from(types.INT, "int64_to_uint64", types.UINT, _int_to_uint),
-            _from(types.STRING, "string_to_uint64", types.UINT, _text_to_uint),
-        ),
-    ),
+CONVERSION = library(
+    "conversion",
+    ("type: type(A) -> type(A)", _type),
+    ("bool_to_bool: bool(bool) -> bool", _identity),
+    ("string_to_bool: bool(string) -> bool", _text_to_bool),
+    ("bytes_to_bytes: bytes(bytes) -> bytes", _identity),
+    ("string_to_bytes: bytes(string) -> bytes", _encoded, cost.of_first),
+    ("double_to_double: double(double) -> double", _identity),
+    ("int64_to_double: double(int) -> double", float),
+    ("string_to_double: double(string) -> double", text_to_double),
+    ("uint64_to_double: double(uint) -> double", float),
+    ("duration_to_duration: duration(duration) -> duration", _identity),
+    ("string_to_duration: duration(string) -> duration", _text_to_duration),
+    ("to_dyn: dyn(A) -> dyn", _identity),
+    ("int64_to_int64: int(int) -> int", _identity),
+    ("double_to_int64: int(double) -> int", _double_to_int),
+    ("duration_to_int64: int(duration) -> int", lambda value: value.nanoseconds),
+    ("string_to_int64: int(string) -> int", _text_to_int),
+    ("timestamp_to_int64: int(timestamp) -> int", lambda value: value.nanoseconds // SECOND),
+    ("uint64_to_int64: int(uint) -> int", _uint_to_int),
+    ("string_to_string: string(string) -> string", _identity),
+    ("bool_to_string: string(bool) -> string", text_of),
+    ("bytes_to_string: string(bytes) -> string", _decoded, cost.of_first),
+    ("double_to_string: string(double) -> string", general),
+    ("duration_to_string: string(duration) -> string", text_of),
+    ("int64_to_string: string(int) -> string", int.__repr__),
+    ("timestamp_to_string: string(timestamp) -> string", text_of),
+    ("uint64_to_string: string(uint) -> string", int.__repr__),
+    ("timestamp_to_timestamp: timestamp(timestamp) -> timestamp", _identity),
+    ("int64_to_timestamp: timestamp(int) -> timestamp", _int_to_timestamp),
+    ("string_to_timestamp: timestamp(string) -> timestamp", _text_to_timestamp),
+    ("uint64_to_uint64: uint(uint) -> uint", _identity),
+    ("double_to_uint64: uint(double) -> uint", _double_to_uint),
+    ("int64_to_uint64: uint(int) -> uint", _int_to_uint),
+    ("string_to_uint64: uint(string) -> uint", _text_to_uint),
 )
 
 
@@ -292,42 +260,20 @@ def _zone(name: str) -> ZoneInfo:
         raise CelError(f"unknown time zone {name}") from None
 
 
-def _of_timestamp(name: str, part: str, read: Callable[[CalendarFields], int], *durations: Overload) -> Function:
-    """A function with overloads without a zone (UTC), with a zone, and for durations if that exists."""
+def _milliseconds(moment: Timestamp, zone: str = "") -> int:
+    offset_at(zone, moment.nanoseconds // SECOND)  # the zone must exist
+    return moment.nanoseconds % SECOND // 10**6
 
-    def plain(moment: Timestamp) -> int:
-        return read(fields(moment.nanoseconds // SECOND))
 
-    def zoned(moment: Timestamp, zone: str) -> int:
+def _of_local(read: Callable[[CalendarFields], int]) -> Implementation:
+    def part(moment: Timestamp, zone: str = "") -> int:
         second = moment.nanoseconds // SECOND
         return read(fields(second, offset_at(zone, second)))
 
-    return _function(name, part, plain, zoned, *durations)
+    return part
 
 
-def _function(
-    name: str,
-    part: str,
-    plain: Callable[[Timestamp], int],
-    zoned: Callable[[Timestamp, str], int],
-    *durations: Overload,
-) -> Function:
-    utc = Overload(id=f"timestamp_to_{part}", parameters=(types.TIMESTAMP,), result=types.INT, call=plain, member=True)
-    elsewhere = Overload(
-        id="timestamp_to_seconds_tz" if part == "seconds" else f"timestamp_to_{part}_with_tz",
-        parameters=(types.TIMESTAMP, types.STRING),
-        result=types.INT,
-        call=zoned,
-        member=True,
-    )
-    return function(name, utc, elsewhere, *durations)
-
-
-def _of_duration(part: str, read: Callable[[Duration], int]) -> Overload:
-    return Overload(id=f"duration_to_{part}", parameters=(types.DURATION,), result=types.INT, call=read, member=True)
-
-
-def _truncated(unit: int) -> Callable[[Duration], int]:
+def _of_duration(unit: int) -> Implementation:
     return lambda duration: int(seconds(duration.nanoseconds, unit))
 
 
@@ -336,33 +282,32 @@ def _duration_milliseconds(duration: Duration) -> int:
     return -whole if duration.nanoseconds < 0 else whole
 
 
-def _milliseconds(moment: Timestamp) -> int:
-    return moment.nanoseconds % SECOND // 10**6
+_PARTS: tuple[tuple[str, str, Implementation], ...] = (
+    ("getFullYear", "year", _of_local(lambda local: local.year)),
+    ("getMonth", "month", _of_local(lambda local: local.month - 1)),
+    ("getDayOfYear", "day_of_year", _of_local(lambda local: local.day_of_year)),
+    ("getDayOfMonth", "day_of_month", _of_local(lambda local: local.day - 1)),
+    ("getDate", "day_of_month_1_based", _of_local(lambda local: local.day)),
+    ("getDayOfWeek", "day_of_week", _of_local(lambda local: local.day_of_week)),
+    ("getHours", "hours", _of_local(lambda local: local.hour)),
+    ("getMinutes", "minutes", _of_local(lambda local: local.minute)),
+    ("getSeconds", "seconds", _of_local(lambda local: local.second)),
+    ("getMilliseconds", "milliseconds", _milliseconds),
+)
 
 
-def _milliseconds_in(moment: Timestamp, zone: str) -> int:
-    offset_at(zone, moment.nanoseconds // SECOND)  # the zone must exist
-    return _milliseconds(moment)
+def _of_timestamps() -> Iterator[Row]:
+    for name, part, call in _PARTS:
+        yield f"timestamp_to_{part}: timestamp.{name}() -> int", call
+        zoned = "seconds_tz" if part == "seconds" else f"{part}_with_tz"
+        yield f"timestamp_to_{zoned}: timestamp.{name}(string) -> int", call
 
 
-TIME = Library(
-    name="time",
-    functions=(
-        _of_timestamp("getFullYear", "year", lambda local: local.year),
-        _of_timestamp("getMonth", "month", lambda local: local.month - 1),
-        _of_timestamp("getDayOfYear", "day_of_year", lambda local: local.day_of_year),
-        _of_timestamp("getDayOfMonth", "day_of_month", lambda local: local.day - 1),
-        _of_timestamp("getDate", "day_of_month_1_based", lambda local: local.day),
-        _of_timestamp("getDayOfWeek", "day_of_week", lambda local: local.day_of_week),
-        _of_timestamp("getHours", "hours", lambda local: local.hour, _of_duration("hours", _truncated(HOUR))),
-        _of_timestamp("getMinutes", "minutes", lambda local: local.minute, _of_duration("minutes", _truncated(MINUTE))),
-        _of_timestamp("getSeconds", "seconds", lambda local: local.second, _of_duration("seconds", _truncated(SECOND))),
-        _function(
-            "getMilliseconds",
-            "milliseconds",
-            _milliseconds,
-            _milliseconds_in,
-            _of_duration("milliseconds", _duration_milliseconds),
-        ),
-    ),
+TIME = library(
+    "time",
+    *_of_timestamps(),
+    ("duration_to_hours: duration.getHours() -> int", _of_duration(HOUR)),
+    ("duration_to_minutes: duration.getMinutes() -> int", _of_duration(MINUTE)),
+    ("duration_to_seconds: duration.getSeconds() -> int", _of_duration(SECOND)),
+    ("duration_to_milliseconds: duration.getMilliseconds() -> int", _duration_milliseconds),
 )

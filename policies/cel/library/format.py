@@ -16,7 +16,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
 from policies.cel.errors import no_such_overload
-from policies.cel.function import Function, Library, single
+from policies.cel.function import Implementation, library
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
 from policies.golang.net import UrlError, parse_request_uri
@@ -133,27 +133,15 @@ def _of_validate(arguments: Sequence[Value], _: Value) -> int:
     return text * ceil(arguments[0].regex_size * REGEX_LENGTH)
 
 
-def _constant(name: str, value: Format) -> Function:
-    def call() -> Format:
-        return value
-
-    return single(name, name, (), TYPE, call, stepwise=True, cost=1)
+def _constant(value: Format) -> Implementation:
+    return lambda: value
 
 
-LIBRARY = Library(
-    name="kubernetes.format",
+LIBRARY = library(
+    "kubernetes.format",
+    ("format-validate: NamedFormat.validate(string) -> optional(list(string))", _validate, _of_validate),
+    ("format-named: format.named(string) -> optional(NamedFormat)", _named),
+    *((f"format.{name}: format.{name}() -> NamedFormat", _constant(value)) for name, value in FORMATS.items()),
+    named={"NamedFormat": TYPE},
     work=0.5,
-    functions=(
-        single(
-            "validate",
-            "format-validate",
-            (TYPE, types.STRING),
-            types.optional_of(types.list_of(types.STRING)),
-            _validate,
-            member=True,
-            cost=_of_validate,
-        ),
-        single("format.named", "format-named", (types.STRING,), types.optional_of(TYPE), _named, cost=1),
-        *(_constant(f"format.{name}", value) for name, value in FORMATS.items()),
-    ),
 )

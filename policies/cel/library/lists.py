@@ -6,18 +6,18 @@ pkg/cel/library/lists.go. Costs are from k8s.io/apiserver's pkg/cel/library/cost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from operator import attrgetter, gt
 from typing import Any
 
-from policies.cel import cost, types
+from policies.cel import cost
 from policies.cel.equality import alike, compare, contains, find
 from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.evaluation.run import show_key
-from policies.cel.function import Cost, Function, Implementation, Library, Overload, function, single
-from policies.cel.types import Type
+from policies.cel.function import Implementation, Row, library
 from policies.cel.values import (
     ABSENT,
     INT_MAX,
@@ -34,10 +34,11 @@ from policies.cel.values import (
 from policies.engine.interruption import spend
 from policies.kubernetes.release import named
 
-_COMPARABLE = {
-    "int": types.INT, "uint": types.UINT, "double": types.DOUBLE, "bool": types.BOOL, "duration": types.DURATION,
-    "timestamp": types.TIMESTAMP, "string": types.STRING, "bytes": types.BYTES,
-}  # fmt: skip
+_SORTABLE = {
+    name: f"google.protobuf.{name.capitalize()}" if name in ("duration", "timestamp") else name
+    for name in ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+}
+"""The types whose lists have an order, with their names in the ids of overloads of `sort`."""
 _NATIVE = frozenset({int, Uint, float, bool, str, bytes})
 _ALIKE_WHEN_EQUAL = _NATIVE - {float}
 _TIMES = frozenset({Duration, Timestamp})
@@ -59,21 +60,16 @@ def _slice(items: list[Value], start: int, end: int) -> list[Value]:
     return items[start:end]
 
 
-def _flatten(items: Value) -> list[Value]:
-    if items.__class__ is not list:
-        raise CelError(f"no such overload: {type_name(type_of(items))}.flatten()")
-    return _flattened(items, 1)
-
-
-def _flatten_to(items: Value, depth: Value) -> list[Value]:
-    if items.__class__ is not list or depth.__class__ is not int:
-        raise CelError(f"no such overload: {type_name(type_of(items))}.flatten({type_name(type_of(depth))})")
-    if depth < 0:
+def _flatten(items: Value, *depth: Value) -> list[Value]:
+    if items.__class__ is not list or any(level.__class__ is not int for level in depth):
+        given = ", ".join(type_name(type_of(level)) for level in depth)
+        raise CelError(f"no such overload: {type_name(type_of(items))}.flatten({given})")
+    if depth and depth[0] < 0:
         raise CelError("level must be non-negative")
-    return _flattened(items, depth)
+    return _flattened(items, *depth)
 
 
-def _flattened(items: list[Value], depth: int) -> list[Value]:
+def _flattened(items: list[Value], depth: int = 1) -> list[Value]:
     while depth > 0 and list in set(map(type, items)):
         flat: list[Value] = []
         spend(len(items) * 0.1)
@@ -179,59 +175,22 @@ def of_any_depth(arguments: Sequence[Value], _: Value) -> int:
     return (max(int(product), -(2**63)) + _CALL) % 2**64 if product < 0 else int(product) + _CALL
 
 
-_T = types.parameter("T")
-_LIST, _NESTED = types.list_of(_T), types.list_of(types.list_of(_T))
-
-
-def _member(
-    name: str, id: str, parameters: tuple[Type, ...], call: Implementation, price: Cost, *, stepwise: bool = False
-) -> Function:
-    return single(name, id, parameters, _LIST, call, member=True, stepwise=stepwise, cost=price)
-
-
-def _sorting(name: str, template: str, others: tuple[Type, ...], call: Implementation, price: Cost) -> Function:
-    """A function with an overload for each sortable type, which is the element type of its last parameter."""
-    overloads = tuple(
-        Overload(
-            id=template.format(element.name),
-            parameters=(*others, types.list_of(element)),
-            result=others[0] if others else types.list_of(element),
-            member=True,
-            cost=price,
-        )
-        for element in _COMPARABLE.values()
-    )
-    return Function(name=name, overloads=overloads, call=call)
-
-
-CEL_LISTS = Library(
-    name="lists",
-    work=0.5,
-    functions=(
-        _member("slice", "list_slice", (_LIST, types.INT, types.INT), _slice, _of_result, stepwise=True),
-        Function(
-            name="flatten",
-            overloads=(
-                Overload(
-                    id="list_flatten", parameters=(_NESTED,), result=_LIST, call=_flatten, member=True, cost=_of_depth
-                ),
-                Overload(
-                    id="list_flatten_int",
-                    parameters=(types.LIST, types.INT),
-                    result=types.LIST,
-                    call=_flatten_to,
-                    member=True,
-                    cost=_of_depth,
-                ),
-            ),
-            guarded=False,
-        ),
-        _sorting("sort", "list_{0}_sort", (), _sort, _of_pairs),
-        _sorting("@sortByAssociatedKeys", "list_{0}_sortByAssociatedKeys", (_LIST,), _sort_by_keys, _of_pairs),
-        single("lists.range", "lists_range", (types.INT,), types.list_of(types.INT), _range, cost=_of_result),
-        _member("reverse", "list_reverse", (_LIST,), _reverse, _of_result),
-        _member("distinct", "list_distinct", (_LIST,), _distinct, _of_pairs),
+CEL_LISTS = library(
+    "lists",
+    ("list_slice: list(T).slice(int, int) -> list(T)", _slice, _of_result),
+    ("list_flatten: list(list(T)).flatten() -> list(T)", None, _of_depth),
+    ("list_flatten_int: list(dyn).flatten(int) -> list(dyn)", None, _of_depth),
+    *((f"list_{of}_sort: list({name}).sort() -> list({name})", None, _of_pairs) for name, of in _SORTABLE.items()),
+    *(
+        (f"list_{of}_sortByAssociatedKeys: list(T).@sortByAssociatedKeys(list({name})) -> list(T)", None, _of_pairs)
+        for name, of in _SORTABLE.items()
     ),
+    ("lists_range: lists.range(int) -> list(int)", _range, _of_result),
+    ("list_reverse: list(T).reverse() -> list(T)", _reverse, _of_result),
+    ("list_distinct: list(T).distinct() -> list(T)", _distinct, _of_pairs),
+    calls={"flatten": _flatten, "sort": _sort, "@sortByAssociatedKeys": _sort_by_keys},
+    costs={"sort": 1, "@sortByAssociatedKeys": 1},
+    work=0.5,
 )
 
 
@@ -319,23 +278,12 @@ def _last_index_of(items: list[Value], item: Value) -> int:
     return next((index for index in range(len(items) - 1, -1, -1) if alike(items[index], item)), -1)
 
 
-def _for_each(name: str, template: str, result: Type | None, call: Implementation) -> Function:
-    overloads = tuple(
-        Overload(
-            id=template.format(element), parameters=(types.list_of(of),), result=result or of, call=call, member=True
-        )
-        for element, of in _COMPARABLE.items()
-    )
-    return function(name, *overloads, cost=cost.of_tree)
-
-
 _SUMS: dict[str, Implementation] = {
     "int": lambda items: _total(int, items, INT_MIN, INT_MAX, "integer overflow"),
     "uint": lambda items: Uint(_total(Uint, items, 0, UINT_MAX, "unsigned integer overflow")),
     "double": _sum_of_doubles,
     "duration": lambda items: Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow")),
 }
-_ANY = types.parameter("A")
 _VERSION_1 = named("1.37")
 
 
@@ -344,54 +292,24 @@ def _includes(value: Value, item: Value) -> bool:
     return any(alike(own, item) for own in (value if value.__class__ is list else (value,)))
 
 
-def _search(name: str, id: str, call: Implementation) -> Function:
-    return single(name, id, (types.list_of(_ANY), _ANY), types.INT, call, member=True, cost=cost.of_tree)
+def _of_each(signature: str, call: Implementation) -> Iterator[Row]:
+    """A row for each type whose lists have an order, of which the signature has the name as {0}."""
+    return ((signature.format(name), call, cost.of_tree) for name in _SORTABLE)
 
 
-LISTS = Library(
-    name="kubernetes.lists",
-    work=0.5,
+LISTS = library(
+    "kubernetes.lists",
+    *_of_each("list_{0}_is_sorted_bool: list({0}).isSorted() -> bool", _is_sorted),
+    *((f"list_{of}_sum_{of}: list({of}).sum() -> {of}", call, cost.of_tree) for of, call in _SUMS.items()),
+    *_of_each("list_{0}_max_{0}: list({0}).max() -> {0}", partial(_extreme, max, -1)),
+    *_of_each("list_{0}_min_{0}: list({0}).min() -> {0}", partial(_extreme, min, 1)),
+    ("list_a_index_of_int: list(A).indexOf(A) -> int", _index_of, cost.of_tree),
+    ("list_a_last_index_of_int: list(A).lastIndexOf(A) -> int", _last_index_of, cost.of_tree),
     until=_VERSION_1,
-    functions=(
-        _for_each("isSorted", "list_{0}_is_sorted_bool", types.BOOL, _is_sorted),
-        Function(
-            name="sum",
-            overloads=tuple(
-                Overload(
-                    id=f"list_{element}_sum_{element}",
-                    parameters=(types.list_of(_COMPARABLE[element]),),
-                    result=_COMPARABLE[element],
-                    call=call,
-                    member=True,
-                )
-                for element, call in _SUMS.items()
-            ),
-            cost=cost.of_tree,
-        ),
-        _for_each("max", "list_{0}_max_{0}", None, partial(_extreme, max, -1)),
-        _for_each("min", "list_{0}_min_{0}", None, partial(_extreme, min, 1)),
-        _search("indexOf", "list_a_index_of_int", _index_of),
-        _search("lastIndexOf", "list_a_last_index_of_int", _last_index_of),
-    ),
-)
-
-VERSION_1 = Library(
-    name="kubernetes.lists",
     work=0.5,
-    since=_VERSION_1,
-    functions=(
-        *LISTS.functions,
-        single(
-            "includes",
-            "list_includes_dyn_dyn",
-            (types.DYN, types.DYN),
-            types.BOOL,
-            _includes,
-            member=True,
-            cost=cost.of_tree,
-        ),
-    ),
 )
+_INCLUDES = library("", ("list_includes_dyn_dyn: dyn.includes(dyn) -> bool", _includes, cost.of_tree))
+VERSION_1 = replace(LISTS, functions=LISTS.functions + _INCLUDES.functions, since=_VERSION_1, until=None)
 
 
 def _contains(items: list[Value], part: list[Value]) -> bool:
@@ -406,32 +324,29 @@ def _intersects(left: list[Value], right: list[Value]) -> bool:
     return any(contains(right, item) for item in left)
 
 
-def _function(name: str, id: str, call: Callable[[list[Value], list[Value]], bool], passes: int) -> Function:
-    """A function that does not start if it is too expensive: its cost is known in advance."""
+def _bounded(
+    call: Callable[[list[Value], list[Value]], bool], passes: int
+) -> tuple[Implementation, Callable[[Sequence[Value], Value], int]]:
+    """A function that does not start if it is too expensive, and its cost, which is known in advance."""
 
     def price(arguments: Sequence[Value], _: Value) -> int:
         return 1 + passes * cost.size(arguments[0]) * cost.size(arguments[1])
 
     def bounded(left: list[Value], right: list[Value]) -> bool:
-        spent = 1 + passes * len(left) * len(right)
+        spent = price((left, right), None)
         if spent > cost.EXPRESSION_LIMIT:
             raise BudgetError(spent)
         return call(left, right)
 
-    return single(name, id, (_LIST, _LIST), types.BOOL, bounded, cost=price)
+    return bounded, price
 
 
-SETS = Library(
-    name="sets",
-    functions=(
-        _function("sets.contains", "list_sets_contains_list", _contains, 1),
-        _function("sets.equivalent", "list_sets_equivalent_list", _equivalent, 2),
-        _function("sets.intersects", "list_sets_intersects_list", _intersects, 1),
-    ),
+SETS = library(
+    "sets",
+    ("list_sets_contains_list: sets.contains(list(T), list(T)) -> bool", *_bounded(_contains, 1)),
+    ("list_sets_equivalent_list: sets.equivalent(list(T), list(T)) -> bool", *_bounded(_equivalent, 2)),
+    ("list_sets_intersects_list: sets.intersects(list(T), list(T)) -> bool", *_bounded(_intersects, 1)),
 )
-
-
-_MAP = types.map_of(types.parameter("K"), types.parameter("V"))
 
 
 def insert(mapping: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
@@ -450,19 +365,8 @@ def insert_all(mapping: dict[Value, Value], entries: dict[Value, Value]) -> dict
     return mapping
 
 
-COMPREHENSIONS = Library(
-    name="comprehensions",
-    functions=(
-        function(
-            "cel.@mapInsert",
-            Overload(
-                id="@mapInsert_map_key_value",
-                parameters=(_MAP, types.parameter("K"), types.parameter("V")),
-                result=_MAP,
-                call=insert,
-                stepwise=True,
-            ),
-            Overload(id="@mapInsert_map_map", parameters=(_MAP, _MAP), result=_MAP, call=insert_all),
-        ),
-    ),
+COMPREHENSIONS = library(
+    "comprehensions",
+    ("@mapInsert_map_key_value: cel.@mapInsert(map(K, V), K, V) -> map(K, V)", insert),
+    ("@mapInsert_map_map: cel.@mapInsert(map(K, V), map(K, V)) -> map(K, V)", insert_all),
 )

@@ -14,7 +14,8 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice, traversal
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
+from policies.cel.function import library, succeeds
+from policies.cel.library.format import uri
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
 from policies.golang.net import (
@@ -108,26 +109,20 @@ def _is_global_unicast(ip: IP) -> bool:
     return not (_is_unspecified(ip) or _is_loopback(ip) or _is_multicast(ip) or _is_link_local_unicast(ip))
 
 
-def _property(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return single(name, overload, (IP_TYPE,), result, call, member=True, cost=1)
-
-
-IPS = Library(
-    name="kubernetes.net.ip",
-    work=0.2,
+IPS = library(
+    "kubernetes.net.ip",
+    ("string_to_ip: ip(string) -> net.IP", parse_ip, of_first),
+    ("ip_family: net.IP.family() -> int", lambda ip: 4 if ip.address.bits == IPV4_BITS else 6),
+    ("ip_is_canonical: ip.isCanonical(string) -> bool", _is_canonical, of_first_twice),
+    ("ip_is_unspecified: net.IP.isUnspecified() -> bool", _is_unspecified),
+    ("ip_is_loopback: net.IP.isLoopback() -> bool", _is_loopback),
+    ("ip_is_link_local_multicast: net.IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast),
+    ("ip_is_link_local_unicast: net.IP.isLinkLocalUnicast() -> bool", _is_link_local_unicast),
+    ("ip_is_global_unicast: net.IP.isGlobalUnicast() -> bool", _is_global_unicast),
+    ("is_ip: isIP(string) -> bool", succeeds(parse_ip), of_first),
+    ("ip_to_string: string(net.IP) -> string", str),
     types={"net.IP": IP_TYPE},
-    functions=(
-        single("ip", "string_to_ip", (types.STRING,), IP_TYPE, parse_ip, cost=of_first),
-        _property("family", "ip_family", types.INT, lambda ip: 4 if ip.address.bits == IPV4_BITS else 6),
-        single("ip.isCanonical", "ip_is_canonical", (types.STRING,), types.BOOL, _is_canonical, cost=of_first_twice),
-        _property("isUnspecified", "ip_is_unspecified", types.BOOL, _is_unspecified),
-        _property("isLoopback", "ip_is_loopback", types.BOOL, _is_loopback),
-        _property("isLinkLocalMulticast", "ip_is_link_local_multicast", types.BOOL, _is_link_local_multicast),
-        _property("isLinkLocalUnicast", "ip_is_link_local_unicast", types.BOOL, _is_link_local_unicast),
-        _property("isGlobalUnicast", "ip_is_global_unicast", types.BOOL, _is_global_unicast),
-        single("isIP", "is_ip", (types.STRING,), types.BOOL, succeeds(parse_ip), cost=of_first),
-        single("string", "ip_to_string", (IP_TYPE,), types.STRING, str),
-    ),
+    work=0.2,
 )
 
 
@@ -213,58 +208,21 @@ def _of_contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
     return _of_contains_cidr(arguments, result) + traversal(arguments[1])
 
 
-_CONTAINS_IP = (
-    Overload(
-        id="cidr_contains_ip_string",
-        parameters=(_NETWORK, types.STRING),
-        result=types.BOOL,
-        call=_contains_ip_text,
-        member=True,
-        cost=_of_contains_ip_text,
-    ),
-    Overload(
-        id="cidr_contains_ip_ip", parameters=(_NETWORK, IP_TYPE), result=types.BOOL, call=_contains_ip, member=True
-    ),
-)
-_CONTAINS_CIDR = (
-    Overload(
-        id="cidr_contains_cidr_string",
-        parameters=(_NETWORK, types.STRING),
-        result=types.BOOL,
-        call=_contains_cidr_text,
-        member=True,
-        cost=_of_contains_cidr_text,
-    ),
-    Overload(
-        id="cidr_contains_cidr", parameters=(_NETWORK, _NETWORK), result=types.BOOL, call=_contains_cidr, member=True
-    ),
-)
-
-CIDRS = Library(
-    name="kubernetes.net.cidr",
-    work=0.2,
+CIDRS = library(
+    "kubernetes.net.cidr",
+    ("string_to_cidr: cidr(string) -> net.CIDR", parse_network, of_first),
+    ("cidr_contains_ip_string: net.CIDR.containsIP(string) -> bool", _contains_ip_text, _of_contains_ip_text),
+    ("cidr_contains_ip_ip: net.CIDR.containsIP(net.IP) -> bool", _contains_ip, of_first_twice),
+    ("cidr_contains_cidr_string: net.CIDR.containsCIDR(string) -> bool", _contains_cidr_text, _of_contains_cidr_text),
+    ("cidr_contains_cidr: net.CIDR.containsCIDR(net.CIDR) -> bool", _contains_cidr, _of_contains_cidr),
+    ("cidr_ip: net.CIDR.ip() -> net.IP", lambda network: IP(network.address), 1),
+    ("cidr_prefix_length: net.CIDR.prefixLength() -> int", attrgetter("length")),
+    ("cidr_masked: net.CIDR.masked() -> net.CIDR", _masked),
+    ("is_cidr: isCIDR(string) -> bool", succeeds(parse_network), of_first),
+    ("cidr_to_string: string(net.CIDR) -> string", str),
     types={"net.CIDR": _NETWORK, "net.IP": IP_TYPE},
-    functions=(
-        single("cidr", "string_to_cidr", (types.STRING,), _NETWORK, parse_network, cost=of_first),
-        function("containsIP", *_CONTAINS_IP, cost=of_first_twice),
-        function("containsCIDR", *_CONTAINS_CIDR, cost=_of_contains_cidr),
-        function(
-            "ip",
-            Overload(
-                id="cidr_ip",
-                parameters=(_NETWORK,),
-                result=IP_TYPE,
-                call=lambda network: IP(network.address),
-                member=True,
-                cost=1,
-            ),
-            cost=of_first,
-        ),
-        single("prefixLength", "cidr_prefix_length", (_NETWORK,), types.INT, attrgetter("length"), member=True, cost=1),
-        single("masked", "cidr_masked", (_NETWORK,), _NETWORK, _masked, member=True, cost=1),
-        single("isCIDR", "is_cidr", (types.STRING,), types.BOOL, succeeds(parse_network), cost=of_first),
-        single("string", "cidr_to_string", (_NETWORK,), types.STRING, str),
-    ),
+    costs={"containsIP": of_first_twice, "containsCIDR": _of_contains_cidr},
+    work=0.2,
 )
 
 
@@ -297,35 +255,22 @@ def read_url(text: str) -> URL:
         raise CelError(f"URL parse error during conversion from string: {error}") from None
 
 
-def _is_url(text: str) -> bool:
-    try:
-        parse_request_uri(text)
-    except UrlError:
-        return False
-    return True
-
-
 def _query(url: URL) -> dict[str, list[str]]:
     return {text_of(name): list(map(text_of, values)) for name, values in url.parts.parameters().items()}
 
 
-def _getter(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return single(name, overload, (URL_TYPE,), result, call, member=True, cost=1)
-
-
-URLS = Library(
-    name="kubernetes.urls",
+URLS = library(
+    "kubernetes.urls",
+    ("string_to_url: url(string) -> URL", read_url, of_first),
+    ("url_get_scheme: URL.getScheme() -> string", lambda url: text_of(url.parts.scheme)),
+    ("url_get_host: URL.getHost() -> string", lambda url: text_of(url.parts.host)),
+    ("url_get_hostname: URL.getHostname() -> string", lambda url: text_of(url.parts.hostname)),
+    ("url_get_port: URL.getPort() -> string", lambda url: text_of(url.parts.port)),
+    ("url_get_escaped_path: URL.getEscapedPath() -> string", lambda url: text_of(url.parts.escaped_path)),
+    ("url_get_query: URL.getQuery() -> map(string, list(string))", _query),
+    ("is_url_string: isURL(string) -> bool", lambda text: not uri(text)),
+    named={"URL": URL_TYPE},
     work=1.0,
-    functions=(
-        single("url", "string_to_url", (types.STRING,), URL_TYPE, read_url, cost=of_first),
-        _getter("getScheme", "url_get_scheme", types.STRING, lambda url: text_of(url.parts.scheme)),
-        _getter("getHost", "url_get_host", types.STRING, lambda url: text_of(url.parts.host)),
-        _getter("getHostname", "url_get_hostname", types.STRING, lambda url: text_of(url.parts.hostname)),
-        _getter("getPort", "url_get_port", types.STRING, lambda url: text_of(url.parts.port)),
-        _getter("getEscapedPath", "url_get_escaped_path", types.STRING, lambda url: text_of(url.parts.escaped_path)),
-        _getter("getQuery", "url_get_query", types.map_of(types.STRING, types.list_of(types.STRING)), _query),
-        single("isURL", "is_url_string", (types.STRING,), types.BOOL, _is_url),
-    ),
 )
 
 
@@ -334,16 +279,7 @@ def escape_key(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-JSONPATCH = Library(
-    name="kubernetes.jsonpatch",
-    functions=(
-        single(
-            "jsonpatch.escapeKey",
-            "string_jsonpatch_escapeKey_string",
-            (types.STRING,),
-            types.STRING,
-            escape_key,
-            cost=of_first,
-        ),
-    ),
+JSONPATCH = library(
+    "kubernetes.jsonpatch",
+    ("string_jsonpatch_escapeKey_string: jsonpatch.escapeKey(string) -> string", escape_key, of_first),
 )

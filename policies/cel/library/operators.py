@@ -7,15 +7,14 @@ indexing are not strict, so they have only signatures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, copysign, inf, isnan, nan
 
 from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, size
 from policies.cel.equality import alike, compare, contains, equal, find
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload, function, single
-from policies.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Type
+from policies.cel.function import Row, library
 from policies.cel.values import (
     ABSENT,
     INT_MAX,
@@ -172,83 +171,41 @@ def negate(value: Value) -> Value:
     raise lacking("-_", value)
 
 
-def _signatures(name: str, *signatures: tuple[str, Type, Type, Type]) -> tuple[Overload, ...]:
-    return tuple(
-        Overload(id=f"{name}_{suffix}", parameters=(left, right), result=result)
-        for suffix, left, right, result in signatures
-    )
-
-
-def _numbers(name: str, *kinds: Type) -> tuple[Overload, ...]:
-    return tuple(Overload(id=f"{name}_{kind.name}", parameters=(kind, kind), result=kind) for kind in kinds)
-
-
-_INT, _UINT, _DOUBLE = types.INT, types.UINT, types.DOUBLE
-_DURATION, _TIMESTAMP = types.DURATION, types.TIMESTAMP
-_LIST_OF_A = types.list_of(types.parameter("A"))
-
-
 def _concatenation(arguments: Sequence[Value], _: Value) -> int:
     return ceil((size(arguments[0]) + size(arguments[1])) * STRING_TRAVERSAL)
 
 
-def _text(id_: str, type_: Type) -> Overload:
-    return Overload(id=id_, parameters=(type_, type_), result=type_, cost=_concatenation)
-
-
-def _binary(name: str, call: Callable[[Value, Value], Value], *overloads: Overload) -> Function:
-    return Function(name=name, overloads=overloads, call=call)
-
-
-ARITHMETIC = Library(
-    name="arithmetic",
-    functions=(
-        _binary(
-            "_+_",
-            add,
-            _text("add_bytes", types.BYTES),
-            *_signatures(
-                "add",
-                ("double", _DOUBLE, _DOUBLE, _DOUBLE),
-                ("duration_duration", _DURATION, _DURATION, _DURATION),
-                ("duration_timestamp", _DURATION, _TIMESTAMP, _TIMESTAMP),
-                ("timestamp_duration", _TIMESTAMP, _DURATION, _TIMESTAMP),
-                ("int64", _INT, _INT, _INT),
-                ("list", _LIST_OF_A, _LIST_OF_A, _LIST_OF_A),
-            ),
-            _text("add_string", types.STRING),
-            *_signatures("add", ("uint64", _UINT, _UINT, _UINT)),
-        ),
-        _binary("_/_", divide, *_numbers("divide", _DOUBLE, _INT, _UINT)),
-        _binary("_%_", modulo, *_numbers("modulo", _INT, _UINT)),
-        _binary("_*_", multiply, *_numbers("multiply", _DOUBLE, _INT, _UINT)),
-        Function(
-            name="-_",
-            overloads=(
-                Overload(id="negate_double", parameters=(_DOUBLE,), result=_DOUBLE),
-                Overload(id="negate_int64", parameters=(_INT,), result=_INT),
-            ),
-            call=negate,
-        ),
-        _binary(
-            "_-_",
-            subtract,
-            *_signatures(
-                "subtract",
-                ("double", _DOUBLE, _DOUBLE, _DOUBLE),
-                ("duration_duration", _DURATION, _DURATION, _DURATION),
-                ("int64", _INT, _INT, _INT),
-                ("timestamp_duration", _TIMESTAMP, _DURATION, _TIMESTAMP),
-                ("timestamp_timestamp", _TIMESTAMP, _TIMESTAMP, _DURATION),
-                ("uint64", _UINT, _UINT, _UINT),
-            ),
-        ),
-    ),
+ARITHMETIC = library(
+    "arithmetic",
+    ("add_bytes: _+_(bytes, bytes) -> bytes", None, _concatenation),
+    "add_double: _+_(double, double) -> double",
+    "add_duration_duration: _+_(duration, duration) -> duration",
+    "add_duration_timestamp: _+_(duration, timestamp) -> timestamp",
+    "add_timestamp_duration: _+_(timestamp, duration) -> timestamp",
+    "add_int64: _+_(int, int) -> int",
+    "add_list: _+_(list(A), list(A)) -> list(A)",
+    ("add_string: _+_(string, string) -> string", None, _concatenation),
+    "add_uint64: _+_(uint, uint) -> uint",
+    "divide_double: _/_(double, double) -> double",
+    "divide_int: _/_(int, int) -> int",
+    "divide_uint: _/_(uint, uint) -> uint",
+    "modulo_int: _%_(int, int) -> int",
+    "modulo_uint: _%_(uint, uint) -> uint",
+    "multiply_double: _*_(double, double) -> double",
+    "multiply_int: _*_(int, int) -> int",
+    "multiply_uint: _*_(uint, uint) -> uint",
+    "negate_double: -_(double) -> double",
+    "negate_int64: -_(int) -> int",
+    "subtract_double: _-_(double, double) -> double",
+    "subtract_duration_duration: _-_(duration, duration) -> duration",
+    "subtract_int64: _-_(int, int) -> int",
+    "subtract_timestamp_duration: _-_(timestamp, duration) -> timestamp",
+    "subtract_timestamp_timestamp: _-_(timestamp, timestamp) -> duration",
+    "subtract_uint64: _-_(uint, uint) -> uint",
+    calls={"_+_": add, "_/_": divide, "_%_": modulo, "_*_": multiply, "-_": negate, "_-_": subtract},
 )
 
 
-_A, _B = types.parameter("A"), types.parameter("B")
-_LISTS, _MAP_OF_AB = types.list_of(_A), types.map_of(_A, _B)
 _ORDERED = (bool, int, Uint, float, str, bytes, Duration, Timestamp)
 
 
@@ -311,82 +268,53 @@ def _elements(arguments: Sequence[Value], _: Value) -> int:
     return size(arguments[1])
 
 
-def _comparison(name: str, id_: str, call: Callable[[Value, Value], bool]) -> Function:
-    def overload(left: Type, right: Type) -> Overload:
-        names = {DURATION: "duration", TIMESTAMP: "timestamp", INT: "int64", UINT: "uint64"}
-        suffix = names.get(left, left.name) + ("" if left == right else "_" + names.get(right, right.name))
-        return Overload(
-            id=f"{id_}_{suffix}",
-            parameters=(left, right),
-            result=BOOL,
-            cost=_smaller if left in (STRING, BYTES) else None,
-        )
-
-    numbers = [(INT, INT), (INT, DOUBLE), (INT, UINT), (UINT, UINT), (UINT, DOUBLE), (UINT, INT)]
-    numbers += [(DOUBLE, DOUBLE), (DOUBLE, INT), (DOUBLE, UINT)]
-    pairs = [(BOOL, BOOL), *numbers, *((kind, kind) for kind in (STRING, BYTES, TIMESTAMP, DURATION))]
-    return Function(name=name, overloads=tuple(overload(*pair) for pair in pairs), call=call)
-
-
-def _sizes(kind: Type, name: str) -> tuple[Overload, Overload]:
-    return (
-        Overload(id=f"size_{name}", parameters=(kind,), result=INT),
-        Overload(id=f"{name}_size", parameters=(kind,), result=INT, member=True),
-    )
-
-
-RELATIONS = Library(
-    name="relations",
-    functions=(
-        single("_?_:_", "conditional", (BOOL, _A, _A), _A),
-        single("_&&_", "logical_and", (BOOL, BOOL), BOOL),
-        single("_||_", "logical_or", (BOOL, BOOL), BOOL),
-        Function(name="!_", overloads=(Overload(id="logical_not", parameters=(BOOL,), result=BOOL),), call=opposite),
-        single("@not_strictly_false", "not_strictly_false", (BOOL,), BOOL),
-        Function(
-            name="_==_",
-            overloads=(Overload(id="equals", parameters=(_A, _A), result=BOOL, cost=_equality),),
-            call=equal,
-        ),
-        Function(
-            name="_!=_",
-            overloads=(Overload(id="not_equals", parameters=(_A, _A), result=BOOL, cost=_smaller),),
-            call=different,
-        ),
-        _comparison("_<_", "less", less),
-        _comparison("_<=_", "less_equals", less_or_equal),
-        _comparison("_>_", "greater", greater),
-        _comparison("_>=_", "greater_equals", greater_or_equal),
-        function(
-            "_[_]",
-            Overload(id="index_list", parameters=(_LISTS, INT), result=_A),
-            Overload(id="index_map", parameters=(_MAP_OF_AB, _A), result=_B),
-        ),
-        Function(
-            name="@in",
-            overloads=(
-                Overload(id="in_list", parameters=(_A, _LISTS), result=BOOL, cost=_elements),
-                Overload(id="in_map", parameters=(_A, _MAP_OF_AB), result=BOOL),
-            ),
-            call=is_in,
-        ),
-        Function(
-            name="size",
-            overloads=(
-                *_sizes(BYTES, "bytes"),
-                *_sizes(_LISTS, "list"),
-                *_sizes(_MAP_OF_AB, "map"),
-                *_sizes(STRING, "string"),
-            ),
-            call=length,
-        ),
-    ),
+_COMPARED = (
+    *("bool", "int", "int double", "int uint", "uint", "uint double", "uint int", "double", "double int"),
+    *("double uint", "string", "bytes", "timestamp", "duration"),
 )
+"""The types on both sides of a comparison, in the order of its overloads."""
 
 
-_K, _V = types.parameter("K"), types.parameter("V")
-_OPTIONAL, _LIST, _MAP = types.optional_of(_V), types.list_of(_V), types.map_of(_K, _V)
-_OPTIONALS = types.list_of(_OPTIONAL)
+def _comparisons(sign: str, word: str) -> Iterator[Row]:
+    for pair in _COMPARED:
+        left, right = pair.split()[0], pair.split()[-1]
+        id_ = "_".join(f"{name}64" if name in ("int", "uint") else name for name in (word, *pair.split()))
+        signature = f"{id_}: _{sign}_({left}, {right}) -> bool"
+        yield (signature, None, _smaller) if left in ("string", "bytes") else signature
+
+
+RELATIONS = library(
+    "relations",
+    "conditional: _?_:_(bool, A, A) -> A",
+    "logical_and: _&&_(bool, bool) -> bool",
+    "logical_or: _||_(bool, bool) -> bool",
+    "logical_not: !_(bool) -> bool",
+    "not_strictly_false: @not_strictly_false(bool) -> bool",
+    ("equals: _==_(A, A) -> bool", None, _equality),
+    ("not_equals: _!=_(A, A) -> bool", None, _smaller),
+    *_comparisons("<", "less"),
+    *_comparisons("<=", "less_equals"),
+    *_comparisons(">", "greater"),
+    *_comparisons(">=", "greater_equals"),
+    "index_list: _[_](list(A), int) -> A",
+    "index_map: _[_](map(A, B), A) -> B",
+    ("in_list: @in(A, list(A)) -> bool", None, _elements),
+    "in_map: @in(A, map(A, B)) -> bool",
+    "size_bytes: size(bytes) -> int",
+    "bytes_size: bytes.size() -> int",
+    "size_list: size(list(A)) -> int",
+    "list_size: list(A).size() -> int",
+    "size_map: size(map(A, B)) -> int",
+    "map_size: map(A, B).size() -> int",
+    "size_string: size(string) -> int",
+    "string_size: string.size() -> int",
+    calls={
+        "!_": opposite, "_==_": equal, "_!=_": different, "_<_": less, "_<=_": less_or_equal, "_>_": greater,
+        "_>=_": greater_or_equal, "@in": is_in, "size": length,
+    },
+)  # fmt: skip
+
+
 _ZERO_LENGTH = (str, bytes, list, dict)
 _NUMBERS = (bool, int, Uint, float)
 
@@ -419,67 +347,25 @@ def _unwrap(values: list[Value]) -> list[Value]:
     return [optional.value for optional in values if optional.value is not ABSENT]
 
 
-OPTIONAL = Library(
-    name="optional",
-    types={"optional_type": _OPTIONAL},
-    functions=(
-        single("optional.of", "optional_of", (_V,), _OPTIONAL, Optional),
-        single("optional.ofNonZeroValue", "optional_ofNonZeroValue", (_V,), _OPTIONAL, of_non_zero),
-        single("optional.none", "optional_none", (), _OPTIONAL, lambda: NONE, stepwise=True),
-        single("value", "optional_value", (_OPTIONAL,), _V, value_of, member=True),
-        single(
-            "hasValue",
-            "optional_hasValue",
-            (_OPTIONAL,),
-            BOOL,
-            lambda optional: optional.value is not ABSENT,
-            member=True,
-        ),
-        Function(  # has a step of its own, which evaluates the right side only if needed
-            name="or",
-            overloads=(
-                Overload(id="optional_or_optional", parameters=(_OPTIONAL, _OPTIONAL), result=_OPTIONAL, member=True),
-            ),
-        ),
-        single("orValue", "optional_orValue_value", (_OPTIONAL, _V), _V, member=True),
-        single("_?._", "select_optional_field", (DYN, STRING), _OPTIONAL),
-        function(
-            "_[?_]",
-            Overload(id="list_optindex_optional_int", parameters=(_LIST, INT), result=_OPTIONAL),
-            Overload(
-                id="optional_list_optindex_optional_int",
-                parameters=(types.optional_of(_LIST), INT),
-                result=_OPTIONAL,
-            ),
-            Overload(id="map_optindex_optional_value", parameters=(_MAP, _K), result=_OPTIONAL),
-            Overload(
-                id="optional_map_optindex_optional_value",
-                parameters=(types.optional_of(_MAP), _K),
-                result=_OPTIONAL,
-            ),
-        ),
-        function(
-            "_[_]",
-            Overload(id="optional_list_index_int", parameters=(types.optional_of(_LIST), INT), result=_OPTIONAL),
-            Overload(id="optional_map_index_value", parameters=(types.optional_of(_MAP), _K), result=_OPTIONAL),
-        ),
-        single(
-            "last",
-            "list_last",
-            (_LIST,),
-            _OPTIONAL,
-            lambda values: Optional(values[-1]) if values else NONE,
-            member=True,
-        ),
-        single(
-            "first",
-            "list_first",
-            (_LIST,),
-            _OPTIONAL,
-            lambda values: Optional(values[0]) if values else NONE,
-            member=True,
-        ),
-        single("optional.unwrap", "optional_unwrap", (_OPTIONALS,), _LIST, _unwrap),
-        single("unwrapOpt", "optional_unwrapOpt", (_OPTIONALS,), _LIST, _unwrap, member=True),
-    ),
+OPTIONAL = library(
+    "optional",
+    ("optional_of: optional.of(V) -> optional(V)", Optional),
+    ("optional_ofNonZeroValue: optional.ofNonZeroValue(V) -> optional(V)", of_non_zero),
+    ("optional_none: optional.none() -> optional(V)", lambda: NONE),
+    ("optional_value: optional(V).value() -> V", value_of),
+    ("optional_hasValue: optional(V).hasValue() -> bool", lambda optional: optional.value is not ABSENT),
+    "optional_or_optional: optional(V).or(optional(V)) -> optional(V)",
+    "optional_orValue_value: optional(V).orValue(V) -> V",
+    "select_optional_field: _?._(dyn, string) -> optional(V)",
+    "list_optindex_optional_int: _[?_](list(V), int) -> optional(V)",
+    "optional_list_optindex_optional_int: _[?_](optional(list(V)), int) -> optional(V)",
+    "map_optindex_optional_value: _[?_](map(K, V), K) -> optional(V)",
+    "optional_map_optindex_optional_value: _[?_](optional(map(K, V)), K) -> optional(V)",
+    "optional_list_index_int: _[_](optional(list(V)), int) -> optional(V)",
+    "optional_map_index_value: _[_](optional(map(K, V)), K) -> optional(V)",
+    ("list_last: list(V).last() -> optional(V)", lambda values: Optional(values[-1]) if values else NONE),
+    ("list_first: list(V).first() -> optional(V)", lambda values: Optional(values[0]) if values else NONE),
+    ("optional_unwrap: optional.unwrap(list(optional(V))) -> list(V)", _unwrap),
+    ("optional_unwrapOpt: list(optional(V)).unwrapOpt() -> list(V)", _unwrap),
+    types={"optional_type": types.optional_of(types.parameter("V"))},
 )

@@ -16,7 +16,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
+from policies.cel.function import Implementation, library, succeeds
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, Incomparable
 from policies.engine.interruption import spend
@@ -362,56 +362,33 @@ def _without_limits(amount: Amount) -> Large:
     return amount if isinstance(amount, Large) else amount.large()
 
 
-def _member(name: str, overload: str, others: tuple[Type, ...], result: Type, call: Implementation) -> Function:
-    return single(name, overload, (TYPE, *others), result, call, member=True, cost=1)
+def _arithmetic(*, negative: bool) -> tuple[Implementation, Implementation]:
+    """The implementations for a quantity and for an integer."""
 
-
-def _overload(overload: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
-    return Overload(id=overload, parameters=parameters, result=result, call=call, member=True)
-
-
-def _reading(name: str, overload: str, result: Type, call: Implementation) -> Function:
-    return single(name, overload, (types.STRING,), result, call, cost=of_first)
-
-
-def _arithmetic(name: str, *, negative: bool) -> Function:
     def on_quantity(left: Quantity, right: Quantity) -> Quantity:
         return _sum_of_quantities(left, right.amount, right.form, negative=negative)
 
     def on_integer(left: Quantity, right: int) -> Quantity:
         return _sum_of_quantities(left, Small(right, 0), Form.EXPONENT, negative=negative)
 
-    return function(
-        name,
-        _overload(f"quantity_{name}", (TYPE, TYPE), TYPE, on_quantity),
-        _overload(f"quantity_{name}_int", (TYPE, types.INT), TYPE, on_integer),
-        cost=1,
-    )
+    return on_quantity, on_integer
 
 
-LIBRARY = Library(
-    name="kubernetes.quantity",
-    functions=(
-        _reading("quantity", "string_to_quantity", TYPE, read),
-        _reading("isQuantity", "is_quantity_string", types.BOOL, succeeds(read)),
-        single("sign", "quantity_sign", (TYPE,), types.INT, _sign, cost=1),
-        _member(
-            "isGreaterThan",
-            "quantity_is_greater_than",
-            (TYPE,),
-            types.BOOL,
-            lambda left, right: _compare(left, right) > 0,
-        ),
-        _member(
-            "isLessThan", "quantity_is_less_than", (TYPE,), types.BOOL, lambda left, right: _compare(left, right) < 0
-        ),
-        _member("compareTo", "quantity_compare_to", (TYPE,), types.INT, _compare),
-        _member(
-            "asApproximateFloat", "quantity_get_float", (), types.DOUBLE, lambda quantity: approximate(quantity.amount)
-        ),
-        _member("asInteger", "quantity_get_int", (), types.INT, _as_integer),
-        _member("isInteger", "quantity_is_integer", (), types.BOOL, lambda quantity: _integer(quantity) is not None),
-        _arithmetic("add", negative=False),
-        _arithmetic("sub", negative=True),
-    ),
+_ADD, _SUBTRACT = _arithmetic(negative=False), _arithmetic(negative=True)
+LIBRARY = library(
+    "kubernetes.quantity",
+    ("string_to_quantity: quantity(string) -> Quantity", read, of_first),
+    ("is_quantity_string: isQuantity(string) -> bool", succeeds(read), of_first),
+    ("quantity_sign: sign(Quantity) -> int", _sign),
+    ("quantity_is_greater_than: Quantity.isGreaterThan(Quantity) -> bool", lambda one, other: _compare(one, other) > 0),
+    ("quantity_is_less_than: Quantity.isLessThan(Quantity) -> bool", lambda one, other: _compare(one, other) < 0),
+    ("quantity_compare_to: Quantity.compareTo(Quantity) -> int", _compare),
+    ("quantity_get_float: Quantity.asApproximateFloat() -> double", lambda quantity: approximate(quantity.amount)),
+    ("quantity_get_int: Quantity.asInteger() -> int", _as_integer),
+    ("quantity_is_integer: Quantity.isInteger() -> bool", lambda quantity: _integer(quantity) is not None),
+    ("quantity_add: Quantity.add(Quantity) -> Quantity", _ADD[0]),
+    ("quantity_add_int: Quantity.add(int) -> Quantity", _ADD[1]),
+    ("quantity_sub: Quantity.sub(Quantity) -> Quantity", _SUBTRACT[0]),
+    ("quantity_sub_int: Quantity.sub(int) -> Quantity", _SUBTRACT[1]),
+    named={"Quantity": TYPE},
 )

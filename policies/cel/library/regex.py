@@ -14,10 +14,9 @@ from typing import Protocol, cast
 
 import re2  # type: ignore[import-untyped]  # the package has no type information
 
-from policies.cel import types
 from policies.cel.cost import of_match
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import library
 from policies.cel.values import Value, lacking
 from policies.engine.interruption import spend
 from policies.golang.strconv import clean, utf8
@@ -241,50 +240,13 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return _compiled(pattern).find_all(text, limit)
 
 
-_TEXTS = (types.STRING, types.STRING)
-MATCHES = Function(
-    name="matches",
-    overloads=(
-        Overload(id="matches", parameters=_TEXTS, result=types.BOOL, cost=of_match),
-        Overload(id="matches_string", parameters=_TEXTS, result=types.BOOL, member=True, cost=of_match),
-    ),
-    call=_matches,
-    pattern=1,
-)
-
-LIBRARY = Library(
-    name="kubernetes.regex",
-    functions=(
-        MATCHES,
-        Function(
-            name="find",
-            overloads=(
-                Overload(id="string_find_string", parameters=_TEXTS, result=types.STRING, call=_find, member=True),
-            ),
-            cost=of_match,
-            pattern=1,
-        ),
-        Function(
-            name="findAll",
-            overloads=(
-                Overload(
-                    id="string_find_all_string",
-                    parameters=_TEXTS,
-                    result=types.list_of(types.STRING),
-                    call=_find_all,
-                    member=True,
-                ),
-                Overload(
-                    id="string_find_all_string_int",
-                    parameters=(*_TEXTS, types.INT),
-                    result=types.list_of(types.STRING),
-                    call=_find_all,
-                    member=True,
-                    stepwise=True,
-                ),
-            ),
-            cost=of_match,
-            pattern=1,
-        ),
-    ),
+LIBRARY = library(
+    "kubernetes.regex",
+    ("matches: matches(string, string) -> bool", None, of_match),
+    ("matches_string: string.matches(string) -> bool", None, of_match),
+    ("string_find_string: string.find(string) -> string", _find, of_match),
+    ("string_find_all_string: string.findAll(string) -> list(string)", _find_all, of_match),
+    ("string_find_all_string_int: string.findAll(string, int) -> list(string)", _find_all, of_match),
+    calls={"matches": _matches},
+    patterns=("matches", "find", "findAll"),
 )

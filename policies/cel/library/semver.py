@@ -12,7 +12,7 @@ from typing import ClassVar
 from policies.cel import types
 from policies.cel.cost import of_first
 from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Function, Implementation, Library, Overload, function, single, succeeds
+from policies.cel.function import library, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
 from policies.golang.strconv import clean, quote
@@ -142,33 +142,18 @@ def _int64(number: int) -> int:
     return number - _UINT64 if number >= 2**63 else number  # Go's conversion from uint64 to int64
 
 
-def _reading(name: str, ids: tuple[str, str], result: Type, call: Implementation) -> Function:
-    return function(
-        name,
-        Overload(id=ids[0], parameters=(types.STRING,), result=result, call=call),
-        Overload(id=ids[1], parameters=(types.STRING, types.BOOL), result=result, call=call),
-        cost=of_first,
-    )
-
-
-def _member(name: str, overload: str, others: int, result: Type, call: Implementation) -> Function:
-    parameters = (TYPE,) * (1 + others)
-    return single(name, overload, parameters, result, call, member=True, cost=1)
-
-
-LIBRARY = Library(
-    name="kubernetes.Semver",
+LIBRARY = library(
+    "kubernetes.Semver",
+    ("string_to_semver: semver(string) -> Semver", _semver, of_first),
+    ("string_bool_to_semver: semver(string, bool) -> Semver", _semver, of_first),
+    ("is_semver_string: isSemver(string) -> bool", succeeds(_semver), of_first),
+    ("is_semver_string_bool: isSemver(string, bool) -> bool", succeeds(_semver), of_first),
+    ("semver_is_greater_than: Semver.isGreaterThan(Semver) -> bool", lambda left, right: compare(left, right) == 1),
+    ("semver_is_less_than: Semver.isLessThan(Semver) -> bool", lambda left, right: compare(left, right) == -1),
+    ("semver_compare_to: Semver.compareTo(Semver) -> int", compare),
+    ("semver_major: Semver.major() -> int", lambda version: _int64(version.major)),
+    ("semver_minor: Semver.minor() -> int", lambda version: _int64(version.minor)),
+    ("semver_patch: Semver.patch() -> int", lambda version: _int64(version.patch)),
+    named={"Semver": TYPE},
     work=0.3,
-    functions=(
-        _reading("semver", ("string_to_semver", "string_bool_to_semver"), TYPE, _semver),
-        _reading("isSemver", ("is_semver_string", "is_semver_string_bool"), types.BOOL, succeeds(_semver)),
-        _member(
-            "isGreaterThan", "semver_is_greater_than", 1, types.BOOL, lambda left, right: compare(left, right) == 1
-        ),
-        _member("isLessThan", "semver_is_less_than", 1, types.BOOL, lambda left, right: compare(left, right) == -1),
-        _member("compareTo", "semver_compare_to", 1, types.INT, compare),
-        _member("major", "semver_major", 0, types.INT, lambda version: _int64(version.major)),
-        _member("minor", "semver_minor", 0, types.INT, lambda version: _int64(version.minor)),
-        _member("patch", "semver_patch", 0, types.INT, lambda version: _int64(version.patch)),
-    ),
 )

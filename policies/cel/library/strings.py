@@ -13,9 +13,9 @@ from math import ceil
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
-from policies.cel import cost, types
+from policies.cel import cost
 from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.function import Cost, Function, Implementation, Library, Overload, function, single
+from policies.cel.function import Implementation, library
 from policies.cel.library.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, shown, type_of
@@ -140,40 +140,29 @@ def _of_result(_: Sequence[Value], result: Value) -> int:
     return _of_length(cost.size(result))
 
 
-def _member(id: str, parameters: tuple[Type, ...], result: Type, call: Implementation) -> Overload:
-    """An overload as cel-go binds it: three or more arguments are evaluated one by one."""
-    return Overload(id=id, parameters=parameters, result=result, call=call, member=True, stepwise=len(parameters) > 2)
-
-
-def _of_text(name: str, id: str, call: Callable[[str], str]) -> Function:
-    return single(name, id, (types.STRING,), types.STRING, call, member=True, cost=cost.of_first)
-
-
-_STRING, _INT, _LIST = types.STRING, types.INT, types.list_of(types.STRING)
-
-
 def _contains_cost(arguments: Sequence[Value], _: Value) -> int:
     return cost.traversal(arguments[0]) * cost.traversal(arguments[1])
 
 
-def _function(name: str, id: str, search: Callable[[str, str], bool], price: Cost) -> Function:
+def _searching(search: Callable[[str, str], bool]) -> Implementation:
     def call(text: Value, part: Value) -> bool:
         if text.__class__ is not str or part.__class__ is not str:
             raise no_such_overload()  # the message names no types, because the reference checks them late here
         return search(text, part)
 
-    strings = (types.STRING, types.STRING)
-    overload = Overload(id=id, parameters=strings, result=types.BOOL, call=call, member=True, cost=price)
-    return Function(name=name, overloads=(overload,), guarded=False)
+    return call
 
 
-TEXT = Library(
-    name="text",
-    functions=(
-        _function("contains", "contains_string", str.__contains__, _contains_cost),
-        _function("endsWith", "ends_with_string", str.endswith, cost.of_second),
-        _function("startsWith", "starts_with_string", str.startswith, cost.of_second),
-    ),
+TEXT = library(
+    "text",
+    ("contains_string: string.contains(string) -> bool", None, _contains_cost),
+    ("ends_with_string: string.endsWith(string) -> bool", None, cost.of_second),
+    ("starts_with_string: string.startsWith(string) -> bool", None, cost.of_second),
+    calls={
+        "contains": _searching(str.__contains__),
+        "endsWith": _searching(str.endswith),
+        "startsWith": _searching(str.startswith),
+    },
 )
 
 
@@ -451,62 +440,26 @@ _CLAUSES: dict[str, _Clause] = {
 }
 
 
-STRINGS = Library(
-    name="strings",
+STRINGS = library(
+    "strings",
+    ("string_char_at_int: string.charAt(int) -> string", _char_at),
+    ("string_index_of_string: string.indexOf(string) -> int", _index_of, cost.of_tree),
+    ("string_index_of_string_int: string.indexOf(string, int) -> int", _index_of, cost.of_tree),
+    ("string_last_index_of_string: string.lastIndexOf(string) -> int", _last_index_of, cost.of_tree),
+    ("string_last_index_of_string_int: string.lastIndexOf(string, int) -> int", _last_index_of_offset, cost.of_tree),
+    ("string_lower_ascii: string.lowerAscii() -> string", _lower_ascii, cost.of_first),
+    ("string_replace_string_string: string.replace(string, string) -> string", _replace, cost.of_first_twice),
+    ("string_replace_string_string_int: string.replace(string, string, int) -> string", _replace, cost.of_first_twice),
+    ("string_split_string: string.split(string) -> list(string)", _split, cost.of_first_twice),
+    ("string_split_string_int: string.split(string, int) -> list(string)", _split, cost.of_first_twice),
+    ("string_substring_int: string.substring(int) -> string", _substring, cost.of_first),
+    ("string_substring_int_int: string.substring(int, int) -> string", _substring_range, cost.of_first),
+    ("string_trim: string.trim() -> string", trimmed, cost.of_first),
+    ("string_upper_ascii: string.upperAscii() -> string", _upper_ascii, cost.of_first),
+    ("string_format: string.format(list(dyn)) -> string", format_text, cost.of_first),
+    ("strings_quote: strings.quote(string) -> string", _quote, cost.of_first),
+    ("list_join: list(string).join() -> string", _join, _of_result),
+    ("list_join_string: list(string).join(string) -> string", _join, _of_result),
+    stepwise=("string_format",),
     work=0.2,
-    functions=(
-        function("charAt", _member("string_char_at_int", (_STRING, _INT), _STRING, _char_at)),
-        function(
-            "indexOf",
-            _member("string_index_of_string", (_STRING, _STRING), _INT, _index_of),
-            _member("string_index_of_string_int", (_STRING, _STRING, _INT), _INT, _index_of),
-            cost=cost.of_tree,
-        ),
-        function(
-            "lastIndexOf",
-            _member("string_last_index_of_string", (_STRING, _STRING), _INT, _last_index_of),
-            _member("string_last_index_of_string_int", (_STRING, _STRING, _INT), _INT, _last_index_of_offset),
-            cost=cost.of_tree,
-        ),
-        _of_text("lowerAscii", "string_lower_ascii", _lower_ascii),
-        function(
-            "replace",
-            _member("string_replace_string_string", (_STRING, _STRING, _STRING), _STRING, _replace),
-            _member("string_replace_string_string_int", (_STRING, _STRING, _STRING, _INT), _STRING, _replace),
-            cost=cost.of_first_twice,
-        ),
-        function(
-            "split",
-            _member("string_split_string", (_STRING, _STRING), _LIST, _split),
-            _member("string_split_string_int", (_STRING, _STRING, _INT), _LIST, _split),
-            cost=cost.of_first_twice,
-        ),
-        function(
-            "substring",
-            _member("string_substring_int", (_STRING, _INT), _STRING, _substring),
-            _member("string_substring_int_int", (_STRING, _INT, _INT), _STRING, _substring_range),
-            cost=cost.of_first,
-        ),
-        _of_text("trim", "string_trim", trimmed),
-        _of_text("upperAscii", "string_upper_ascii", _upper_ascii),
-        function(
-            "format",
-            Overload(
-                id="string_format",
-                parameters=(_STRING, types.LIST),
-                result=_STRING,
-                call=format_text,
-                member=True,
-                stepwise=True,
-                cost=cost.of_first,
-            ),
-        ),
-        single("strings.quote", "strings_quote", (_STRING,), _STRING, _quote, cost=cost.of_first),
-        function(
-            "join",
-            _member("list_join", (_LIST,), _STRING, _join),
-            _member("list_join_string", (_LIST, _STRING), _STRING, _join),
-            cost=_of_result,
-        ),
-    ),
 )

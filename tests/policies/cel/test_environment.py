@@ -69,12 +69,12 @@ def test_libraries_are_merged() -> None:
     """Functions of one name have the overloads of all libraries in their order, the first call and cost."""
     one = Overload(id="one", parameters=(INT,), result=INT)
     two = Overload(id="two", parameters=(STRING,), result=INT)
-    first = Function(name="f", overloads=(one,), cost=5, guarded=False)
-    second = Function(name="f", overloads=(two,), call=len, cost=7, stepwise=True)
+    first = Function(name="f", overloads=(one,), cost=5)
+    second = Function(name="f", overloads=(two,), call=len, cost=7)
     found = merged([Library(name="a", functions=(first,)), Library(name="b", functions=(second,))])
 
     assert found == {
-        "f": Function(name="f", overloads=(one, two), call=len, cost=5, stepwise=True, guarded=True),
+        "f": Function(name="f", overloads=(one, two), call=len, cost=5),
     }
 
 

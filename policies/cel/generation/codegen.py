@@ -8,7 +8,6 @@ under which it computes something must match the reference.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,6 @@ from policies.cel.generation.emitter import (
     is_patch,
     is_variables,
     trusted,
-    written_path,
 )
 from policies.cel.generation.inline import certain_loops, generate_loop
 from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
@@ -43,7 +41,6 @@ from policies.cel.syntax.ast import (
     Node,
     Select,
     StructLiteral,
-    walk,
 )
 from policies.cel.types import BOOL, STRING, Kind
 from policies.cel.values import Value
@@ -58,8 +55,6 @@ class Generator(NodeEmitter):
     def __init__(self, tree: Node | None) -> None:
         super().__init__(frozenset() if tree is None else certain_loops(tree))
         self.roots: dict[str, str] = {}  # variables of the activation, with their generated names
-        nodes = () if tree is None else walk(tree)
-        self._uses = Counter(path for node in nodes if (path := written_path(node)))
 
     def name(self, name: str) -> str:
         """The generated name of a variable."""
@@ -156,29 +151,19 @@ class Generator(NodeEmitter):
         if path is not None and path in self.known:
             self._charge_chain(node.operand)
             return self.known[path]
-        expression = f"{self._operand(node.operand)}[{node.field!r}]"
-        return expression if path is None or not self._shared(node) else self._remember(path, expression)
+        return f"{self._operand(node.operand)}[{node.field!r}]"
 
     def _charge_chain(self, node: Node) -> None:
         while isinstance(node, Select) and node.name is None:
             self.charge(1)
             node = node.operand
 
-    def _shared(self, node: Node) -> bool:
-        written = written_path(node)
-        return written is not None and self._uses[written] > 1
-
-    def _remember(self, path: Path, expression: str) -> str:
-        self.known[path] = name = self.atom(expression)
-        return name
-
     def presence(self, node: Select) -> tuple[str, Facts]:
         """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
         path = self.path(node.operand)
-        written = (*(written_path(node.operand) or ()), node.field)
-        if path is None or is_variables(node.operand) or self._uses[written] < 1:
+        if path is None or is_variables(node.operand):
             name = repr(node.field)
             return f"({name} in {operand} if {operand}.__class__ is dict else has({operand}, {name}))", {}
         content = self.temporary()

@@ -26,7 +26,7 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generator, loaded
 from policies.cel.generation.emitter import LONGEST, Path, UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, walk
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children
 from policies.cel.values import ABSENT, Value
 from policies.engine.interruption import Expired, TimeLimitError
 
@@ -222,7 +222,6 @@ class _Fusion(Generator):
 
     def _write_part(self, position: int, part: Part, validate: Callable[[Part], None]) -> None:
         self._part, self._here, self._own = part, set(), []
-        self._uses = Counter(path for node in _nodes(part) if (path := written_path(node)))
         self._lasting = _lasting(part)
         if part.is_repeated:
             with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
@@ -344,11 +343,6 @@ def _place(name: str) -> Path:
 
 def _expressions(part: Part) -> tuple[Expression, ...]:
     return (*part.conditions, *part.validations, *part.variables.values())
-
-
-def _nodes(part: Part) -> Iterator[Node]:
-    for expression in _expressions(part):
-        yield from walk(expression.tree)
 
 
 def _repeated(parts: Iterable[Part | None]) -> list[str]:

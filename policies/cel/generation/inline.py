@@ -20,15 +20,11 @@ from policies.cel.generation.support import PASS
 from policies.cel.library.regex import matcher
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
 from policies.cel.syntax.macros import ACCUMULATOR
-from policies.cel.types import DOUBLE, INT, STRING, Kind, Type
+from policies.cel.types import STRING, Kind, Type
 from policies.cel.values import Value
 
 _SCALAR = {Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.NULL, Kind.DURATION, Kind.TIMESTAMP, Kind.TYPE}
 _SHORT = 10  # characters that one unit of cost passes over
-
-_COMPARISONS = {"_<_": ("<", "less"), "_<=_": ("<=", "less_or_equal")}
-_COMPARISONS |= {"_>_": (">", "greater"), "_>=_": (">=", "greater_or_equal")}
-_ARITHMETIC = {"_+_": ("+", "add"), "_-_": ("-", "subtract"), "_*_": ("*", "multiply")}
 
 
 def generate(generator: NodeEmitter, node: Call) -> str:
@@ -173,59 +169,6 @@ def _charge_smaller(generator: NodeEmitter, node: Call, names: list[str]) -> Non
         generator.line(f"cost += {generator.bound(binding.cost)}(({names[0]}, {names[1]}), None)")
 
 
-# Order and arithmetic
-
-
-def _comparison(generator: NodeEmitter, node: Call) -> str | None:
-    operator, function = _COMPARISONS[node.function]
-    names = [generator.atom(generator.value(argument)) for argument in node.args]
-    _charge_smaller(generator, node, names)
-    if all(map(_is_text, node.args)):
-        return f"({names[0]} {operator} {names[1]})"
-    guards = _integers(node, names)
-    if guards is None:
-        return f"{function}({names[0]}, {names[1]})"
-    written = f"{names[0]} {operator} {names[1]}"
-    return f"({written} if {guards} else {function}({names[0]}, {names[1]}))" if guards else f"({written})"
-
-
-def _integers(node: Call, names: list[str]) -> str | None:
-    """The condition that both operands are ints: empty if it is known to hold, None if it is unlikely to."""
-    unknown = []
-    for argument, name in zip(node.args, names, strict=True):
-        if argument.type is None or argument.type.kind not in (Kind.INT, Kind.DYN):
-            return None
-        if argument.type != INT or not trusted(argument):
-            unknown.append(f"{name}.__class__ is int_")
-    return " and ".join(unknown)
-
-
-def _arithmetic(generator: NodeEmitter, node: Call) -> str | None:
-    operator, function = _ARITHMETIC[node.function]
-    if all(map(_is_text, node.args)):
-        return _concatenation(generator, node)
-    if len(node.overloads) == 1 and node.overloads[0].id in ("add_string", "add_bytes"):
-        return None
-    names = [generator.atom(generator.value(argument)) for argument in node.args]
-    generator.charge(1)
-    whole = f"{function}({names[0]}, {names[1]})"
-    guards = _integers(node, names)
-    if guards is None:
-        doubles = all(argument.type == DOUBLE and trusted(argument) for argument in node.args)
-        return f"({names[0]} {operator} {names[1]})" if doubles else whole
-    result = generator.temporary()
-    inside = f"LOW <= ({result} := {names[0]} {operator} {names[1]}) <= HIGH"
-    return f"({result} if {f'{guards} and ' if guards else ''}{inside} else {whole})"
-
-
-def _concatenation(generator: NodeEmitter, node: Call) -> str:
-    names = [generator.atom(generator.value(argument)) for argument in node.args]
-    result = generator.temporary()
-    generator.line(f"{result} = {names[0]} + {names[1]}")
-    generator.line(f"cost += PASS[len({result})]")
-    return result
-
-
 # Logic, sizes, membership, texts
 
 
@@ -304,8 +247,6 @@ def _matches(generator: NodeEmitter, node: Call) -> str | None:
 _INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {
     "_==_": _equality,
     "_!=_": _equality,
-    **dict.fromkeys(_COMPARISONS, _comparison),
-    **dict.fromkeys(_ARITHMETIC, _arithmetic),
     "!_": _opposite,
     "size": _size,
     "@in": _membership,

@@ -12,19 +12,12 @@ from policies.cel.errors import BudgetError
 from policies.cel.evaluation.run import check_key, present, qualify
 from policies.cel.library.lists import insert, insert_all
 from policies.cel.library.operators import (
-    add,
     different,
-    greater,
-    greater_or_equal,
     is_in,
     length,
-    less,
-    less_or_equal,
-    multiply,
-    subtract,
 )
 from policies.cel.patchtypes import construct
-from policies.cel.values import ABSENT, INT_MAX, INT_MIN, NONE, Optional, Value
+from policies.cel.values import ABSENT, NONE, Optional, Value
 from policies.engine.interruption import Expired, look
 
 SIZED = frozenset({str, bytes, list, dict})
@@ -102,7 +95,7 @@ def certain_guard(cost: int, limit: int, expired: Expired | None, early: int) ->
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    add, subtract, multiply, equal, different, is_in, length, construct, qualify, fail, has, item, maybe, pairs,
+    equal, different, is_in, length, construct, qualify, fail, has, item, maybe, pairs,
     elements, unwrap, wrap, guard, certain_guard, size, traversal, insert, insert_all,
 )  # fmt: skip
 NAMESPACE: Mapping[str, Any] = {
@@ -110,13 +103,7 @@ NAMESPACE: Mapping[str, Any] = {
     "ABSENT": ABSENT,
     "SIZED": SIZED,
     "PASS": PASS,
-    "LOW": INT_MIN,
-    "HIGH": INT_MAX,
     "int_": int,
     "str_": str,
-    "less": less,
-    "less_or_equal": less_or_equal,
-    "greater": greater,
-    "greater_or_equal": greater_or_equal,
     **{function.__name__: function for function in _FUNCTIONS},
 }

@@ -28,7 +28,7 @@ from policies.cel.syntax.source import CompileError, Source
 ENVIRONMENT = admission(patch_types=True)
 NODES = (
     *(ast.Module, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AugAssign, ast.Expr),
-    *(ast.For, ast.If, ast.Break, ast.Pass, ast.IfExp, ast.NamedExpr, ast.Call, ast.Subscript, ast.Attribute),
+    *(ast.For, ast.If, ast.Break, ast.Pass, ast.IfExp, ast.Call, ast.Subscript, ast.Attribute),
     *(ast.Name, ast.Load, ast.Store, ast.Constant, ast.Tuple, ast.List, ast.Dict),
     *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.BinOp, ast.Add, ast.Sub, ast.Mult),
     *(ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Is, ast.IsNot, ast.In, ast.NotIn),

@@ -156,12 +156,11 @@ def shares(amounts: Sequence[int], length: int) -> list[int]:
     return lengths
 
 
-_WIDEST, _NARROWEST, _MARGIN = 1152.0, 640.0, 24.0
+_WIDEST, _NARROWEST, _MARGIN = 1152.0, 720.0, 24.0
 _TITLE, _SUBTITLE, _LEGEND = 22.0, 13.0, 12.0
-# How much wider than high boxes are made; that which takes the least room is taken.
-_ASPECTS = (0.7, 0.9, 1.1, 1.4, 1.7, 2.1, 2.6, 3.2, 4.0)
-_LONGEST_TITLE, _LONGEST_NAME = 320.0, 150.0
-_ROUNDING, _NEARLY = 0.01, 0.75
+# How much wider than high boxes are made.
+_SHAPE = 3.2
+_LONGEST_TITLE, _LONGEST_NAME, _ROUNDING = 600.0, 150.0, 0.01
 # Blue, orange and green of the palette by Okabe and Ito, which people tell apart who do not see all colours. The kinds
 # also differ without colour: full, hatched, empty, and pale where nothing is known.
 _STYLE = """
@@ -192,77 +191,54 @@ _CLOSED = (("unavailable", "not used, and not to be had"), ("closed", "Node that
 
 
 class _Scale(NamedTuple):
-    """Sizes. most: for how many Nodes, or boxes without any, they are meant. square: of a GPU. head: of headings.
+    """Sizes. square: of a GPU. head: of headings. name: of Nodes' names, 0 for none."""
 
-    name: of Nodes' names, 0 for none.
-    """
-
-    most: float
     square: float
     gap: float
     pad: float
-    space: float
     head: float
     name: float
 
 
-_SCALES = (
-    _Scale(24, square=15, gap=3, pad=7, space=10, head=14, name=11),
-    _Scale(80, square=10, gap=2, pad=5, space=8, head=12, name=9),
-    _Scale(240, square=8, gap=2, pad=4, space=6, head=11, name=0),
-    _Scale(800, square=6, gap=1, pad=3, space=5, head=10, name=0),
-    _Scale(math.inf, square=4, gap=1, pad=2, space=4, head=9, name=0),
-)
+_NEAR, _FAR = _Scale(square=10, gap=2, pad=6, head=12, name=9), _Scale(square=5, gap=1, pad=4, head=10, name=0)
+# So many Nodes are drawn with their names.
+_NAMED = 80
 
 
 class _Block(NamedTuple):
-    """A box with what is in it: the cells of Nodes at their places, or rows of further boxes.
+    """A part of the picture: its size, and what draws it from its upper left corner on."""
 
-    line: the domains that the box stands for, which have the same Nodes; empty for the cells of Nodes that share a box
-    with other boxes. width, height: the least. head: the height of the heading. cell: the size of a cell.
-    """
-
-    line: tuple[Branch, ...]
     width: float
     height: float
-    head: float = 0.0
-    cells: tuple[tuple[Machine, float, float], ...] = ()
-    cell: tuple[float, float] = (0.0, 0.0)
-    rows: tuple[tuple[_Block, ...], ...] = ()
+    lines: Sequence[str]
 
 
 def svg(root: Branch, topology: Topology) -> str:
     """The picture as the text of an SVG file."""
-    scale = next(scale for scale in _SCALES if _drawn(root) <= scale.most)
-    picture = min(
-        (_Picture(topology, scale, aspect) for aspect in _ASPECTS), key=lambda one: math.prod(one.whole(root)[:2])
-    )
-    wide, high, rows = picture.whole(root)
-    width = wide + 2 * _MARGIN
-    legend = list(_legend(root, width))
-    top = legend[-1][3] + _MARGIN
-    height = top + high + _MARGIN
-    size = f'width="{_n(width)}" height="{_n(height)}"'
+    scale = _NEAR if _drawn(root) <= _NAMED else _FAR
+    body = _inside(root, topology, scale, _WIDEST, 0)
+    summary = min(_WIDEST, text_width(_summary(root.count), _SUBTITLE, bold=False))
+    wide = max(_NARROWEST, summary, body.width)
+    legend = _rows(list(_legend(root)), wide, 16)
+    top = _MARGIN + 64 + legend.height + _MARGIN
+    width, height = _n(wide + 2 * _MARGIN), _n(top + body.height + _MARGIN)
+    size = f'width="{width}" height="{height}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {_n(width)} {_n(height)}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" role="img">',
         f"<title>{_escaped(f'{topology.name}: {_summary(root.count)}')}</title>",
         f"<style>{_STYLE}</style>",
         _HATCH,
         f'<rect {size} fill="#ffffff"/>',
         _words(f"Topology {topology.name}", _MARGIN, _MARGIN + _TITLE * 0.8, _TITLE, wide, "strong"),
         _words(_summary(root.count), _MARGIN, _MARGIN + 46, _SUBTITLE, wide, "quiet"),
+        *_at(legend, _MARGIN, _MARGIN + 64),
+        *_at(body, _MARGIN, top),
     ]
-    for kind, meaning, x, y in legend:
-        if kind:
-            mark = f"cell {kind}" if kind in ("closed", "flawed") else kind
-            lines.append(f'<rect class="{mark}" x="{_n(x)}" y="{_n(y - 10)}" width="12" height="12" rx="2"/>')
-        lines.append(_words(meaning, x + (20 if kind else 0), y, _LEGEND, math.inf, "quiet"))
-    lines += [f'<g transform="translate({_n(_MARGIN)} {_n(top)})">', *picture.inside(rows, 0, 0, wide, 0), "</g>"]
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _legend(root: Branch, width: float) -> Iterator[tuple[str, str, float, float]]:
-    """The kinds of what is drawn with their meanings and places, in as many lines as they need."""
+def _legend(root: Branch) -> Iterator[_Block]:
+    """The kinds of what is drawn, with their meanings."""
     known = root.count.free is not None
     meanings = [("used", "held by Pods"), ("free", "free")]
     if not known:
@@ -272,191 +248,115 @@ def _legend(root: Branch, width: float) -> Iterator[tuple[str, str, float, float
     if root.count.flaws:
         meanings.append(("flawed", "Node with a flaw of its network"))
     meanings.append(("", "numbers: free / all GPUs" if known else "numbers: all GPUs"))
-    x, y = _MARGIN, _MARGIN + 74
     for kind, meaning in meanings:
-        long = (20 if kind else 0) + text_width(meaning, _LEGEND, bold=False)
-        if x > _MARGIN and x + long > width - _MARGIN:
-            x, y = _MARGIN, y + 20
-        yield kind, meaning, x, y
-        x += long + 16
+        left = 20.0 if kind else 0.0
+        mark = f"cell {kind}" if kind in ("closed", "flawed") else kind
+        lines = [f'<rect class="{mark}" width="12" height="12" rx="2"/>'] if kind else []
+        lines.append(_words(meaning, left, 10, _LEGEND, math.inf, "quiet"))
+        yield _Block(left + text_width(meaning, _LEGEND, bold=False), 14, lines)
 
 
-class _Picture(NamedTuple):
-    """Makes and draws boxes of one scale and shape."""
+def _at(block: _Block, x: float, y: float) -> Iterator[str]:
+    yield f'<g transform="translate({_n(x)} {_n(y)})">'
+    yield from block.lines
+    yield "</g>"
 
-    topology: Topology
-    scale: _Scale
-    aspect: float
 
-    def whole(self, root: Branch) -> tuple[float, float, tuple[tuple[_Block, ...], ...]]:
-        """Width and height of all boxes, and their rows."""
-        blocks = self._blocks(root, _WIDEST)
-        narrowest = max(_NARROWEST, *(block.width for block in blocks))
-        width = min(_WIDEST, max(narrowest, self._shaped_width(blocks, 2.0)))
-        rows = self._rows(blocks, width)
-        return width, self._height(rows), rows
+def _rows(blocks: Sequence[_Block], widest: float, gap: float) -> _Block:
+    """Blocks in rows that are not wider, unless a single one is."""
+    lines: list[str] = []
+    x = y = high = wide = 0.0
+    for block in blocks:
+        if x and x + block.width > widest:
+            x, y, high = 0.0, y + high + gap, 0.0
+        lines += _at(block, x, y)
+        x, high = x + block.width + gap, max(high, block.height)
+        wide = max(wide, x - gap)
+    return _Block(wide, y + high, lines)
 
-    def _blocks(self, branch: Branch, widest: float) -> list[_Block]:
-        """What is in a domain: the cells of Nodes that are in no further domain first.
 
-        Boxes that are nearly as wide as the widest one are made as wide, so that they stand below each other.
-        """
-        blocks = [self._block(inner, widest) for inner in branch.branches]
-        most = max((block.width for block in blocks), default=0.0)
-        blocks = [block._replace(width=most) if block.width >= _NEARLY * most else block for block in blocks]
-        return [self._cells((), branch.machines, widest), *blocks] if branch.machines else blocks
+def _inside(branch: Branch, topology: Topology, scale: _Scale, widest: float, depth: int, least: float = 0.0) -> _Block:
+    """What is in a domain: the cells of Nodes that are in no further domain first. least: its width anyway."""
+    blocks = [_box(inner, topology, scale, widest, depth) for inner in branch.branches]
+    if branch.machines:
+        blocks.insert(0, _shaped(list(_cells(branch.machines, scale)), widest, scale.gap + 1, least))
+    return _shaped(blocks, widest, scale.pad, least)
 
-    def _block(self, branch: Branch, widest: float) -> _Block:
-        """The box of a domain, in the room that is there for it."""
-        scale, chain = self.scale, line(branch)
-        inner = widest - 2 * scale.space
-        titles = min(_LONGEST_TITLE, text_width(_heading(chain, self.topology), scale.head))
-        least = titles + text_width(_counts(branch.count), scale.head) + 2 * scale.space
-        if chain[-1].branches:
-            blocks = self._blocks(chain[-1], inner)
-            rows = self._rows(blocks, min(inner, self._shaped_width(blocks, self.aspect)))
-            made = _Block(tuple(chain), max(map(self._width, rows)), self._height(rows), rows=rows)
-        else:
-            made = self._cells(tuple(chain), chain[-1].machines, inner, least)
-        head, bottom = 2 * scale.head + scale.space, scale.space if made.height else 0.0
-        width, height = max(made.width, least) + 2 * scale.space, head + made.height + bottom
-        return made._replace(width=width, height=height, head=head)
 
-    def _cells(
-        self, chain: tuple[Branch, ...], machines: Sequence[Machine], widest: float, least: float = 0.0
-    ) -> _Block:
-        """The Nodes in rows, and the room that they take. least: the width that they have anyway."""
-        if not machines:
-            return _Block(chain, 0.0, 0.0)
-        scale, gap = self.scale, self.scale.gap + 1
-        step, wide, high = scale.square + scale.gap, 0.0, 0.0
-        for machine in machines:
-            columns = _columns(machine)
-            name = min(_LONGEST_NAME, text_width(machine.node.name, scale.name)) if scale.name else 0.0
-            wide = max(wide, max(2, columns) * step - scale.gap + 2 * scale.pad, name + 2 * scale.pad)
-            high = max(high, (math.ceil(machine.total / columns) if columns else 1) * step - scale.gap + 2 * scale.pad)
-        high += scale.name + scale.pad if scale.name else 0.0
-        area = len(machines) * (wide + gap) * (high + gap)
-        width = min(widest, max(least, math.sqrt(area * self.aspect)))
-        down = math.ceil(len(machines) / max(1, int((width + gap) // (wide + gap))))
-        across = math.ceil(len(machines) / down)
-        places = ((index % across * (wide + gap), index // across * (high + gap)) for index in range(len(machines)))
-        cells = tuple((machine, *place) for machine, place in zip(machines, places, strict=True))
-        return _Block(chain, across * (wide + gap) - gap, down * (high + gap) - gap, 0.0, cells, (wide, high))
+def _shaped(blocks: Sequence[_Block], widest: float, gap: float, least: float) -> _Block:
+    area = sum((block.width + gap) * (block.height + gap) for block in blocks)
+    return _rows(blocks, min(widest, max(least, math.sqrt(area * _SHAPE))), gap)
 
-    def _shaped_width(self, blocks: Sequence[_Block], aspect: float) -> float:
-        """The width that gives blocks this shape together."""
-        space = self.scale.space
-        area = sum((block.width + space) * (block.height + space) for block in blocks)
-        return max(math.sqrt(area * aspect), *(block.width for block in blocks))
 
-    def _rows(self, blocks: Sequence[_Block], width: float) -> tuple[tuple[_Block, ...], ...]:
-        """The blocks in rows that are not wider, unless a single one is.
-
-        Nodes without the level and without accelerators, as those for CPU work are, stand for themselves.
-        """
-        rows: list[list[_Block]] = []
-        for block in blocks:
-            is_aside = bool(block.line) and block.line[0].value is None and not block.line[0].count.total
-            if rows and not is_aside and self._width([*rows[-1], block]) <= width + _ROUNDING:
-                rows[-1].append(block)
-            else:
-                rows.append([block])
-        return tuple(map(tuple, rows))
-
-    def _width(self, row: Sequence[_Block]) -> float:
-        return sum(block.width for block in row) + self.scale.space * (len(row) - 1)
-
-    def _height(self, rows: Sequence[Sequence[_Block]]) -> float:
-        return sum(max(block.height for block in row) for row in rows) + self.scale.space * (len(rows) - 1)
-
-    def inside(
-        self, rows: Sequence[Sequence[_Block]], left: float, top: float, width: float, depth: int
-    ) -> Iterator[str]:
-        """Rows of boxes, stretched so that they fill the width.
-
-        The last row is stretched as the one before it, so that equal boxes stand below each other.
-        """
-        more = math.inf
-        for row in rows:
-            more = min(more if row is rows[-1] else math.inf, (width - self._width(row)) / len(row))
-            high, x = max(block.height for block in row), left
-            for block in row:
-                yield from self._box(block, (x, top, block.width + more, high), depth)
-                x += block.width + more + self.scale.space
-            top += high + self.scale.space
-
-    def _box(self, block: _Block, at: tuple[float, float, float, float], depth: int) -> Iterator[str]:
-        (x, y, width, _), space = at, self.scale.space
-        inset = space if block.head else 0.0
-        if block.line:
-            title = f"{_heading(block.line, self.topology)}: {_summary(block.line[0].count)}"
-            yield f'<g class="domain">\n<title>{_escaped(title)}</title>'
-            yield from self._frame(block.line, at, depth)
-        for machine, across, down in block.cells:
-            yield from self._cell(machine, x + inset + across, y + block.head + down, *block.cell)
-        yield from self.inside(block.rows, x + inset, y + block.head, width - 2 * inset, depth + 1)
-        if block.line:
-            yield "</g>"
-
-    def _frame(self, chain: tuple[Branch, ...], at: tuple[float, float, float, float], depth: int) -> Iterator[str]:
-        """The box itself, its heading, its numbers, and a bar of what is used."""
-        scale, (x, y, width, height), count = self.scale, at, chain[0].count
-        lacks = " lacks" if any(branch.value is None for branch in chain) else ""
-        yield (
-            f'<rect class="box{lacks}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
-            f'rx="{_n(min(8, scale.space))}" fill="{_FILLS[depth % len(_FILLS)]}"/>'
-        )
-        left, right, base = x + scale.space, x + width - scale.space, y + scale.space * 0.5 + scale.head
-        numbers = _counts(count)
-        room = right - left - text_width(numbers, scale.head) - scale.space
-        yield _words(_heading(chain, self.topology), left, base, scale.head, room, "lacking" if lacks else "strong")
-        yield _words(numbers, right, base, scale.head, math.inf, "quiet", "end")
-        if count.used is None or count.free is None or not count.total:
-            return
-        amounts = (("used", count.used), ("unavailable", count.unavailable), ("free", count.free))
-        for kind, amount in amounts:
-            part = (right - x - scale.space) * amount / sum(number for _, number in amounts)
-            if amount:
-                at_y = _n(base + scale.head * 0.45)
-                yield f'<rect class="bar {kind}" x="{_n(left)}" y="{at_y}" width="{_n(part)}" height="3"/>'
+def _box(branch: Branch, topology: Topology, scale: _Scale, widest: float, depth: int) -> _Block:
+    """A domain, or several that have the same Nodes: its heading, its numbers, a bar of what is used, what is in it."""
+    chain, pad = line(branch), scale.pad
+    heading, count = " \u203a ".join(title(one, topology) for one in chain), branch.count
+    numbers = "no GPUs"
+    if count.total:
+        numbers = f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
+    aside = text_width(numbers, scale.head) + pad
+    least = min(_LONGEST_TITLE, text_width(heading, scale.head)) + aside
+    inner = _inside(chain[-1], topology, scale, widest - 2 * pad, depth + 1, least)
+    width = max(inner.width, least) + 2 * pad
+    head, base = 2 * scale.head + pad, pad * 0.5 + scale.head
+    height = head + inner.height + (pad if inner.height else 0)
+    lacks = " lacks" if any(one.value is None for one in chain) else ""
+    size = f'width="{_n(width)}" height="{_n(height)}"'
+    lines = [
+        f'<g class="domain">\n<title>{_escaped(f"{heading}: {_summary(count)}")}</title>',
+        f'<rect class="box{lacks}" {size} rx="{_n(pad)}" fill="{_FILLS[depth % len(_FILLS)]}"/>',
+        _words(heading, pad, base, scale.head, width - 2 * pad - aside + _ROUNDING, "lacking" if lacks else "strong"),
+        _words(numbers, width - pad, base, scale.head, math.inf, "quiet", "end"),
+    ]
+    if count.used is not None and count.free is not None and count.total:
+        left = pad
+        for kind, amount in (("used", count.used), ("unavailable", count.unavailable), ("free", count.free)):
+            part = (width - 2 * pad) * amount / (count.used + count.unavailable + count.free)
+            at = f'x="{_n(left)}" y="{_n(base + scale.head * 0.45)}" width="{_n(part)}"'
+            lines += [f'<rect class="bar {kind}" {at} height="3"/>'] if amount else []
             left += part
+    return _Block(width, height, [*lines, *_at(inner, pad, head), "</g>"])
 
-    def _cell(self, machine: Machine, x: float, y: float, width: float, height: float) -> Iterator[str]:
-        scale, columns = self.scale, _columns(machine)
-        gpus = counted(machine.total, "GPU")
-        if not machine.total:
-            gpus = "no GPUs"
-        elif machine.free is not None:
-            gpus = f"{machine.free} of {gpus} free"
-        title = ", ".join(part for part in (f"{machine.node.name}: {gpus}", state(machine)) if part)
-        yield f'<g class="node">\n<title>{_escaped(title)}</title>'
-        marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
-        yield (
-            f'<rect class="cell{marks}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
-            f'rx="{_n(min(4, scale.pad))}"/>'
-        )
-        step = scale.square + scale.gap
-        wide = max(2, columns) * step - scale.gap
-        start = x + (width - wide) / 2
-        kinds = ["unknown"] * machine.total
-        if machine.used is not None and machine.free is not None:
-            used = min(machine.used, machine.total)
-            kinds = ["used"] * used + ["free"] * machine.free
-            kinds += ["unavailable"] * (machine.total - len(kinds))
-        for index, kind in enumerate(kinds):
-            across, down = start + index % columns * step + 0.5, y + scale.pad + index // columns * step + 0.5
-            yield (
-                f'<rect class="{kind}" x="{_n(across)}" y="{_n(down)}" width="{_n(scale.square - 1)}" '
-                f'height="{_n(scale.square - 1)}" rx="{_n(scale.square / 6)}"/>'
-            )
-        if not machine.total:
-            middle = y + scale.pad + scale.square / 2
-            yield f'<path class="none" d="M{_n(start + wide / 4)} {_n(middle)}h{_n(wide / 2)}"/>'
-        if scale.name:
-            room, base = width - 2 * scale.pad, y + height - scale.pad
-            yield _words(machine.node.name, x + width / 2, base, scale.name, room, "quiet", "middle")
-        yield "</g>"
+
+def _cells(machines: Sequence[Machine], scale: _Scale) -> Iterator[_Block]:
+    """The Nodes of one domain, all of the same size."""
+    step, wide, high = scale.square + scale.gap, 0.0, 0.0
+    for machine in machines:
+        columns = _columns(machine)
+        name = min(_LONGEST_NAME, text_width(machine.node.name, scale.name))
+        wide = max(wide, max(2, columns) * step - scale.gap + 2 * scale.pad, name + 2 * scale.pad)
+        high = max(high, (math.ceil(machine.total / columns) if columns else 1) * step - scale.gap + 2 * scale.pad)
+    high += scale.name + scale.pad if scale.name else 0.0
+    return (_Block(wide, high, list(_cell(machine, scale, wide, high))) for machine in machines)
+
+
+def _cell(machine: Machine, scale: _Scale, width: float, height: float) -> Iterator[str]:
+    columns, gpus = _columns(machine), counted(machine.total, "GPU") if machine.total else "no GPUs"
+    if machine.total and machine.free is not None:
+        gpus = f"{machine.free} of {gpus} free"
+    about = ", ".join(part for part in (f"{machine.node.name}: {gpus}", state(machine)) if part)
+    yield f'<g class="node">\n<title>{_escaped(about)}</title>'
+    marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
+    yield f'<rect class="cell{marks}" width="{_n(width)}" height="{_n(height)}" rx="{_n(min(4, scale.pad))}"/>'
+    step = scale.square + scale.gap
+    wide = max(2, columns) * step - scale.gap
+    start = (width - wide) / 2
+    kinds = ["unknown"] * machine.total
+    if machine.used is not None and machine.free is not None:
+        kinds = ["used"] * min(machine.used, machine.total) + ["free"] * machine.free
+        kinds += ["unavailable"] * (machine.total - len(kinds))
+    size = _n(scale.square - 1)
+    for index, kind in enumerate(kinds):
+        across, down = start + index % columns * step + 0.5, scale.pad + index // columns * step + 0.5
+        yield f'<rect class="{kind}" x="{_n(across)}" y="{_n(down)}" width="{size}" height="{size}" rx="1"/>'
+    if not machine.total:
+        middle = scale.pad + scale.square / 2
+        yield f'<path class="none" d="M{_n(start + wide / 4)} {_n(middle)}h{_n(wide / 2)}"/>'
+    if scale.name:
+        room = width - 2 * scale.pad
+        yield _words(machine.node.name, width / 2, height - scale.pad, scale.name, room, "quiet", "middle")
+    yield "</g>"
 
 
 def _columns(machine: Machine) -> int:
@@ -477,18 +377,6 @@ def _summary(count: Count) -> str:
         else f"{count.free:,} of {gpus} free"
     )
     return " · ".join(part for part in (counted(count.nodes, "Node"), free, noted(count)) if part)
-
-
-def _heading(chain: Sequence[Branch], topology: Topology) -> str:
-    """What a box is called that stands for several domains."""
-    return " \u203a ".join(title(branch, topology) for branch in chain)
-
-
-def _counts(count: Count) -> str:
-    """Free accelerators of all, or only all, as on a box."""
-    if not count.total:
-        return "no GPUs"
-    return f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
 
 
 def text_width(text: str, size: float, *, bold: bool = True) -> float:

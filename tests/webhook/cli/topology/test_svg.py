@@ -31,7 +31,23 @@ def _picture(items: Sequence[Json], *arguments: str) -> str:
 
 
 def _parsed(items: Sequence[Json], *arguments: str) -> ET.Element:
-    return ET.fromstring(_picture(items, *arguments))  # noqa: S314 - our own text
+    """The picture with all places counted from its corner."""
+    picture = ET.fromstring(_picture(items, *arguments))  # noqa: S314 - our own text
+    picture[:] = list(_placed(picture, 0.0, 0.0))
+    return picture
+
+
+def _placed(group: ET.Element, left: float, top: float) -> Iterator[ET.Element]:
+    """What is in a group, without groups that only move what is in them."""
+    for child in group:
+        if move := child.get("transform"):
+            x, y = map(float, move.removeprefix("translate(").rstrip(")").split())
+            yield from _placed(child, left + x, top + y)
+        else:
+            child.set("x", str(left + float(child.get("x", "0"))))
+            child.set("y", str(top + float(child.get("y", "0"))))
+            child[:] = list(_placed(child, left, top))
+            yield child
 
 
 def _many(nodes: int) -> list[Json]:
@@ -171,23 +187,12 @@ def test_every_node_is_drawn_once(items: list[Json], arguments: tuple[str, ...])
     assert sorted(_title(cell).split(":")[0] for cell in _groups(_parsed(items, *arguments), "node")) == names
 
 
-def _texts(element: ET.Element, at: tuple[float, float] = (0.0, 0.0)) -> Iterator[_Rect]:
-    for child in element:
-        if child.tag == f"{_SVG}text":
-            x, y = at
-            left, top, right, bottom = _text_rect(child)
-            yield _Rect(left + x, top + y, right + x, bottom + y)
-        if child.tag == f"{_SVG}g":
-            move = child.get("transform", "translate(0 0)").removeprefix("translate(").rstrip(")").split()
-            yield from _texts(child, (at[0] + float(move[0]), at[1] + float(move[1])))
-
-
 @pytest.mark.parametrize(("items", "arguments"), _PICTURES)
 def test_the_picture_fits_a_screen_and_holds_all_text(items: list[Json], arguments: tuple[str, ...]) -> None:
     """It is 1200 wide at most, and no text leaves it or lies on top of another one."""
     picture = _parsed(items, *arguments)
     left, top, width, height = map(float, (picture.get("viewBox") or "").split())
-    texts = sorted(_texts(picture), key=lambda rect: rect.top)
+    texts = sorted(map(_text_rect, picture.iter(f"{_SVG}text")), key=lambda rect: rect.top)
 
     assert (left, top) == (0, 0)
     assert width <= 1200

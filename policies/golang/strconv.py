@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -63,7 +64,6 @@ _UNDERSCORES = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
 _DECIMAL_UNDERSCORES = re.compile(r"(?<![0-9])_|_(?![0-9])")
 _INT_MIN, _INT_MAX, _UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _LONGEST_INTEGER = 20  # digits of 2**64 - 1
-__all__ = ["atoi", "double", "fixed", "general", "integer", "quote", "unsigned"]
 
 
 def integer(text: str, low: int = _INT_MIN, high: int = _INT_MAX) -> int | None:
@@ -120,42 +120,14 @@ def double(text: str) -> float | None:
 def general(value: float) -> str:
     """The shortest form of a double (fmt's %g). It has an exponent below 1e-04 and from 1e+06 on."""
     if not math.isfinite(value):
-        return _not_finite(value)
-    sign, digits, point = _shortest(value)
-    exponent = point - 1
-    if not -4 <= exponent < 6:
-        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{fraction}e{exponent:+03d}"
-    return sign + _plain(digits, point)
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    digits = Decimal(repr(value)).normalize()
+    if not value or -4 <= digits.adjusted() < 6:
+        return f"{digits:f}"
+    mantissa, _, exponent = f"{digits:e}".partition("e")
+    return f"{mantissa}e{int(exponent):+03d}"
 
 
 def fixed(value: float) -> str:
     """The shortest form of a finite double without an exponent (strconv.FormatFloat 'f', -1)."""
-    sign, digits, point = _shortest(value)
-    return sign + _plain(digits, point)
-
-
-def _not_finite(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "+Inf" if value > 0 else "-Inf"
-
-
-def _shortest(value: float) -> tuple[str, str, int]:
-    """The sign, the digits without leading and trailing zeros, and the position of the point in them."""
-    mantissa, _, exponent = repr(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = whole + fraction
-    stripped = digits.lstrip("0")
-    point = len(whole) + int(exponent or "0") - (len(digits) - len(stripped))
-    stripped = stripped.rstrip("0")
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    return (sign, stripped, point) if stripped else (sign, "0", 1)
-
-
-def _plain(digits: str, point: int) -> str:
-    if point <= 0:
-        return f"0.{'0' * -point}{digits}"
-    if len(digits) <= point:
-        return digits + "0" * (point - len(digits))
-    return f"{digits[:point]}.{digits[point:]}"
+    return f"{Decimal(repr(value)).normalize():f}"

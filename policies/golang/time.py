@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
+from datetime import date
 from typing import NamedTuple
 
 from policies.golang.strconv import fixed
@@ -19,9 +21,9 @@ _LONGEST = 1 << 63
 _MOMENT = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_DAYS_BEFORE_1970 = 719_468  # from the first of March of the year 0
-_ERA = 146_097  # days of 400 years
+_ERA = 146_097
+"""The days of 400 years, after which the calendar repeats: Python's has only the years 1 to 9999."""
+_DAYS_BEFORE_1970, _DAYS_BEFORE_2000 = date(1970, 1, 1).toordinal(), date(2000, 1, 1).toordinal()
 
 
 def parse_duration(text: str) -> int | None:
@@ -118,7 +120,13 @@ def parse_timestamp(text: str) -> tuple[int, int] | None:
     if match is None:
         return None
     year, month, day, hour, minute, second = map(int, match.groups()[:6])
-    if not (1 <= month <= 12 and 1 <= day <= _days(year, month) and hour < 24 and minute < 60 and second < 60):
+    if not (
+        1 <= month <= 12
+        and 1 <= day <= monthrange(2000 + year % 400, month)[1]
+        and hour < 24
+        and minute < 60
+        and second < 60
+    ):
         return None
     sign, hours, minutes = match.group(8) or "+", int(match.group(9) or 0), int(match.group(10) or 0)
     if hours > 24 or minutes > 60:  # as Go allows
@@ -164,24 +172,13 @@ class CalendarFields(NamedTuple):
 def fields(moment: int, offset: int = 0) -> CalendarFields:
     """The calendar fields of seconds since 1970, at an offset in seconds. As in Go, any year is possible."""
     days, rest = divmod(moment + offset, 86_400)
-    era, of_era = divmod(days + _DAYS_BEFORE_1970, _ERA)
-    year_of_era = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)  # from the first of March
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9  # March to December, then January
-    year = year_of_era + era * 400 + (month <= 2)  # January and February
-    day = of_year - (153 * shifted + 2) // 5 + 1
-    since_january = days - _days_since_1970(year, 1, 1)
-    return CalendarFields(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, since_january, (days + 4) % 7)
+    era, of_era = divmod(days + _DAYS_BEFORE_1970 - _DAYS_BEFORE_2000, _ERA)
+    local = date.fromordinal(_DAYS_BEFORE_2000 + of_era)
+    clock = (rest // 3600, rest // 60 % 60, rest % 60)
+    of_year = local.toordinal() - date(local.year, 1, 1).toordinal()
+    return CalendarFields(local.year + 400 * era, local.month, local.day, *clock, of_year, (days + 4) % 7)
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:
-    shifted = year - (month <= 2)  # years that begin in March
-    era, year_of_era = divmod(shifted, 400)
-    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return era * _ERA + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year - _DAYS_BEFORE_1970
-
-
-def _days(year: int, month: int) -> int:
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return 29 if month == 2 and leap else _DAYS[month - 1]  # February
+    era, of_era = divmod(year - 2000, 400)
+    return date(2000 + of_era, month, day).toordinal() + era * _ERA - _DAYS_BEFORE_1970

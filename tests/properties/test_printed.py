@@ -91,7 +91,7 @@ _FILES: Final[dict[str, list[Json]]] = {
 _FORMS: Final = ("text", "json", "yaml", "junit", "sarif", "github", "gitlab")
 _COMMANDS: Final = (
     *(f"check objects.json --policies policies.json --diff -o {form}" for form in _FORMS),
-    *(f"audit objects.json --policies policies.json -o {form}" for form in (*_FORMS, "html")),
+    *(f"audit objects.json --policies policies.json -o {form}" for form in _FORMS),
     *(f"lint policies.json -o {form}" for form in _FORMS),
     *(f"test suite.yaml -v -o {form}" for form in _FORMS),
     *(

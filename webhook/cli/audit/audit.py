@@ -50,10 +50,9 @@ def _part(context: click.Context, parameter: click.Parameter, value: str) -> Par
     help="Audit one of so many parts of the cluster; the first is 0.",
 )  # fmt: skip
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "html", "reports"]), default="text",
+    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "reports"]), default="text",
     show_default=True,
-    help="Output format; json is a line for each finding, html a page to pass on, reports are PolicyReports in the "
-    "cluster.",
+    help="Output format; json is a line for each finding, reports are PolicyReports in the cluster.",
 )  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
@@ -72,7 +71,6 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
       cks-admission audit --kubeconfig ~/.kube/config
       cks-admission audit --kubeconfig ~/.kube/config -n team-a --kind Pod --kind Deployment -o json
       cks-admission audit --kubeconfig ~/.kube/config --policies policies/ -o sarif
-      cks-admission audit --kubeconfig ~/.kube/config -o html > audit.html
       cks-admission audit --in-cluster -o reports --shard 0/4
       kubectl get pods,deployments -A -o json | cks-admission audit -
     """

@@ -50,7 +50,7 @@ async def audit(asked: Inquiry) -> int:
             lists = units(work.served, rules.ruleset, workload_table(asked.settings), asked.namespaces, asked.kinds)
             if asked.output == REPORTS:
                 return await _reported(asked, work, lists)
-            report = AuditReport(asked, api.configuration.host, rules.silent)
+            report = AuditReport(asked)
             with _bar(shown=asked.output not in AT_ONCE) as bar:
                 await _run(work, report, lists, bar)
             return report.end()

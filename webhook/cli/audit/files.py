@@ -32,7 +32,7 @@ async def audit(asked: Inquiry, today: date) -> int:
     tell(rules.silent, rules.doubts)
     owners = Owners()
     work = Audit(rules, written.facts(today) if written else StaticFacts(today), None, owners)
-    report, walked = AuditReport(asked, ", ".join(asked.files), rules.silent), walk(asked.files, asked.ignore)
+    report, walked = AuditReport(asked), walk(asked.files, asked.ignore)
     for problem in walked.problems:
         report.unreadable(unreadable(problem))
     source = Source.of(walked.files)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from webhook.audit.audit import Judged, count
 from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Part, Subject, Verdict
-from webhook.audit.page import Overview, Tally, page
 from webhook.audit.rules import NotAuditable
 from webhook.cli.findings import LINES, Finding, Level, Report, Result
 from webhook.cli.judging import steps
-from webhook.cli.output import say, style, write_text
+from webhook.cli.output import say, style
 from webhook.configuration.settings import Settings
 from webhook.files.manifest import Manifest
 
@@ -26,7 +24,6 @@ AT_ONCE: Final = ("text", "json")
 LEVELS: Final[Mapping[Verdict, Level]] = {
     "deny": "error", "error": "error", "warn": "warning", "audit": "note", "mutate": "note", "exempt": "note",
 }  # fmt: skip
-_FORMS: Final = {"json": LINES, "html": "text"}
 _COLOURS: Final[Mapping[Verdict, str]] = {"deny": "red", "error": "red", "warn": "yellow"}
 _WORDS: Final[Mapping[Verdict, str]] = {
     "deny": "would be refused", "error": "could not be judged", "warn": "would be warned of",
@@ -51,29 +48,19 @@ class Inquiry(NamedTuple):
 
 
 class AuditReport:
-    """The output of an audit in the form that is asked for. place: the cluster or the files. silent: what is not asked.
+    """The output of an audit in the form that is asked for. counts: objects by verdict, and how many there are."""
 
-    counts: objects by verdict, and how many there are.
-    """
-
-    def __init__(self, asked: Inquiry, place: str, silent: Iterable[NotAuditable] = ()) -> None:
-        form = _FORMS.get(asked.output, asked.output)
+    def __init__(self, asked: Inquiry) -> None:
+        form = LINES if asked.output == "json" else asked.output
         self._report = Report(form, quiet=asked.quiet, strict=asked.strict)
         self._form = asked.output
-        self._place = place
-        self._notes = [f"{entry.policy}: {entry.reason}" for entry in silent]
-        self._tally = Tally()
         self.counts: Counter[str] = Counter()
 
     def add(self, judged: Judged, written: Manifest | None = None) -> None:
         """Take an object. written: its place, if it stands in a file."""
         count(self.counts, judged)
         if judged.findings or (self._form == "junit" and written is not None):
-            result = _result(judged, written)
-            self._report.add(result._replace(lines=()) if self._form == "html" else result)
-        if self._form == "html":
-            for finding in judged.findings:
-                self._tally.add(finding)
+            self._report.add(_result(judged, written))
 
     def passed(self, name: str, objects: int) -> None:
         """Take a list that is done, for forms that count what passed."""
@@ -84,15 +71,10 @@ class AuditReport:
         """Take what cannot be read."""
         self.counts["unreadable"] += 1
         self._report.add(result)
-        self._notes.append(result.data["error"])
 
     def end(self) -> int:
         """Print what is left. The exit code."""
-        if self._form != "html":
-            return self._report.end(self._summary())
-        overview = Overview(self._place, datetime.now(UTC), self.counts["objects"], tuple(self._notes))
-        write_text(page(self._tally, overview))
-        return self._report.code
+        return self._report.end(self._summary())
 
     def _summary(self) -> Iterator[str]:
         parts = [f"{self.counts[verdict]} {words}" for verdict, words in _WORDS.items() if self.counts[verdict]]

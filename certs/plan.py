@@ -337,23 +337,6 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
     return authority if authority and authority.signs_at(now) else None
 
 
-def plan_leaf(
-    leaf: Leaf | None, authority: Authority, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME
-) -> tuple[Leaf, str]:
-    """The leaf to use when it is kept in memory, and the reason if it is a new one (empty if it is unchanged).
-
-    If the CA itself is about to expire, the new leaf expires with it.
-
-    Raises InvalidNameError and AuthorityError as `Authority.issue` does.
-    """
-    names = tuple(names)
-    reason = NONE if leaf is None else renewal_reason(leaf, now, names=names, authority=authority) or ""
-    if leaf is not None and not reason:
-        return leaf, ""
-    issued = authority.issue(names, now, lifetime=min(lifetime, authority.not_after - now))
-    return issued, _line("the leaf", reason)
-
-
 def plan_stored_leaf(
     stored: Mapping[str, bytes], authority: Authority, names: Iterable[str], now: datetime, *, trusted: bool
 ) -> tuple[Leaf | None, str]:

@@ -1,4 +1,4 @@
-"""The CA in a Secret, and a process's own leaf of it."""
+"""The CA and the replicas' certificate in Secrets, which manage keeps, and the CAs that API servers know."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from certs.plan import (
     AuthorityPlan,
     find_leaf,
     plan_authority,
-    plan_leaf,
     plan_stored_leaf,
     usable_authority,
 )
-from webhook.certificates import Own, Renewed, Trusted, by_all
+from webhook.certificates import Renewed, Trusted, by_all
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import WatchState
 from webhook.configuration.settings import Registration
@@ -60,8 +59,8 @@ class _Rewrite(NamedTuple):
     reasons: Sequence[str]
 
 
-class StoredAuthority(Own):
-    """The current CA and bundle.
+class StoredAuthority:
+    """The current CA, None while there is none, and the bundle with which clients trust what it signed.
 
     The leader makes and renews the CA in the Secret, and overwrites anything else there, because the Secret's name is
     reserved. Even the leader uses a new CA only after it is stored, so that of two leaders one wins. The bundle
@@ -69,6 +68,8 @@ class StoredAuthority(Own):
     """
 
     def __init__(self, secret: SecretStore, leader: Leader) -> None:
+        self.authority: Authority | None = None
+        self.bundle = Bundle()
         self._secret = secret
         self._leader = leader
         self._rewrite: _Rewrite | None = None
@@ -151,29 +152,6 @@ class StoredAuthority(Own):
         if str(error) != self._problem:  # log it once: it is tried again every few seconds
             self._log.error("certificate not renewed", reason=str(error))
         self._problem = str(error)
-
-
-class SharedAuthority(StoredAuthority):
-    """The CA that all replicas share, and this process's own leaf; see `webhook.certificates.Own`.
-
-    Each process makes its own leaf, whose key never leaves memory. A process that is not the leader keeps using the
-    last good CA as long as clients accept it.
-    """
-
-    def __init__(self, secret: SecretStore, leader: Leader, names: Sequence[str]) -> None:
-        super().__init__(secret, leader)
-        self._names = names
-
-    def look(self, now: datetime) -> None:
-        """Decide about the contents of the Secret and about the leaf.
-
-        Raises InvalidNameError if one of the names is invalid.
-        """
-        super().look(now)
-        if self.authority is not None and self.authority.signs_at(now):
-            self.leaf, reason = plan_leaf(self.leaf, self.authority, self._names, now)
-            if reason:
-                self._log.info("certificate", reason=reason)
 
 
 # API servers watch webhook configurations independently. Even one that is busy or briefly cut off from etcd should
@@ -289,10 +267,6 @@ class Issuance(Renewed):
     def ca_bundle(self) -> bytes | None:
         """PEM with which clients trust the stored leaf and the next one; None while there is no CA yet."""
         return self._authority.bundle.pem if self._authority.authority is not None else None
-
-    def start(self, trusted: Trusted = by_all) -> None:  # noqa: ARG002 - of the interface
-        """Read what is stored."""
-        self.look()
 
     def look(self) -> None:
         """Decide about the CA."""

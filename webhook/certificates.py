@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,8 @@ from cryptography import x509
 
 from certs.authority import Authority, Leaf
 from certs.errors import CertificateError, StoreError
-from certs.material import Bundle, issued_by, titled
+from certs.material import issued_by, titled
+from certs.plan import Ensured
 from certs.serving import Changed, ChangedBundle, Failed, FileBundle, FilePair, ServingContext
 from certs.store import DirectoryStore, ensure
 from webhook.configuration.settings import SettingsError, Tls
@@ -34,43 +35,6 @@ def by_all(_authority: x509.Certificate) -> bool:
     return True
 
 
-class Own:
-    """The service's own CA, a leaf from it, and the bundle with which clients trust the two.
-
-    authority and leaf are None while they do not exist yet.
-    """
-
-    authority: Authority | None = None
-    leaf: Leaf | None = None
-    bundle = Bundle()
-
-    def look(self, now: datetime) -> None:
-        """Read what exists, and renew what is due. Raises CertificateError."""
-
-    async def save(self, now: datetime) -> None:
-        """Store what the last look found missing, if that needs the network. Failures are logged."""
-
-    def lacking(self) -> str:
-        """Why there is no CA to issue a new leaf; empty if there is one."""
-        return ""
-
-
-class OwnDirectory(Own):
-    """The contents of the directory at the last look, which stores everything."""
-
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        self._store = DirectoryStore(path)
-        self._names = names
-        self._log = structlog.get_logger()
-
-    def look(self, now: datetime) -> None:
-        """Create and renew what is due. Raises CertificateError."""
-        ensured = ensure(self._store, self._names, now)
-        self.authority, self.leaf, self.bundle = ensured.authority, ensured.leaf, ensured.bundle
-        for reason in ensured.reasons:
-            self._log.info("certificate", reason=reason)
-
-
 class Renewed:
     """Certificates that have to be kept up to date: those that this process serves, or makes for others.
 
@@ -81,9 +45,6 @@ class Renewed:
     def ca_bundle(self) -> bytes | None:
         """PEM with which clients trust them, empty for the system's roots; None while there is no CA yet."""
         return b""
-
-    def start(self, trusted: Trusted = by_all) -> None:
-        """Use what there is. trusted: as for `install`. Raises CertificateError."""
 
     def look(self) -> None:
         """Check for what is due."""
@@ -102,50 +63,41 @@ class Renewed:
 class Certificates(Renewed):
     """Keeps the live TLS context up to date.
 
-    Every few seconds, and when something may have changed: `look`, `save`, write the webhook configurations, `install`.
-    All decisions use the current wall clock, so that a machine that slept makes no difference.
-
-    shared: the CA in the Secret that the settings name; None if they name none. Raises SettingsError if the settings
-    contain two sources of certificates, or half of one.
+    Every few seconds, and when something may have changed: `look`, write the webhook configurations, `install`. All
+    decisions use the current wall clock, so that a machine that slept makes no difference. Raises SettingsError if the
+    settings contain half of a pair.
     """
 
     def __init__(
-        self,
-        settings: Tls,
-        metrics: Metrics,
-        shared: Own | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, settings: Tls, metrics: Metrics, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        _check(settings, shared)
+        if bool(settings.cert_file) != bool(settings.key_file):
+            raise SettingsError("tls: certFile and keyFile belong together; give both or neither")
         self.serving = ServingContext()
         self._metrics = metrics
         self._now = now
         self._log = structlog.get_logger()
         self._files = FilePair(Path(settings.cert_file), Path(settings.key_file)) if settings.cert_file else None
-        self._own = None if self._files else shared or OwnDirectory(Path(settings.directory), settings.names)
+        self._store, self._names = DirectoryStore(Path(settings.directory)), settings.names
+        self._own: Ensured | None = None
         self._clients = FileBundle(Path(settings.client_ca_file)) if settings.client_ca_file else None
         self._refused = self._clients_refused = ""
         self._unknown = False
 
     @property
     def ca_bundle(self) -> bytes | None:
-        """PEM with which clients trust the served certificate and the next one.
+        """PEM with which clients trust the served certificate and the next one; empty if others made the files."""
+        return b"" if self._own is None else self._own.bundle.pem
 
-        Empty if others made the files. None while there is no CA yet; then nothing should be written for clients.
-        """
-        if self._own is None:
-            return b""
-        return self._own.bundle.pem if self._own.authority is not None else None
-
-    def start(self, trusted: Trusted = by_all) -> None:
-        """Serve the current pair. It may appear later, unlike the CAs of clients. trusted: as for `install`.
+    def start(self) -> None:
+        """Serve the current pair. It may appear later, unlike the CAs of clients.
 
         Raises CertificateError if no pair can be made, or the CAs of clients cannot be used.
         """
         if self._clients is not None and (reason := self._look_at_clients(self._clients)):
             raise StoreError(f"tls.clientCaFile: {reason}")
         self._look()
-        self.install(trusted)
+        self.install()
 
     def look(self) -> None:
         """Check for changes. A new certificate of the service's own is not served yet.
@@ -162,14 +114,9 @@ class Certificates(Renewed):
         except CertificateError as error:
             self._log.error("certificate not renewed", reason=str(error))
 
-    async def save(self) -> None:
-        """Store what the last look found missing, if this process should write. Failures are logged."""
-        if self._own is not None:
-            await self._own.save(self._now())
-
     def install(self, trusted: Trusted = by_all) -> None:
         """Serve the leaf from the last look. If clients do not know its CA, only if the served leaf is unusable."""
-        if self._own is not None and self._own.leaf is not None and self._own.authority is not None:
+        if self._own is not None:
             self._install(self._own.leaf, self._own.authority, trusted)
         if self.serving.not_after is not None:
             self._metrics.certificate_expiry.set(self.serving.not_after.timestamp())
@@ -177,10 +124,9 @@ class Certificates(Renewed):
     def unready(self) -> list[str]:
         """Why clients cannot connect; empty if they can."""
         reason = self.serving.unready_reason(self._now())
-        if reason is None:
-            return ["clients have not been told yet of the CA of the served certificate"] if self._unknown else []
-        lacking = self._own.lacking() if self._own else ""
-        return [f"{reason}; {lacking}" if lacking else reason]
+        if reason is None and self._unknown:
+            reason = "clients have not been told yet of the CA of the served certificate"
+        return [reason] if reason else []
 
     def _install(self, leaf: Leaf, authority: Authority, trusted: Trusted) -> None:
         shown = self.serving.leaf
@@ -199,8 +145,10 @@ class Certificates(Renewed):
     def _look(self) -> None:
         if self._files is not None:
             self._follow(self._files)
-        elif self._own is not None:
-            self._own.look(self._now())
+            return
+        self._own = ensure(self._store, self._names, self._now())
+        for reason in self._own.reasons:
+            self._log.info("certificate", reason=reason)
 
     def _follow(self, files: FilePair) -> None:
         outcome = self.serving.follow(files)
@@ -222,19 +170,6 @@ class Certificates(Renewed):
     def _log_served(self) -> None:
         leaf = self.serving
         self._log.info("certificate served", fingerprint=leaf.fingerprint, expires=str(leaf.not_after))
-
-
-def _check(settings: Tls, shared: Own | None) -> None:
-    if bool(settings.cert_file) != bool(settings.key_file):
-        raise SettingsError("tls: certFile and keyFile belong together; give both or neither")
-    if settings.secret and settings.cert_file:
-        raise SettingsError("tls: secret and certFile exclude each other; give one of them")
-    if settings.secret and shared is None:
-        raise SettingsError("tls.secret needs a cluster: set cluster.kubeconfig or cluster.inCluster")
-
-
-# How long a start waits for a CA that another replica may be making.
-FIRST_CERTIFICATE = 10.0
 
 
 class Upkeep:
@@ -268,21 +203,6 @@ class Upkeep:
     def writing(self) -> bool:
         """Whether this process should write webhook configurations, and has checked the CA since then."""
         return self._looked and self._replica is not None and self._replica.writing
-
-    async def start(self) -> None:
-        """Serve the current pair, or wait a while for one. Raises CertificateError."""
-        if self._replica is None or self._replica.authority is None:
-            self._certificates.start()
-            return
-        # The CA may already exist, but may not be registered with the API server yet.
-        self._certificates.start(self._trusted)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_CERTIFICATE):
-                while self._certificates.unready():
-                    self._woken.clear()
-                    await self.look()
-                    if self._certificates.unready():
-                        await self._woken.wait()
 
     async def run(self) -> NoReturn:
         """Check and renew until cancelled."""

@@ -98,7 +98,7 @@ async def serve(
         # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
         upkeep = _upkeep(parts, registrar, settings)
-        await upkeep.start()
+        parts.certificates.start()
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen, _slow(parts))
@@ -148,7 +148,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
             lookout = PlacerLookout(api, namespace, settings.place.lease)
             run(stack, "placer's Lease", lookout.run())
         stack.push_async_callback(taking_part.aclose)
-        if settings.registration.writes or settings.tls.secret:
+        if settings.registration.writes:
             from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - as above
 
             replica = await taking_part.enter_async_context(joined(api, settings))
@@ -165,7 +165,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
         cluster,
         taking_part,
         replica,
-        _certificates(settings, measures, replica),
+        Certificates(settings.tls, measures),
         await keeper(
             configuration.current, measures, cluster, shared.part() if shared else None,
             reports=not settings.manage.apart,
@@ -252,15 +252,6 @@ def _check(settings: Settings) -> None:
     for key, is_set in (("apply", registration.apply), ("caOnly", registration.ca_only)):
         if is_set and not settings.cluster.is_given:
             raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
-
-
-def _certificates(settings: Settings, measures: Metrics, replica: Replica | None) -> Certificates:
-    if replica is None or replica.authority is None:
-        return Certificates(settings.tls, measures)
-    from webhook.authority import SharedAuthority  # noqa: PLC0415 - for clusters only
-
-    shared = SharedAuthority(replica.authority, replica.leadership, settings.tls.names)
-    return Certificates(settings.tls, measures, shared)
 
 
 def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> Upkeep:

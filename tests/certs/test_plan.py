@@ -20,7 +20,6 @@ from certs.plan import (
     Ensured,
     plan,
     plan_authority,
-    plan_leaf,
     plan_stored_leaf,
     renewal_reason,
     usable_authority,
@@ -438,34 +437,14 @@ def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, byt
     assert usable_authority({}, now) is None
 
 
-def test_a_leaf_in_memory(authority: Authority, now: datetime) -> None:
-    """It is made, kept, renewed at half of its life and for another CA, each with its reason."""
-    made, first = plan_leaf(None, authority, _NAMES, now)
-    kept, nothing = plan_leaf(made, authority, _NAMES, now + _DAY)
-    renewed, due = plan_leaf(made, authority, _NAMES, now + 5 * _DAY)
-    other = new_authority(now)
-    moved, another = plan_leaf(made, other, _NAMES, now)
-
-    assert (first, nothing) == ("the leaf was made: there was none", "")
-    assert kept is made
-    assert due == (
-        f"the leaf was renewed: half of its life was over on {moment(now + _LEAF_DUE)};"
-        f" it ends on {moment(now + LEAF_LIFETIME)}"
-    )
-    assert another == (
-        "the leaf was renewed: it is signed by another CA than the current one: its issuer is CN=cks-admission CA,"
-        f" the current CA CN=cks-admission CA with SHA-256 {other.fingerprint}"
-    )
-    assert (renewed.not_after, moved.not_after) == (now + 12 * _DAY, now + 7 * _DAY)
-
-
-def test_a_leaf_in_memory_does_not_outlive_its_authority(authority: Authority, now: datetime) -> None:
+def test_a_leaf_does_not_outlive_its_authority(authority: Authority, now: datetime) -> None:
     """A CA that nobody renews signs shorter lives in its last days, and none after its end."""
-    leaf, _ = plan_leaf(None, authority, _NAMES, now + 363 * _DAY)
+    leaf, _ = plan_stored_leaf({}, authority, _NAMES, now + 363 * _DAY, trusted=True)
 
+    assert leaf is not None
     assert leaf.not_after == authority.not_after
     with pytest.raises(AuthorityError):
-        plan_leaf(None, authority, _NAMES, now + 366 * _DAY)
+        plan_stored_leaf({}, authority, _NAMES, now + 366 * _DAY, trusted=True)
 
 
 def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,16 +14,17 @@ from typing import Any
 import pytest
 import yaml
 from cryptography.x509 import Certificate
+from structlog.testing import capture_logs
+from support.api.fakeapi import status
 from support.api.guardedapi import GuardedApi
 from support.patience import until
-from support.service.replicas import NAMES, SECRETS, World, logging
 
 from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.material import Bundle, issued_by, load_certificates
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
 from webhook.authority import SETTLED_SECONDS, Issuance, StoredAuthority, Trust, TrustWatch, is_registered, trusted
 from webhook.certificates import by_all
-from webhook.cluster.api.client import connect
+from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.webhooks import WatchState
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Registration
@@ -154,6 +156,32 @@ def test_the_configurations_are_asked_where_they_can_tell(registration: dict[str
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
+SECRETS = "/api/v1/namespaces/cks/secrets"
+NAMES = ("cks-admission.cks.svc", "localhost")
+
+
+class World:
+    """An API server and the time."""
+
+    def __init__(self, server: GuardedApi, api: Connection) -> None:
+        self.server = server
+        self.api = api
+        self.now = START
+
+    @property
+    def stored(self) -> dict[str, bytes]:
+        """The content of the Secret with the CA."""
+        found = self.server.get(SECRETS, "ca")
+        return {key: base64.b64decode(text) for key, text in found["data"].items()} if found else {}
+
+    def store(self, contents: Mapping[str, bytes | None]) -> None:
+        """Change it, as somebody with kubectl does; None to delete a key."""
+        kept = {name: content for name, content in {**self.stored, **contents}.items() if content is not None}
+        _put(self, "ca", kept)
+
+
+def _reasons(entries: Sequence[Any], event: str = "certificate") -> list[str]:
+    return [entry["reason"] for entry in entries if entry["event"] == event]
 
 
 class Managing:
@@ -231,20 +259,20 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
         server.put(SECRETS, {"metadata": {"name": "another"}})
         api = await connect(str(kubeconfig), in_cluster=False)
-        yield World(server, api, START)
+        yield World(server, api)
         await api.close()
 
 
 async def test_the_first_turn(world: World) -> None:
     """It makes a CA in one Secret and a leaf in the other, which has no key of the CA."""
     async with managing(world) as manage:
-        with logging() as logged:
+        with capture_logs() as logged:
             await manage.turn()
         stored = dict(manage.leaf_store.stored)
 
     assert set(world.stored) == {BUNDLE, CA_CERT, CA_KEY}
     assert set(stored) == {LEAF_CERT, LEAF_KEY, CA_CERT}
-    assert logged.reasons() == ["ca.crt was made: there was none", "tls.crt was made: there was none"]
+    assert _reasons(logged) == ["ca.crt was made: there was none", "tls.crt was made: there was none"]
     assert manage.issuance.unready() == []
     value = manage.metrics.registry.get_sample_value("cks_admission_certificate_expiry_timestamp_seconds")
     assert value == (START + LEAF_LIFETIME).timestamp()
@@ -289,14 +317,14 @@ async def test_a_rotation_goes_step_by_step(world: World) -> None:
         await manage.turn()
         nobody = manage.bundle
         manage.shown = [bridge.certificate, bridge.certificate]
-        with logging() as logged:
+        with capture_logs() as logged:
             await manage.turn()
 
         assert issued_by(bridge.certificate, new)
         assert silent == behind == nobody == {old, new}
         assert manage.bundle == {new}
         assert set(Bundle.from_pem(world.stored[BUNDLE])) == {new}
-        assert logged.reasons() == [
+        assert _reasons(logged) == [
             "ca-bundle.crt no longer holds CN=cks-admission CA, since all replicas serve what the current CA signed"
         ]
 
@@ -357,3 +385,111 @@ def _give(world: World, authority: Authority, bundle: set[Certificate]) -> None:
 def _put(world: World, name: str, contents: dict[str, bytes]) -> None:
     data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
     world.server.put(SECRETS, {"metadata": {"name": name}, "data": data})
+
+
+def _cut(name: str, length: int) -> Callable[[World], None]:
+    return lambda world: world.store({name: world.stored[name][:length]})
+
+
+def _undecodable(world: World) -> None:
+    world.server.put(SECRETS, {"metadata": {"name": "ca"}, "data": {CA_CERT: "%%", CA_KEY: "%%", BUNDLE: "%%"}})
+
+
+def _foreign(world: World) -> None:
+    theirs = new_authority(START, name="Their CA")
+    world.store({CA_CERT: theirs.cert_pem, CA_KEY: theirs.key_pem, "notes": b"hands off"})
+
+
+def _overtaken(world: World) -> None:
+    """Another CA of ours, as after a Secret was restored from a backup, whose bundle knows the current one."""
+    ours = new_authority(START)
+    world.store({CA_CERT: ours.cert_pem, CA_KEY: ours.key_pem})
+
+
+_GONE = "Secret cks/ca is gone, and is made anew; the CAs that it held are trusted until they expire"
+_CUT_CERT = "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off"
+_CUT_KEY = "block 1 (line 1) begins a PRIVATE KEY and has no END line: it was cut off"
+_THEIRS = "Secret cks/ca is not what its name is reserved for: ca.crt: it holds CN=Their CA, issued by CN=Their CA"
+_EMPTY_FILES = [f"{name} was renewed: {name} is damaged: it is empty" for name in (CA_CERT, BUNDLE)]
+_FAULTS: dict[str, tuple[Callable[[World], None], list[str], bool]] = {
+    "deleted": (lambda world: world.server.delete(SECRETS, "ca"), [_GONE, "ca.crt was made: there was none"], True),
+    "certificate cut off": (_cut(CA_CERT, 200), [f"ca.crt was renewed: ca.crt is damaged: {_CUT_CERT}"], True),
+    "key cut off": (_cut(CA_KEY, 60), [f"ca.crt was renewed: ca.key is damaged: {_CUT_KEY}"], True),
+    "key missing": (lambda world: world.store({CA_KEY: None}), ["ca.crt was renewed: ca.key is missing"], True),
+    "bundle cut off": (
+        _cut(BUNDLE, 200),
+        [f"ca-bundle.crt was renewed: ca-bundle.crt is damaged: {_CUT_CERT}"],
+        False,
+    ),
+    "no base64": (_undecodable, _EMPTY_FILES, True),
+    "somebody else's": (
+        _foreign,
+        [f"{_THEIRS}; it was not made here, and is overwritten", "ca.crt was made: there was none"],
+        True,
+    ),
+    "another CA of ours": (_overtaken, ["ca-bundle.crt was renewed: the current CA was missing from it"], True),
+}
+
+
+@pytest.mark.parametrize("fault", _FAULTS)
+async def test_a_fault_is_repaired(fault: str, world: World) -> None:
+    """Whatever happens to the Secret, it is repaired with a reason, and what replicas serve stays trusted."""
+    strike, reasons, renewed = _FAULTS[fault]
+    async with managing(world) as manage:
+        await manage.turn()
+        before, leaf, stored = manage.bundle, manage.leaf, dict(manage.ca.stored)
+        manage.known = set(before)
+        world.now += DAY
+        strike(world)
+        await until(lambda: manage.ca.stored != stored)
+        with capture_logs() as logged:
+            await manage.turn()
+            await manage.turn()
+
+        assert _reasons(logged) == reasons
+        assert set(Bundle.from_pem(world.stored[BUNDLE])) == manage.bundle
+        assert (manage.leaf, before <= manage.bundle, len(manage.bundle)) == (leaf, True, 2 if renewed else 1)
+
+
+async def test_a_lost_race_to_make_the_authority(world: World) -> None:
+    """Of two that take themselves for the leader and make a CA at once, one wins; the other one takes the winner's."""
+    async with managing(world) as first, managing(world) as second:
+        await until(lambda: not any(store.unsynced() for one in (first, second) for store in (one.ca, one.leaf_store)))
+        world.server.held = asyncio.Event()
+        with capture_logs() as logged:
+            for manage in (first, second):
+                manage.issuance.look()
+            saving = asyncio.gather(first.issuance.save(), second.issuance.save())
+            await until(lambda: len([seen for seen in world.server.seen if seen.method == "POST"]) == 2)
+            world.server.held.set()
+            await saving
+            for manage in (first, second):
+                await until(lambda manage=manage: manage.ca.stored == world.stored)  # type: ignore[misc]
+                await manage.turn()
+
+        assert first.bundle == second.bundle == {first.authority}
+    refused = f'the API server refused POST {SECRETS} at {world.server.url} (409: "ca" already exists)'
+    faster = f"Secret cks/ca could not be written: {refused}; somebody else was faster, and it is looked at again"
+    assert [reason for reason in _reasons(logged) if "tls.crt" not in reason and "leaf" not in reason] == [
+        "ca.crt was made: there was none", faster,
+    ]  # fmt: skip
+
+
+async def test_a_secret_that_cannot_be_written(world: World) -> None:
+    """Without the right to write it, that is said once, with the right; it is tried on, and works when it may."""
+    async with managing(world) as manage:
+        await world.server.watched(SECRETS)
+        world.server.fail(SECRETS, 403, status(403, "forbidden"), times=3)
+        with capture_logs() as logged:
+            for _ in range(3):
+                await manage.turn()
+            unready = manage.issuance.unready()
+            await manage.turn()
+
+        assert manage.issuance.unready() == []
+
+    right = "a Role in namespace cks must allow the service's account to create secrets, and to update ca among them"
+    answer = f"the API server refused POST {SECRETS} at {world.server.url} (403: forbidden)"
+    refused = f"Secret cks/ca could not be written: {answer}; {right}"
+    assert _reasons(logged, "certificate not renewed") == [refused]
+    assert unready == [f"there is no valid certificate in Secret cks/leaf: {refused}"]

@@ -124,9 +124,12 @@ def reason(policy: Policy) -> str:
         operations = dict.fromkeys(operation for rule in rules for operation in rule.operations)
         return f"it judges {' and '.join(operations)}, which is nothing that an object shows"
     conditions = [condition.expression.text for condition in policy.match_conditions]
-    decisive = (*policy.variables, *policy.validations, *policy.mutations)
-    texts = [item.expression.text for item in decisive]
-    texts += [annotation.value_expression.text for annotation in policy.audit_annotations]
+    texts = [
+        *(variable.expression.text for variable in policy.variables),
+        *(validation.expression.text for validation in policy.validations),
+        *(mutation.expression.text for mutation in policy.mutations),
+        *(annotation.value_expression.text for annotation in policy.audit_annotations),
+    ]
     for name, among in ((_AUTHORIZER, (*texts, *conditions)), (_USER, texts)):
         if any(_reads(name, text) for text in among):
             return f"it reads {name}, which is known of a request only"

@@ -15,6 +15,11 @@ def of_replica(settings: Settings) -> Settings:
     Raises SettingsError if it would have no certificate.
     """
     if not settings.manage.apart:
+        if settings.tls.secret:
+            raise SettingsError(
+                "tls.secret is where manage keeps the CA: set manage.apart to true, or leave it empty and give "
+                "tls.directory, or tls.certFile and tls.keyFile"
+            )
         return settings
     if settings.tls.secret and not settings.tls.cert_file:
         raise SettingsError(

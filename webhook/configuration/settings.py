@@ -80,7 +80,7 @@ class Tls(Model):
     cert_file: str = Field("", description="Certificate chain, PEM; watched. Empty: the service makes its own.")
     key_file: str = Field("", description="Private key of certFile, PEM.")
     secret: str = Field(
-        "", description="Secret in cluster.namespace with the CA that all replicas share. Empty: directory is used."
+        "", description="Secret in cluster.namespace in which manage keeps the CA that all replicas share."
     )
     directory: str = Field(".cks-admission/certs", description="Where the service keeps the CA and pair that it makes.")
     client_ca_file: str = Field(

@@ -183,33 +183,32 @@ def check_secret(
     if not settings.tls.secret:
         return
     where = f"Secret {settings.cluster.namespace}/{settings.tls.secret}"
-    holder = "manage" if settings.manage.apart else "the replica that holds the Lease"
     log = 'if it does not, look for "{}" in its log'
     if isinstance(secret, Unread):
         yield _CERTIFICATE.unread(where, secret)
         return
     if secret is None:
-        remedy = f"{holder} creates it; {log.format('certificate not renewed')}"
+        remedy = f"manage creates it; {log.format('certificate not renewed')}"
         yield _CERTIFICATE.problem(where, "it does not exist, so no replica has a certificate", remedy)
         return
     try:
         stored = find_authority(secret)
     except ForeignFileError as error:
-        remedy = f"{holder} creates a CA in its place; if something else uses this Secret, choose another name for "
+        remedy = "manage creates a CA in its place; if something else uses this Secret, choose another name for "
         yield _CERTIFICATE.problem(where, str(error), f"{remedy}tls.secret")
         return
     if stored.pair is None:
-        remedy = f"{holder} creates a new CA; {log.format('certificate not renewed')}"
+        remedy = f"manage creates a new CA; {log.format('certificate not renewed')}"
         yield _CERTIFICATE.problem(where, stored.problem, remedy)
         return
     authority = stored.pair.certificate
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
-        remedy = f"{holder} adds it; {log.format('not registered')}"
+        remedy = f"manage adds it; {log.format('not registered')}"
         yield _CERTIFICATE.problem(where, f"its CA is not in {trust.source}", remedy)
     end = moment(authority.not_valid_after_utc)
     if not unknown and now > authority_renewal_due(authority):
-        remedy = f"{holder} renews it at two thirds of its lifetime; see its log"
+        remedy = "manage renews it at two thirds of its lifetime; see its log"
         yield _CERTIFICATE.warn(where, f"its CA is overdue for renewal; it is valid until {end}", remedy)
     elif not unknown:
         yield _CERTIFICATE.ok(where, f"its CA is in every caBundle and is valid until {end}")
@@ -327,7 +326,7 @@ def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
         text = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
         remedy = (
             "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
-            "set tls.secret to let them share one"
+            "let manage make one for all (manage.apart)"
         )
         yield _CERTIFICATE.warn(name, f"its certificates are signed by different CAs: {text}", remedy)
 

@@ -106,7 +106,7 @@ def check_lease(
 ) -> Iterator[Diagnosis]:
     """Diagnoses of the Lease that decides which replica writes, if there is anything to write."""
     chosen = settings.registration
-    if not (chosen.apply or chosen.ca_only or settings.tls.secret or settings.manage.apart):
+    if not (chosen.writes or settings.manage.apart):
         return
     where = f"Lease {settings.cluster.namespace}/{settings.cluster.lease}"
     nobody = "nobody writes the registration" + (" or renews the certificate" if settings.tls.secret else "")

@@ -89,6 +89,9 @@ async def installed(**sections: Any) -> AsyncIterator[Installation]:
         for each in registered(settings, authority.cert_pem, rules.build(settings)):
             api.put(PLURALS[str(each["kind"])], dict(each))
         files = {"ca.crt": authority.cert_pem, "ca.key": authority.key_pem, "ca-bundle.crt": authority.cert_pem}
+        leaf = authority.issue(["127.0.0.1"], datetime.now(UTC))
+        # It answers with one Secret, whichever is asked for.
+        files |= {"tls.crt": leaf.cert_pem, "tls.key": leaf.key_pem}
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         api.put(SECRETS, {"metadata": {"name": "ca"}, "data": data})
         renewed = (datetime.now(UTC) - timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

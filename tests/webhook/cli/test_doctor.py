@@ -95,11 +95,12 @@ async def test_the_ca_of_all_replicas_is_judged_and_kept_secret(
 ) -> None:
     """The Secret is read by the right that the service has, and nothing of it is shown but the CA's dates."""
     monkeypatch.chdir(tmp_path)
-    async with installed(tls={"secret": "ca"}) as api:
+    files = {"certFile": "tls.crt", "keyFile": "tls.key"}
+    async with installed(tls={"secret": "ca", **files}, manage={"apart": True, "secret": "leaf"}) as api:
         result = await _run()
 
-    stored = next(seen for seen in api.seen if seen.path == SECRETS)
-    assert stored.query == {"fieldSelector": "metadata.name=ca", "limit": "500"}
+    asked = [seen.query for seen in api.seen if seen.path == SECRETS]
+    assert asked == [{"fieldSelector": f"metadata.name={name}", "limit": "500"} for name in ("ca", "leaf")]
     assert "  ok   Secret cloud/ca: its CA is in every caBundle and is valid until " in result.stdout
     assert "PRIVATE" not in result.stdout
     assert (result.stderr, result.exit_code) == ("", 0)

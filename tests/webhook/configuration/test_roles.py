@@ -41,7 +41,7 @@ def test_manage_serves_nothing() -> None:
 
 def test_without_manage_a_replica_does_everything() -> None:
     """The settings stay as they are."""
-    settings = _settings(manage={"apart": False})
+    settings = _settings(manage={"apart": False}, tls={"secret": ""})
 
     assert of_replica(settings) is settings
 
@@ -50,11 +50,12 @@ def test_without_manage_a_replica_does_everything() -> None:
     ("role", "sections", "reason"),
     [
         (of_replica, {"tls": {"certFile": "", "keyFile": ""}}, "manage.apart: replicas read no Secret; mount the"),
+        (of_replica, {"manage": {"apart": False}}, "tls.secret is where manage keeps the CA: set manage.apart to true"),
         (of_manager, {"manage": {"apart": False}}, "manage.apart is false, so that serve does this work itself"),
         (of_manager, {"cluster": {"inCluster": False}}, "manage needs a cluster: set cluster.kubeconfig"),
         (of_manager, {"manage": {"secret": ""}}, "tls.secret and manage.secret belong together"),
     ],
-    ids=["no-files", "not-apart", "no-cluster", "no-leaf"],
+    ids=["no-files", "no-manage", "not-apart", "no-cluster", "no-leaf"],
 )
 def test_what_cannot_work_is_refused(role: Any, sections: dict[str, Any], reason: str) -> None:
     """The text says what is missing and what to set."""

@@ -119,7 +119,7 @@ def test_replicas_with_an_authority_each() -> None:
     assert found[2][2].startswith("its certificates are signed by different CAs: CN=cks-admission CA (")
     assert found[2][3] == (
         "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
-        "set tls.secret to let them share one"
+        "let manage make one for all (manage.apart)"
     )
 
 
@@ -244,10 +244,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "problem",
                 "it does not exist, so no replica has a certificate",
-                (
-                    'the replica that holds the Lease creates it; if it does not, look for "certificate '
-                    'not renewed" in its log'
-                ),
+                ('manage creates it; if it does not, look for "certificate not renewed" in its log'),
             ),
             id="missing",
         ),
@@ -257,10 +254,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "problem",
                 "ca.crt is damaged: block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off",
-                (
-                    "the replica that holds the Lease creates a new CA; if it does not, look for "
-                    '"certificate not renewed" in its log'
-                ),
+                ('manage creates a new CA; if it does not, look for "certificate not renewed" in its log'),
             ),
             id="cut off",
         ),
@@ -271,7 +265,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
                 "problem",
                 "ca.crt: it has no PEM block (no line like -----BEGIN CERTIFICATE-----); it was not made here",
                 (
-                    "the replica that holds the Lease creates a CA in its place; "
+                    "manage creates a CA in its place; "
                     "if something else uses this Secret, choose another name for tls.secret"
                 ),
             ),
@@ -283,7 +277,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "problem",
                 f"its CA is not in the caBundle of {_KIND} labels.cks-admission.dev",
-                'the replica that holds the Lease adds it; if it does not, look for "not registered" in its log',
+                'manage adds it; if it does not, look for "not registered" in its log',
             ),
             id="not registered",
         ),
@@ -293,7 +287,7 @@ def _stored(authority: Authority, **more: bytes) -> dict[str, bytes]:
             (
                 "warning",
                 "its CA is overdue for renewal; it is valid until 2027-03-01 12:00:00 UTC",
-                "the replica that holds the Lease renews it at two thirds of its lifetime; see its log",
+                "manage renews it at two thirds of its lifetime; see its log",
             ),
             id="overdue",
         ),

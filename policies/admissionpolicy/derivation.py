@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.admissionpolicy.builtin.defaults import received
-from policies.admissionpolicy.builtin.poddefaults import admit, generated
+from policies.admissionpolicy.builtin.plugins import admit, generated
 from policies.admissionpolicy.controller import (
     CONTROLLERS,
     INDEX,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import http.client
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support import limits
 
 from cluster import workloads
+from cluster.apicalls import Caller
 from cluster.polling import NotYet
 from cluster.programs import release
-from policies.admissionpolicy.builtin.poddefaults import admitted
+from cluster.schemacorpus import resource_path
+from policies.admissionpolicy.builtin.plugins import admitted
 from policies.admissionpolicy.derivation import defaulted, derive
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 from policies.kubernetes.release import named
@@ -369,6 +373,25 @@ def test_defaults_are_the_api_servers(case: str, created: dict[str, Manifest]) -
     ours = admitted(defaulted(_pods("default")[case], named(release())))
 
     assert _without_admission(created[case], ours) == ours
+
+
+@pytest.mark.parametrize("case", limits.cases(), ids=lambda case: case.name)
+def test_limits_are_the_api_servers(case: limits.Case, control_plane: ControlPlane, namespace: str) -> None:
+    """LimitRanges fill in and refuse, and quotas refuse, what the recorded answers say."""
+    control_plane.objects.apply(
+        [{**one, "metadata": {**one["metadata"], "namespace": namespace}} for one in case.context]
+    )
+
+    def counted() -> bool:
+        return all(one.get("status", {}).get("used") for one in control_plane.get("quota", "-n", namespace)["items"])
+
+    control_plane.wait_for("the use of quotas", counted)
+    with Caller(control_plane) as caller:
+        obj = {**case.object, "metadata": {"name": "a", "namespace": namespace}}
+        answer = caller.send("POST", f"{resource_path(caller, obj)}?dryRun=All", obj)
+
+    is_made = answer.code == http.client.CREATED
+    assert (limits.admission(answer.body) if is_made else limits.refusal(answer.body["message"])) == case.answer
 
 
 CLAIM: Manifest = {

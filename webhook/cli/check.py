@@ -136,7 +136,7 @@ def _run(asked: _Asked) -> int:
     report = Report(asked.output, quiet=asked.quiet, strict=asked.strict)
     for problem in found.problems:
         report.add(unreadable(problem))
-    judge = _judge(asked, source.definitions())
+    judge = _judge(asked, list(source.context(*objects.CONTEXT)))
     # What one gang takes of the Nodes is not free for the next.
     steps = objects.steps(source.parts(), judge, alone=bool(asked.nodes))
     with objects.progress(source.size, shown=asked.output in ("junit", "sarif", "gitlab") or asked.quiet) as bar:
@@ -161,13 +161,15 @@ def _defined(definition: JsonObject) -> str:
 
 
 def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
-    """The judge for what is asked. among: the CustomResourceDefinitions among the objects."""
+    """The judge for what is asked. among: the objects by which others are judged."""
+    from policies.admissionpolicy.builtin.plugins import Limits  # noqa: PLC0415 - the help of a verb needs none of this
     from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
-    from webhook.cli.judging import Circumstances, Judge, schemas, with_nodes  # noqa: PLC0415 - as above
+    from webhook.cli.judging import Circumstances, Judge, as_received, schemas, with_nodes  # noqa: PLC0415 - as above
+    from webhook.cli.objects import CRD  # noqa: PLC0415 - as above
 
     settings, today = asked.settings, datetime.now(UTC).date()
     release = settings.policies.release or NEWEST
-    own = [*among, *asked.schemas.definitions()]
+    own = [*(one for one in among if one["kind"] == CRD), *asked.schemas.definitions()]
     for name in sorted({name for name, count in Counter(map(_defined, own)).items() if count > 1}):
         say(f"{name} is defined more than once; the last definition counts", err=True)
     with reading(SettingsError, FileError, ManifestError):
@@ -186,6 +188,8 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
             today=today,
             before=_before(asked, known),
             schemas=Schemas(release, defined) if asked.schemas.mode == "strict" else None,
+            limits=Limits((as_received(one, known) for one in among), asked.namespace),
+            workloads=workload_table(settings),
         )
     coverage = _coverage(written, facts, asked) if written is not None else None
     return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
@@ -195,7 +199,7 @@ def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mappi
     """The objects as they are now. Raises FileError, ManifestError and OSError."""
     from webhook.cli.judging import as_received, identity  # noqa: PLC0415 - as above
 
-    objects = (as_received(m, known).object for m in manifest.read([asked.old] if asked.old else []))
+    objects = (as_received(m.object, known) for m in manifest.read([asked.old] if asked.old else []))
     return {identity(obj, asked.namespace): obj for obj in objects}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from policies.admissionpolicy.builtin.defaults import kind_of, received
-from policies.admissionpolicy.builtin.poddefaults import admitted
+from policies.admissionpolicy.builtin.plugins import admitted
 from policies.admissionpolicy.schema import known
 from policies.cel.activation import activation
 from policies.cel.cases import PATCHING, RESULTS, CaseError, cases, difference, encode, run

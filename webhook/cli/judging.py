@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.defaults import kind_of, received
-from policies.admissionpolicy.builtin.poddefaults import admitted
+from policies.admissionpolicy.builtin.plugins import Limits, Refusal, admitted
+from policies.admissionpolicy.derivation import PODS, derive
 from policies.admissionpolicy.documents import exception, reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.rules.coverage import Coverage
@@ -26,6 +27,7 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation, squeezed
 from policies.kubernetes.release import Release
 from policies.objects.fieldpath import render
+from policies.objects.workload import Workload
 from policies.schema.flaw import in_line
 from policies.schema.schemas import Schemas
 from policies.topology.nodes.manifest import allocatable
@@ -43,6 +45,8 @@ Identity = tuple[str, str, str, str]
 
 SCHEMA = "schema"
 """The code of findings by the schema of a kind."""
+LIMIT = "limit"
+"""The code of findings by a LimitRange or a ResourceQuota."""
 _STEP = re.compile(r"\[(?P<bracket>[^\]]*)\]|(?P<key>[^.\[\]]+)")
 _LEVELS: dict[str, Level] = {"deny": "error", "warn": "warning", "excepted": "note"}
 
@@ -157,9 +161,9 @@ def schemas(
     return lambda kind: more.get(kind) or schema.known(kind, release)
 
 
-def as_received(written: Manifest, schema: Callable[[GroupVersionKind], Schema]) -> Manifest:
-    """The object as policies of the API server see it when it is created."""
-    return written._replace(object=admitted(received(written.object, schema(kind_of(written.object)))))
+def as_received(obj: JsonObject, schema: Callable[[GroupVersionKind], Schema]) -> JsonObject:
+    """An object as policies of the API server see it when it is created."""
+    return admitted(received(obj, schema(kind_of(obj))))
 
 
 def identity(obj: JsonObject, namespace: str) -> Identity:
@@ -191,7 +195,7 @@ class Circumstances(NamedTuple):
     """What the fate of an object depends on, besides the object. before: the objects as they are now.
 
     labels: of the objects' Namespaces. schemas: by which objects are judged before any rule sees them; None for none.
-    today: for exceptions that have ended, or soon will.
+    limits: of the objects' Namespaces. today: for exceptions that have ended, or soon will.
     """
 
     ruleset: RuleSet
@@ -203,6 +207,8 @@ class Circumstances(NamedTuple):
     today: date
     before: Mapping[Identity, JsonObject] = {}
     schemas: Schemas | None = None
+    limits: Limits = Limits()
+    workloads: Mapping[tuple[str, str], Workload] = {}
 
 
 class Judge:
@@ -221,12 +227,17 @@ class Judge:
 
     def _result(self, written: Manifest) -> Result:
         about = self._about
-        given = as_received(written, about.schema)
+        given = written._replace(object=as_received(written.object, about.schema))
         earlier = about.before.get(identity(given.object, about.namespace))
         request = manifest.request(given.object, earlier, user=about.user, namespace=about.namespace)
+        if request.operation == "CREATE" and request.resource == PODS:
+            about.limits.fill(given.object, request.namespace)
         facts = in_namespace(about.facts, request.namespace, about.labels)
         outcome = decide(given, request, about.ruleset, facts)
-        found = () if about.schemas is None else flaws(written, about.schemas, about.today)
+        found = [] if about.schemas is None else list(flaws(written, about.schemas, about.today))
+        known = {(flaw.path, flaw.message) for flaw in found}
+        limited = self._limits(written, replace(request, object=outcome.changed))
+        found += (flaw for flaw in limited if (flaw.path, flaw.message) not in known)
         outcome = outcome._replace(flaws=tuple(flaw._replace(object=outcome.name) for flaw in found))
         if outcome.is_broken:  # rules that could not judge it, and let it pass, say nothing then
             mutation, validation = (
@@ -236,6 +247,18 @@ class Judge:
         if self.coverage is not None:
             self.coverage.add(request)
         return result(outcome, self._form, diff=self._diff, covered=self._covered(request))
+
+    def _limits(self, written: Manifest, request: AdmissionRequest) -> Iterator[Finding]:
+        """What the limits of the Namespace refuse: the object itself, or later the Pods of a workload."""
+        limits = self._about.limits
+        refused = limits.refusals(request.object or {}, request.resource, request.scope_namespace)
+        for refusal in refused if request.operation == "CREATE" else ():
+            yield _limit(written, refusal, "error")
+        for pod in derive(request, self._about.workloads) if limits else ():
+            limits.fill(pod.pod, request.namespace)
+            for refusal in limits.refusals(pod.pod, PODS, request.namespace):
+                later = Refusal(pod.place(refusal.path), f"its Pods will not come: {refusal.message}", refusal.remedy)
+                yield _limit(written, later, "warning")
 
     def _covered(self, request: AdmissionRequest) -> bool:
         """Whether a policy is about the kind of a request, if there are policies at all."""
@@ -263,6 +286,11 @@ def flaws(written: Manifest, schemas: Schemas, today: date) -> Iterator[Finding]
     for flaw in schemas.flaws(written.object):
         place = written.file, *written.places(flaw.path)
         yield Finding(flaw.level, SCHEMA, SCHEMA, *place, render(flaw.path), flaw.message, flaw.remedy)
+
+
+def _limit(written: Manifest, refusal: Refusal, level: Level) -> Finding:
+    place, path = written.places(refusal.path), render(refusal.path)
+    return Finding(level, LIMIT, LIMIT, written.file, *place, path, refusal.message, refusal.remedy)
 
 
 def steps(path: str) -> list[str | int]:

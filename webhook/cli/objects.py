@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -32,7 +32,9 @@ SMALL = 1_000_000
 """Below so many characters a run ends before a bar could be read."""
 _CHUNK_PARTS, _CHUNK_CHARACTERS = 64, 500_000
 _MOST = 8
-_CRD = "CustomResourceDefinition"
+CRD = "CustomResourceDefinition"
+CONTEXT = (CRD, "LimitRange", "ResourceQuota")
+"""Kinds of objects by which others are judged."""
 
 
 class Source(NamedTuple):
@@ -64,13 +66,14 @@ class Source(NamedTuple):
             except FileError as error:
                 yield str(error)
 
-    def definitions(self) -> Iterator[JsonObject]:
-        """The CustomResourceDefinitions in the files. What cannot be read is left out: others say so."""
+    def context(self, *kinds: str) -> Iterator[JsonObject]:
+        """The objects of some kinds in the files. What cannot be read is left out: others say so."""
         for file in self.files:
             try:
                 name, content = self._content(file)
-                parts = yamlfile.parts(name, content) if _CRD.encode() in content else ()
-                yield from (value for part in parts if _CRD in part.text for value in _definitions(part))
+                parts = yamlfile.parts(name, content) if any(kind.encode() in content for kind in kinds) else ()
+                chosen = (part for part in parts if any(kind in part.text for kind in kinds))
+                yield from (value for part in chosen for value in _of_kinds(part, kinds))
             except (OSError, FileError):
                 continue
 
@@ -84,13 +87,13 @@ def _content(file: str) -> bytes:
     return yamlfile.content(file, most=yamlfile.OBJECTS, pipes=True)
 
 
-def _definitions(part: Part) -> Iterator[JsonObject]:
+def _of_kinds(part: Part, kinds: Collection[str]) -> Iterator[JsonObject]:
     try:
         documents = yamlfile.load_part(part)
     except FileError:
         return
     for _, value in (item for document in documents for item in document.parts()):
-        if isinstance(value, dict) and value.get("kind") == _CRD and isinstance(value.get("spec"), dict):
+        if isinstance(value, dict) and value.get("kind") in kinds and isinstance(value.get("spec"), dict):
             yield value
 
 

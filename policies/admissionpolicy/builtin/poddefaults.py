@@ -1,10 +1,8 @@
-"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py, and what admission adds.
+"""Defaults of Pods and of their templates that depend on other fields, as in defaults.py; and what Pods need together.
 
 Sources, all in k8s.io/kubernetes v1.36.3: pkg/apis/core/v1 defaults.go, zz_generated.defaults.go and conversion.go
 (fields that are written twice), pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread,
-AppArmor). plugin/pkg/admission's serviceaccount,
-defaulttolerationseconds and priority, which are on by default. tests/cluster/test_pod_defaults.py compares whole Pods
-with those of a real API server.
+AppArmor). tests/cluster/test_pod_defaults.py compares whole Pods with those of a real API server.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.cel.library.quantity import EXACT, Large, Quantity, compare
-from policies.engine.request import JsonObject, is_mirror_pod, mapping, mappings
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.kubernetes.release import Release
 
 _GROUPS = ("containers", "initContainers", "ephemeralContainers")
@@ -106,15 +104,20 @@ def _use_host_ports(spec: JsonObject) -> None:
                 port.setdefault("hostPort", port["containerPort"])
 
 
-def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
-    """Add requirements with the Pod's own labels for `matchLabelKeys` and `mismatchLabelKeys`."""
-    terms = mappings(spec, "topologySpreadConstraints")
+def affinity_terms(spec: JsonObject) -> list[JsonObject]:
+    """The terms of a Pod's affinity to other Pods."""
+    terms = []
     affinity = mapping(spec, "affinity")
     for kind in (mapping(affinity, "podAffinity"), mapping(affinity, "podAntiAffinity")):
         terms += mappings(kind, "requiredDuringSchedulingIgnoredDuringExecution")
         weighted = mappings(kind, "preferredDuringSchedulingIgnoredDuringExecution")
         terms += [mapping(term, "podAffinityTerm") for term in weighted]
-    for term in terms:
+    return terms
+
+
+def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
+    """Add requirements with the Pod's own labels for `matchLabelKeys` and `mismatchLabelKeys`."""
+    for term in (*mappings(spec, "topologySpreadConstraints"), *affinity_terms(spec)):
         selector = term.get("labelSelector")
         for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
             keys = term.get(field)
@@ -165,15 +168,15 @@ def _set_pod_resources(spec: JsonObject, *, is_whole: bool) -> None:
     limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
     if not isinstance(resources, dict) or not (limits or requests):
         return
-    for name, amount in _aggregate(spec, "limits").items():
+    for name, amount in aggregate(spec, "limits").items():
         if name.startswith(_HUGE_PAGES) and name not in requests:
             limits.setdefault(name, str(amount))
     if limits or is_whole:
-        for name, amount in _aggregate(spec, "requests").items():
+        for name, amount in aggregate(spec, "requests").items():
             if name in _OVERCOMMITTED:
                 requests.setdefault(name, str(amount))
         for name, text in limits.items():
-            if _is_of_a_pod(name):
+            if is_of_a_pod(name):
                 requests.setdefault(name, text)
     if is_whole:
         limits = {**_limits_of(spec, limits, requests), **limits}
@@ -183,33 +186,34 @@ def _set_pod_resources(spec: JsonObject, *, is_whole: bool) -> None:
 def _limits_of(spec: JsonObject, limits: JsonObject, requests: JsonObject) -> dict[str, str]:
     """The limits that all containers have and the Pod has not, if it requests them; at least what it requests."""
     containers = [mapping(container.get("resources"), "limits") for container in _containers(spec)]
-    together = _aggregate(spec, "limits")
+    together = aggregate(spec, "limits")
     found = {}
     for name, text in requests.items():
         request = quantity_of(text)
-        if name in limits or request is None or not _is_of_a_pod(name) or name not in together:
+        if name in limits or request is None or not is_of_a_pod(name) or name not in together:
             continue
         if all(name in own for own in containers):
             found[name] = str(_larger(together[name], request))
     return found
 
 
-def _is_of_a_pod(name: str) -> bool:
+def is_of_a_pod(name: str) -> bool:
+    """Whether a Pod can have a resource of its own, beside its containers."""
     return name in _OVERCOMMITTED or name.startswith(_HUGE_PAGES)
 
 
-_Amounts = dict[str, Quantity]
+Amounts = dict[str, Quantity]
 
 
-def _aggregate(spec: JsonObject, kind: str) -> _Amounts:
+def aggregate(spec: JsonObject, kind: str) -> Amounts:
     """The resources that the containers need together. Init containers run before them, beside preceding sidecars."""
-    together: _Amounts = {}
+    together: Amounts = {}
     for container in _containers(spec, "containers"):
-        _combine(together, _amounts(container, kind), _sum)
-    sidecars: _Amounts = {}
-    most: _Amounts = {}
+        _combine(together, amounts_of(container, kind), _sum)
+    sidecars: Amounts = {}
+    most: Amounts = {}
     for container in _containers(spec, "initContainers"):
-        own = _amounts(container, kind)
+        own = amounts_of(container, kind)
         if container.get("restartPolicy") == "Always":
             _combine(together, own, _sum)
             _combine(sidecars, own, _sum)
@@ -221,12 +225,17 @@ def _aggregate(spec: JsonObject, kind: str) -> _Amounts:
     return together
 
 
-def _amounts(container: JsonObject, kind: str) -> _Amounts:
-    listed = mapping(container.get("resources"), kind).items()
-    return {name: amount for name, value in listed if (amount := quantity_of(value)) is not None}
+def amounts_of(container: JsonObject, kind: str) -> Amounts:
+    """The requests or limits of a container, or of a Pod."""
+    return quantities(mapping(container.get("resources"), kind))
 
 
-def _combine(amounts: _Amounts, others: _Amounts, combined: Callable[[Quantity, Quantity], Quantity]) -> None:
+def quantities(listed: JsonObject) -> Amounts:
+    """The amounts in a map; what is none is left out."""
+    return {name: amount for name, value in listed.items() if (amount := quantity_of(value)) is not None}
+
+
+def _combine(amounts: Amounts, others: Amounts, combined: Callable[[Quantity, Quantity], Quantity]) -> None:
     for name, other in others.items():
         amounts[name] = combined(amounts[name], other) if name in amounts else other
 
@@ -238,59 +247,3 @@ def _sum(left: Quantity, right: Quantity) -> Quantity:
 
 def _larger(left: Quantity, right: Quantity) -> Quantity:
     return right if compare(right.amount, left.amount) > 0 else left
-
-
-ACCOUNT = "default"
-_LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_LOST_SECONDS = 300
-# By the name of the class, where no PriorityClass is the default of all.
-_PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-# Five more characters make a name of 63 (k8s.io/apiserver's pkg/storage/names).
-_MOST_OF_PREFIX = 58
-
-
-def admit(pod: JsonObject, *, is_daemon: bool = False) -> None:
-    """Set in a Pod what the plugins ServiceAccount and DefaultTolerationSeconds set in any.
-
-    is_daemon: whether a DaemonSet makes it, whose Pods tolerate lost Nodes for ever.
-    """
-    spec = pod.get("spec")
-    if not isinstance(spec, dict) or is_mirror_pod(pod):
-        return
-    if not spec.get("serviceAccountName"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = ACCOUNT
-    written = spec.get("tolerations") or []
-    if is_daemon or not isinstance(written, list):
-        return
-    added = [
-        {"effect": "NoExecute", "key": key, "operator": "Exists", "tolerationSeconds": _LOST_SECONDS}
-        for key in _LOST
-        if not any(
-            (toleration.get("key") or "") in ("", key) and (toleration.get("effect") or "") in ("", "NoExecute")
-            for toleration in mappings(spec, "tolerations")
-        )
-    ]
-    if added:
-        spec["tolerations"] = [*written, *added]
-
-
-def generated(prefix: str) -> str:
-    """A name like those that the API server makes of a generateName; none without one."""
-    return f"{prefix[:_MOST_OF_PREFIX]}xxxxx" if prefix else ""
-
-
-def admitted(obj: JsonObject) -> JsonObject:
-    """An object as policies see it: with a name in place of generateName, a Pod with what plugins set in it.
-
-    It is changed. A Pod of a class that not every cluster has gets no priority.
-    """
-    metadata = mapping(obj, "metadata")
-    if not metadata.get("name") and (prefix := metadata.get("generateName")):
-        metadata["name"] = generated(str(prefix))
-    spec = obj.get("spec")
-    if (obj.get("apiVersion"), obj.get("kind")) == ("v1", "Pod") and isinstance(spec, dict):
-        admit(obj)
-        if (priority := _PRIORITIES.get(spec.get("priorityClassName") or "")) is not None:
-            spec.setdefault("priority", priority)
-            spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    return obj

@@ -16,7 +16,7 @@ from webhook.cli.audit.report import AuditReport, Inquiry, tell
 from webhook.cli.exits import InputError
 from webhook.cli.findings import Result, unreadable
 from webhook.cli.judging import as_received, documents, schemas
-from webhook.cli.objects import Source
+from webhook.cli.objects import CRD, Source
 from webhook.files import manifest
 from webhook.files.walk import walk
 from webhook.sources.policyset import EMPTY
@@ -36,12 +36,12 @@ async def audit(asked: Inquiry, today: date) -> int:
     for problem in walked.problems:
         report.unreadable(unreadable(problem))
     source = Source.of(walked.files)
-    known = schemas(source.definitions(), written, release)
+    known = schemas(source.context(CRD), written, release)
     for item in (item for part in source.parts() for item in documents(part)):
         if isinstance(item, Result):
             report.unreadable(item)
             continue
-        received = as_received(item, known).object
+        received = as_received(item.object, known)
         request = _request(received)
         if _is_asked(request, asked):
             owners.remember(received)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 import pytest
+from support import limits
 from support.builders import Json, pod
 
 from policies.admissionpolicy.derivation import defaulted
@@ -24,6 +25,12 @@ def test_the_input_is_not_changed() -> None:
 
     assert given == before
     assert after != before
+
+
+@pytest.mark.parametrize("case", limits.cases(), ids=lambda case: case.name)
+def test_limits_are_the_api_servers(case: limits.Case) -> None:
+    """LimitRanges fill in and refuse, and quotas refuse, what a real API server's recorded answers say."""
+    assert limits.judged(case) == case.answer
 
 
 ODD: dict[str, Json] = {

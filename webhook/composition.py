@@ -89,9 +89,7 @@ def run(stack: AsyncExitStack, what: str, work: Coroutine[Any, Any, NoReturn]) -
 
     def ended(task: asyncio.Task[NoReturn]) -> None:
         if not task.cancelled():
-            structlog.get_logger().critical(
-                "no longer looked after; restart the service", what=what, error=repr(task.exception())
-            )
+            structlog.get_logger().critical("task ended; restart the service", what=what, error=repr(task.exception()))
 
     task = asyncio.create_task(work, name=what)
     task.add_done_callback(ended)
@@ -165,7 +163,7 @@ class Followers:
         try:
             await self.keeper.reconfigure(loaded._replace(settings=shadowed(loaded.settings)))
         except Exception:  # noqa: BLE001 - policies in the shadow must not keep a configuration out
-            structlog.get_logger().exception("shadow policies keep their last configuration")
+            structlog.get_logger().exception("could not reconfigure shadow policies")
 
     async def swap(self) -> None:
         """Compare with the rules that are in force now."""

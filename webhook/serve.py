@@ -387,4 +387,4 @@ async def _left(leave: Callable[[], Awaitable[None]]) -> None:
     try:
         await leave()
     except Exception:  # noqa: BLE001 - whatever it is, the reviews in flight come first
-        structlog.get_logger().exception("not handed over")
+        structlog.get_logger().exception("shutdown failed")

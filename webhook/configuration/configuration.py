@@ -71,7 +71,7 @@ class Configuration:
                 async for _ in self._changes():
                     await self.look(prepare, changed)
             except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
-                self._log.exception("configuration could not be followed")
+                self._log.exception("could not follow the configuration")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(
@@ -97,7 +97,7 @@ class Configuration:
             self._refuse(str(error))
             return False
         except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
-            self._log.exception("configuration could not be used")
+            self._log.exception("could not apply the configuration")
             self._refuse(f"it cannot be used: {type(error).__name__}: {error}")
             return False
         before = self.current

@@ -207,7 +207,7 @@ class DecisionLog:
             self._writer.put(record.line(asked, self._settings.content, self._settings.max_record_bytes, **more))
         except Exception as error:  # noqa: BLE001 - a defect in records must not concern reviews
             self._writer.lose()
-            self._seldom.warning("decision not recorded", type(error), error=repr(error))
+            self._seldom.warning("could not record a decision", type(error), error=repr(error))
 
     def _asked(self, answered: Answered, time: datetime) -> record.Asked:
         _, request, answer, *_ = answered.reviewed

@@ -134,5 +134,7 @@ class Refusals:
         self._events.labels("failed").inc()
         if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
             self._seldom.warning(
-                "refusal not told", error.status, reason=f"{error}{_RIGHT if error.status == 403 else ''}"
+                "could not write an Event about a refusal",
+                error.status,
+                reason=f"{error}{_RIGHT if error.status == 403 else ''}",
             )

@@ -98,7 +98,7 @@ class Problem(NamedTuple):
 _FAILED = Problem("not registered")
 _SUSPENDED = Problem("registration is suspended", "warning")
 _UNDONE = Problem("registration is undone")
-_UNREADABLE = Problem("CA bundle not read")
+_UNREADABLE = Problem("could not read the CA bundle")
 _NO_OWNER = Problem("owner of the registration not found", "warning")
 _ABSENT = Problem("no configuration for the CA bundle", "warning")
 _WAITING = Problem("registration waits", "info")
@@ -170,7 +170,7 @@ class Registrar:
             except ClusterError as error:
                 if error.status == 409:
                     # The watch will show the other write, and then there is another turn.
-                    self._log.info("somebody else writes the registration, too", reason=str(error))
+                    self._log.info("another writer changed the registration", reason=str(error))
                 else:
                     self._note(_FAILED, str(error))
                     self._metrics.registrations.labels("failed").inc()
@@ -325,7 +325,7 @@ class Registrar:
         names = [entry["name"] for entry in foreign(stored or {}) if (kind, entry["name"]) not in self._strangers]
         self._strangers.update((kind, entry) for entry in names)
         if names:
-            self._log.warning("entries of others are left alone", configuration=f"{kind}/{name}", entries=names)
+            self._log.warning("configuration has entries of others", configuration=f"{kind}/{name}", entries=names)
 
     async def _find_owner(self, name: str) -> bool:
         """Look up the ClusterRole that owns the configurations. Return whether it was not deleted."""

@@ -184,7 +184,7 @@ class PolicyKeeper:
                     for source in self._sources:
                         await source.report(self._made.refused)
                 except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
-                    self._log.exception("policies could not be looked at")
+                    self._log.exception("could not check policies")
 
     async def look(self, before: _Made | None = None) -> bool:
         """Read the sources. Return whether the rules have changed.
@@ -260,7 +260,7 @@ class PolicyKeeper:
                 async for _ in changes():
                     wake.set()
             except Exception:  # noqa: BLE001 - as above
-                self._log.exception("changes of policies could not be followed")
+                self._log.exception("could not follow policies")
             await asyncio.sleep(LOOK_SECONDS)
             wake.set()
 
@@ -274,7 +274,7 @@ class PolicyKeeper:
                 return last._replace(refused=policies.refused, is_new=False)
             return self._ruled(release, policies, native, policies.refused)
         except Exception as error:  # noqa: BLE001 - a defect met by what somebody wrote must not end what is in force
-            self._log.exception("policies could not be read")
+            self._log.exception("could not read policies")
             changed = [name for name, content in newest.items() if content.version != last.set.versions.get(name)]
             reason = f"it cannot be read: {type(error).__name__}: {error}"
             return last._replace(refused=dict.fromkeys(changed, reason), is_new=False)

@@ -160,7 +160,7 @@ async def test_a_failure_is_said_once_and_tried_again() -> None:
     assert counted == {"failed": 3, "written": 1}
     assert logs == [
         {
-            "event": "refusal not told",
+            "event": "could not write an Event about a refusal",
             "log_level": "warning",
             "reason": "not allowed; a ClusterRole must allow the service's account to list the workload's kind, and to "
             "create events",

@@ -281,7 +281,7 @@ async def test_an_upgrade_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
         changed = await keeper.look()
 
     assert (changed, keeper.ruleset is before) == (False, True)
-    assert [event["event"] for event in events] == ["policies could not be read", "policies refused"]
+    assert [event["event"] for event in events] == ["could not read policies", "policies refused"]
 
 
 def _releases(keeper: PolicyKeeper) -> dict[str, str]:

@@ -195,7 +195,7 @@ async def _items(api: ApiClient, place: str, *query: tuple[str, str]) -> list[Js
 class SchedulingProbe(PeriodicCheck):
     """Asks while the setting is on."""
 
-    failure = "workload scheduling not found out"
+    failure = "could not try workload scheduling"
 
     def __init__(
         self,

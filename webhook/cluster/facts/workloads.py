@@ -161,7 +161,7 @@ class _Search:
                 del self.left[group_kind]  # it was removed since discovery
             return
         self.left |= dict.fromkeys(which, _in_short(error))
-        self._log.warning("workloads could not be listed", kinds=[kind for _, kind in which], reason=str(error))
+        self._log.warning("could not list workloads", kinds=[kind for _, kind in which], reason=str(error))
 
 
 def _read(page: Page) -> list[tuple[_Metadata, msgspec.Raw]]:

@@ -156,7 +156,7 @@ class FindingEvents:
             self.told.failed += 1
             if not self.problems:
                 right = _RIGHT if error.status == 403 else ""
-                self.problems.append(f"Events not written: {error}{right}")
+                self.problems.append(f"could not write Events: {error}{right}")
             self._places[scope.namespace] = SHARE
             if error.status >= 500:
                 self._room = 0

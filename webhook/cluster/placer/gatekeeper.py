@@ -329,7 +329,7 @@ class Gatekeeper:
             try:
                 found = _PODS.decode(await fetch(self._api, Call("GET", path, (("fieldSelector", name),)))).get("items")
             except (ClusterError, *UNREADABLE) as error:
-                self._log.warning("not known whether a gate was opened", pod=opening.name, reason=str(error))
+                self._log.warning("outcome of a patch is unknown", pod=opening.name, reason=str(error))
                 await backoff.wait(getattr(error, "retry_after", 0.0))
                 continue
             pod = next((pod for pod in found or () if mapping(pod, "metadata").get("uid") == opening.uid), None)

@@ -141,14 +141,14 @@ class RepeatedEvents:
     def _failed(self, error: ClusterError) -> None:
         self._room = 0
         if error.status != self._problem:
-            self._log.warning("Events not written", reason=f"{error}{_RIGHT if error.status == 403 else ''}")
+            self._log.warning("could not write Events", reason=f"{error}{_RIGHT if error.status == 403 else ''}")
         self._problem = error.status
 
 
 class AuditCheck(PeriodicCheck):
     """Shows what audits did, where they leave records."""
 
-    failure = "audits not looked for"
+    failure = "could not read the record of audits"
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ _REMEDY: Final = "cks-admission is not asked about this: remove it, or name it i
 class LabelWriters(PeriodicCheck):
     """Looks for what can write labels past the guard, unless that is off."""
 
-    failure = "label writers not looked for"
+    failure = "could not look for label writers"
 
     def __init__(
         self,
@@ -249,7 +249,7 @@ Judgement = tuple[RuleSet, Facts]
 class WaitingPods(PeriodicCheck):
     """Looks for Pods that wait for what a rule would have given them. judgement: the current rules and facts."""
 
-    failure = "waiting Pods not looked for"
+    failure = "could not list waiting Pods"
 
     def __init__(
         self,

@@ -111,7 +111,7 @@ class Leadership:
             if spec.get("holderIdentity") == self.identity:
                 await self._write("PUT", lease, {**spec, "holderIdentity": "", "leaseDurationSeconds": 1})
         except ClusterError as error:
-            self._log.warning("lease not given up", reason=str(error))
+            self._log.warning("could not release the lease", reason=str(error))
 
     def _left(self) -> float | None:
         """The seconds in which the holder has to renew the Lease, at least 0; None for other processes."""
@@ -161,7 +161,7 @@ class Leadership:
             await self._write("POST" if lease is None else "PUT", lease, renewed)
         except ClusterError as error:
             if error.status == 409:
-                self._log.info("lease was changed by another", reason=str(error))
+                self._log.info("another process changed the lease", reason=str(error))
             else:
                 self._failed("writing", error)
             return

@@ -133,7 +133,7 @@ class ReplicaPods(Followers):
                 body = await answer.read()
                 paths = frozenset(_PATHS.decode(body))
         except (ClientError, OSError, TimeoutError, ValueError) as error:
-            self._log.debug("a replica did not say what it answers", pod=pod.name, reason=repr(error))
+            self._log.debug("replica did not list its paths", pod=pod.name, reason=repr(error))
             return
         self._paths[pod.instance] = paths
         self._noticed()

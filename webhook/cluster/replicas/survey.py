@@ -131,7 +131,7 @@ class _Findings(NamedTuple):
 class NodeSurvey(PeriodicCheck):
     """Looks at the Nodes while placements are judged. facts: those of the cluster, as they are now."""
 
-    failure = "Nodes not looked at"
+    failure = "could not follow the Nodes"
 
     def __init__(
         self,

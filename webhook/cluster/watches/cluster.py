@@ -176,7 +176,7 @@ async def follow(
                     await asyncio.sleep(0.02)
         except TimeoutError:
             reasons = followed.unsynced()
-            structlog.get_logger().warning("serving before the cluster's facts have arrived", reasons=reasons)
+            structlog.get_logger().warning("serving before the first lists arrived", reasons=reasons)
         yield followed
     finally:
         for source in running:

@@ -251,7 +251,7 @@ class FollowedObjects(FollowedGroup, Generic[T]):
             return _Kept(self._read_object(document))
         except TopologyError as error:
             source = source_of(document)
-            self._log.warning("topology cannot be read", topology=source, reason=str(error))
+            self._log.warning("could not read a topology", topology=source, reason=str(error))
             return f"{source}: {error}"
 
 

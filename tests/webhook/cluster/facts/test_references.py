@@ -189,7 +189,7 @@ async def test_what_cannot_be_looked_at(
     assert found == References(("MPIJob team/ring",), incomplete)
     kinds = ["Job"] if path == JOBS else ["Job", "CronJob"]
     assert [(each["event"], each["log_level"], each["kinds"]) for each in logs] == (
-        [("workloads could not be listed", "warning", kinds)] if incomplete else []
+        [("could not list workloads", "warning", kinds)] if incomplete else []
     )
 
 

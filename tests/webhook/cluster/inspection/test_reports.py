@@ -109,5 +109,5 @@ async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection,
 
     assert await _write(api, times, _judged("web", "deny"), _judged("db", "deny")) == (
         Written(written=2, told=Told(omitted=1, failed=1)),
-        [f"Events not written: the API server refused POST {_EVENTS} at {server.url} (403: {message}); {right}"],
+        [f"could not write Events: the API server refused POST {_EVENTS} at {server.url} (403: {message}); {right}"],
     )

@@ -188,4 +188,4 @@ async def test_a_missing_right_is_logged_once(server: FakeApi, api: Connection, 
             await until(lambda: times.patience < 0)
 
     (event,) = logs
-    assert (event["event"], "may not list" in event["reason"]) == ("label writers not looked for", True)
+    assert (event["event"], "may not list" in event["reason"]) == ("could not look for label writers", True)

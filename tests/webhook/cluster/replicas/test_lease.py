@@ -192,7 +192,7 @@ async def test_of_two_that_make_the_lease_one_leads(server: GuardedApi, api: Con
     assert [each.leading for each in (first, second)].count(True) == 1
     assert [entry for entry in logged if entry["event"] != "leading"] == [
         {
-            "event": "lease was changed by another",
+            "event": "another process changed the lease",
             "log_level": "info",
             "lease": "cks/writer",
             "identity": loser.identity,

@@ -54,7 +54,7 @@ async def test_a_refusal_ends_the_events_of_a_look(server: FakeApi, api: Connect
     (event,) = logs
     right = "a ClusterRole must allow the service's account to create events"
     reason = f"the API server refused POST {_EVENTS} at {server.url} (403: may not create events); {right}"
-    assert event == {"event": "Events not written", "log_level": "warning", "reason": reason}
+    assert event == {"event": "could not write Events", "log_level": "warning", "reason": reason}
 
 
 @pytest.mark.parametrize(("code", "numbers"), [(409, [3, 3]), (404, [3, 3]), (500, [1, 4])])

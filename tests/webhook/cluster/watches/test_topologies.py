@@ -270,7 +270,7 @@ async def test_an_object_that_cannot_be_read(server: FakeApi, topologies: Topolo
             assert [each.name for each in topologies.known] == ["fine"]
 
     source, _, reason = problem.partition(": ")
-    event = {"event": "topology cannot be read", "log_level": "warning", "topology": source, "reason": reason}
+    event = {"event": "could not read a topology", "log_level": "warning", "topology": source, "reason": reason}
     assert [each for each in logs if each["event"] == event["event"]] == [event, event]
 
 

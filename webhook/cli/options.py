@@ -254,14 +254,14 @@ def _definitions_of_files(paths: Iterable[str]) -> Iterator[JsonObject]:
 
 def _definitions_of_cluster(kubeconfig: str) -> list[JsonObject]:
     """Raises ToolError."""
+    from webhook.cluster.api.call import several  # noqa: PLC0415 - as above
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - most runs need no cluster
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
-    from webhook.cluster.inspection import reads  # noqa: PLC0415 - as above
 
     async def ask() -> list[JsonObject]:
         api = await connect(kubeconfig, False)  # noqa: FBT003 - as the function has it
         try:
-            return await reads.several(api, _DEFINITIONS)
+            return await several(api, _DEFINITIONS)
         finally:
             await api.close()
 

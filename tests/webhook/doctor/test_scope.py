@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from webhook.cluster.inspection.reads import component
+from webhook.cluster.inspection.examination import component
 from webhook.configuration import rules
 from webhook.configuration.rules import safety
 from webhook.doctor.configurations import check_outage, check_scope

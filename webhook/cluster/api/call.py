@@ -193,3 +193,49 @@ async def pages(
         more = page.metadata.continue_
         if not more:
             return
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+def decoded(raw: msgspec.Raw | bytes, about: str) -> dict[str, Any]:
+    """The decoded object. about: the call that was answered. Raises ClusterError."""
+    try:
+        return _OBJECT.decode(raw)
+    except UNREADABLE as error:
+        raise ClusterError(f"the answer to {about} cannot be read: {error}") from error
+
+
+async def send(api: ApiClient, call: Call) -> dict[str, Any]:
+    """The object in the answer to a call. Raises ClusterError."""
+    return decoded(await fetch(api, call), f"{call.method} {call.path}")
+
+
+async def one(api: ApiClient, path: str, seconds: float = ANSWER_SECONDS) -> dict[str, Any] | None:
+    """The object at a path; None if there is none. Raises ClusterError."""
+    try:
+        return await send(api, Call("GET", path, seconds=seconds))
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+async def listed(
+    api: ApiClient, path: str, query: tuple[tuple[str, str], ...] = (), accept: str = "application/json"
+) -> list[dict[str, Any]]:
+    """The objects of a list. query: selectors. Raises ClusterError; an ApiError with status 404 for no such kind."""
+    about = f"GET {path}"
+    return [decoded(raw, about) async for page in pages(api, path, query, 500, accept) for raw in page.items or ()]
+
+
+async def several(
+    api: ApiClient, path: str, query: tuple[tuple[str, str], ...] = (), accept: str = "application/json"
+) -> list[dict[str, Any]]:
+    """The objects of a list; empty if the kind does not exist. Raises ClusterError."""
+    try:
+        return await listed(api, path, query, accept)
+    except ApiError as error:
+        if error.status == 404:
+            return []
+        raise

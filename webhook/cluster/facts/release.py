@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 import structlog
 
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.call import Call, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.watches.reflector import cancelled
@@ -24,7 +23,6 @@ SECONDS = 10.0
 """The time between questions."""
 
 _READ_SECONDS = 5.0
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class ServedRelease:
@@ -120,10 +118,9 @@ class ServedRelease:
 
 async def _version(api: ApiClient) -> str:
     """The version of the API server, such as `v1.37.2`. Raises ClusterError, also for what is no version."""
+    version = str((await send(api, Call("GET", "/version", seconds=_READ_SECONDS))).get("gitVersion"))
     try:
-        answer = _OBJECT.decode(await fetch(api, Call("GET", "/version", seconds=_READ_SECONDS)))
-        version = str(answer.get("gitVersion"))
         nearest(version)
-    except UNREADABLE as error:
+    except ValueError as error:
         raise ClusterError(f"the answer to GET /version cannot be read: {error}") from error
     return version

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 import structlog
@@ -21,7 +21,7 @@ from policies.topology.objects import KUEUE
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary import HOSTNAME
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
@@ -42,7 +42,6 @@ _IN_1_36 = "v1alpha2"
 _GATES = "GenericWorkload, TopologyAwareWorkloadScheduling and WorkloadWithJob"
 _REMEDY = f"turn on the feature gates {_GATES} in kube-apiserver, kube-controller-manager and kube-scheduler"
 _NAME = "cks-admission-probe"
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 _SUPPORT = msgspec.json.Decoder(Support)
 
 Ask = Callable[[], Awaitable[Support]]
@@ -75,11 +74,15 @@ async def probed(api: ApiClient, namespace: str) -> Support:
 
 async def published(api: ApiClient, name: str) -> Support:
     """What `manage` wrote into the webhook configuration with a name. Raises ClusterError."""
-    text = await _annotation(api, registered_at("MutatingWebhookConfiguration"), name, ANNOTATION)
+    # It is listed and not read, which is the right that the service has.
+    found = await listed(
+        api, registered_at("MutatingWebhookConfiguration"), (("fieldSelector", f"metadata.name={name}"),)
+    )
+    text = next((mapping(mapping(item, "metadata"), "annotations").get(ANNOTATION) for item in found), None)
     if not text:
         return Support(reason="manage has not found out yet")
     try:
-        return _SUPPORT.decode(text)
+        return _SUPPORT.decode(str(text))
     except UNREADABLE as error:
         raise ClusterError(f"the annotation {ANNOTATION} of {name} cannot be read: {error}") from error
 
@@ -100,7 +103,7 @@ async def job(api: ApiClient, key: JobKey, seconds: float) -> JsonObject | FactU
     place, name = f"/apis/batch/v1/namespaces/{key.namespace}/jobs", f"metadata.name={key.name}"
     try:
         async with asyncio.timeout(seconds):
-            items = await _items(api, place, ("fieldSelector", name))
+            items = await listed(api, place, (("fieldSelector", name),))
     except TimeoutError:
         return key.failure(f"the API server did not answer within {seconds:.1f} s")
     except ClusterError as error:
@@ -113,7 +116,7 @@ async def flavors(api: ApiClient, key: FlavorsKey, seconds: float) -> frozenset[
     try:
         async with asyncio.timeout(seconds):
             version = next(iter(await versions(api, KUEUE)), "")
-            items = await _items(api, f"/apis/{KUEUE}/{version}/resourceflavors") if version else []
+            items = await listed(api, f"/apis/{KUEUE}/{version}/resourceflavors") if version else []
     except (TimeoutError, ClusterError) as error:
         return key.failure(str(error))
     named = (mapping(item, "spec").get("topologyName") for item in items)
@@ -167,29 +170,7 @@ async def _dry_run(api: ApiClient, version: str, kind: str, namespace: str, spec
     body = {"apiVersion": version, "kind": kind, "metadata": {"name": _NAME, "namespace": namespace}, "spec": spec}
     place = f"/apis/{version}/namespaces/{namespace}/{kind.lower()}s"
     call = Call("POST", place, (("dryRun", "All"),), body=body, seconds=READ_SECONDS)
-    try:
-        return mapping(_OBJECT.decode(await fetch(api, call)), "spec")
-    except UNREADABLE as error:
-        raise ClusterError(f"the answer to POST {place} is not a {kind}: {error}") from error
-
-
-async def _annotation(api: ApiClient, place: str, name: str, key: str) -> str:
-    """An annotation of the object with a name, empty without one. Raises ClusterError.
-
-    It is listed and not read, which is the right that the service has.
-    """
-    items = await _items(api, place, ("fieldSelector", f"metadata.name={name}"))
-    text = next((mapping(mapping(item, "metadata"), "annotations").get(key) for item in items), None)
-    return str(text or "")
-
-
-async def _items(api: ApiClient, place: str, *query: tuple[str, str]) -> list[JsonObject]:
-    """The objects of a list. Raises ClusterError."""
-    try:
-        items = _OBJECT.decode(await fetch(api, Call("GET", place, query, seconds=READ_SECONDS))).get("items")
-    except UNREADABLE as error:
-        raise ClusterError(f"the answer to GET {place} is not a list: {error}") from error
-    return items if isinstance(items, list) else []
+    return mapping(await send(api, call), "spec")
 
 
 class SchedulingProbe(PeriodicCheck):

@@ -17,7 +17,7 @@ from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.membership import membership
-from webhook.cluster.api.call import UNREADABLE, Call, Page, fetch, pages
+from webhook.cluster.api.call import UNREADABLE, Page, pages, several
 from webhook.cluster.api.discovery import ServedKind, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 
@@ -187,9 +187,6 @@ Workloads = Mapping[tuple[str, str], Workload]
 # A Pod of a TrainJob has four: Job, JobSet, TrainJob.
 _HIGHEST = 5
 _KNOWN = 1_000
-_SECONDS = 15.0
-_NOT_SERVED = 404
-_LIST = msgspec.json.Decoder(dict[str, object])
 
 
 class Owners:
@@ -228,17 +225,6 @@ class Owners:
         root = f"/apis/{quote(owner.api_version)}" if "/" in owner.api_version else f"/api/{quote(owner.api_version)}"
         path = f"{root}/namespaces/{quote(namespace, safe='')}/{resource}"
         query = (("fieldSelector", f"metadata.name={owner.name}"),)
-        try:
-            body = await fetch(self._api, Call("GET", path, query, ACCEPT, seconds=_SECONDS))
-        except ApiError as error:
-            if error.status == _NOT_SERVED:
-                return None
-            raise
-        try:
-            items = _LIST.decode(body).get("items")
-        except UNREADABLE as error:
-            raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
-        for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and mapping(item, "metadata").get("uid") == owner.uid:
-                return controller(item)
-        return None
+        items = await several(self._api, path, query, ACCEPT)
+        found = next((item for item in items if mapping(item, "metadata").get("uid") == owner.uid), None)
+        return controller(found)

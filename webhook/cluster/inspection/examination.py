@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -13,18 +13,19 @@ from urllib.parse import quote
 from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.labelwriters import LabelWriter
 from policies.topology.nodes.tree import Machine, machines
-from webhook.cluster.api.call import Call
+from webhook.cluster.api.call import Call, one, send, several
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
-from webhook.cluster.inspection import inventory, labelwriters, reads
-from webhook.cluster.inspection.reads import certificates
+from webhook.cluster.inspection import inventory, labelwriters
 from webhook.cluster.placer.gates import PlacerLookout, gated
+from webhook.cluster.replicas.pods import certificates
 from webhook.cluster.replicas.webhooks import GROUP, PLURALS, path
 from webhook.cluster.watches.policies import DERIVE, REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import connection, processes
 from webhook.doctor.observation import (
     ClusterState,
+    Component,
     Endpoint,
     Gated,
     InstallationState,
@@ -37,12 +38,30 @@ from webhook.doctor.observation import (
     TopologyObjects,
     Unread,
 )
+from webhook.registration import outage
 from webhook.registration.rights import Right
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 T = TypeVar("T")
+
+SECONDS = 7.0
+"""The time limit of a read."""
+
+
+async def tried(reading: Awaitable[T], right: str, seconds: float = SECONDS) -> Read[T]:
+    """The result of a read, or why it failed. right: the required right, such as `list nodes`."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await reading
+    except TimeoutError:
+        return Unread(f"no answer within {seconds:.0f} s")
+    except ApiError as error:
+        return Unread(str(error), right if error.status == 403 else "")
+    except ClusterError as error:
+        return Unread(str(error))
+
 
 _CONNECT_SECONDS = 3.0
 _AT_ONCE = 8
@@ -66,13 +85,13 @@ class Inquiry(NamedTuple):
 
 async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> InstallationState:
     """The observed state. needed: the rights to check. Raises ClusterError if the API server cannot be reached."""
-    version = str((await reads.send(api, Call("GET", "/version", seconds=reads.SECONDS))).get("gitVersion", ""))
+    version = str((await send(api, Call("GET", "/version", seconds=SECONDS))).get("gitVersion", ""))
     cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
     targets = connection.targets(settings, workspace.service, workspace.slices)
     served, answers, probed, placed = await asyncio.gather(
         asyncio.gather(*map(_served, targets)),
         _answers(api, processes.rights_to_check(needed, cluster.groups), asked.account),
-        reads.tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
+        tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
         _placer(api, settings),
     )
     own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
@@ -81,38 +100,27 @@ async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], a
     return InstallationState(cluster, workspace, served, user, is_service, answers, probed, placed)
 
 
+async def _gathered(**reading: Awaitable[Any]) -> dict[str, Any]:
+    """What comes of concurrent reads, by name."""
+    return dict(zip(reading, await asyncio.gather(*reading.values()), strict=True))
+
+
 async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
     name = settings.registration.name
-    both = " and ".join(PLURALS.values())
-    async with asyncio.TaskGroup() as tasks:
-        user = tasks.create_task(reads.tried(_user(api), "create selfsubjectreviews"))
-        groups = tasks.create_task(reads.tried(_groups(api), "get /apis"))
-        own = {
-            kind: tasks.create_task(reads.tried(reads.one(api, path(kind, name)), f"get {PLURALS[kind]} {name}"))
-            for kind in PLURALS
-        }
-        others = tasks.create_task(reads.tried(_others(api, name), f"list {both}"))
-        namespaces = tasks.create_task(reads.tried(_namespaces(api), "list namespaces"))
-        natives = tasks.create_task(
-            reads.tried(_natives(api, settings), "list validatingadmissionpolicies and their bindings")
-        )
-        nodes = tasks.create_task(reads.tried(_machines(api, settings), "list nodes"))
-        topologies = tasks.create_task(reads.tried(_topologies(api, settings), "list topologies"))
-        writers = tasks.create_task(reads.tried(_label_writers(api, settings), labelwriters.RIGHT))
-        running = tasks.create_task(reads.tried(reads.components(api), "list daemonsets and deployments"))
-    return ClusterState(
-        user.result(),
-        version,
-        groups.result(),
-        {kind: task.result() for kind, task in own.items()},
-        others.result(),
-        namespaces.result(),
-        natives.result(),
-        nodes.result(),
-        topologies.result(),
-        writers.result(),
-        running.result(),
+    own = {kind: tried(one(api, path(kind, name)), f"get {plural} {name}") for kind, plural in PLURALS.items()}
+    found = await _gathered(
+        own=_gathered(**own),
+        user=tried(_user(api), "create selfsubjectreviews"),
+        groups=tried(_groups(api), "get /apis"),
+        others=tried(_others(api, name), f"list {' and '.join(PLURALS.values())}"),
+        namespaces=tried(_namespaces(api), "list namespaces"),
+        natives=tried(_natives(api, settings), "list validatingadmissionpolicies and their bindings"),
+        machines=tried(_machines(api, settings), "list nodes"),
+        topologies=tried(_topologies(api, settings), "list topologies"),
+        label_writers=tried(_label_writers(api, settings), labelwriters.RIGHT),
+        components=tried(components(api), "list daemonsets and deployments"),
     )
+    return ClusterState(version=version, **found)
 
 
 async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
@@ -121,22 +129,19 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
     namespace, lease = settings.cluster.namespace, settings.place.lease
     kinds = {processes.POLICY: "validatingadmissionpolicies", processes.BINDING: "validatingadmissionpolicybindings"}
     named = (("fieldSelector", f"metadata.name={lease}"),)
-    async with asyncio.TaskGroup() as tasks:
-        absence = tasks.create_task(
-            reads.tried(PlacerLookout(api, namespace, lease).read(), f"get leases {lease} in namespace {namespace}")
-        )
-        waiting = tasks.create_task(reads.tried(_gated(api), "list pods"))
-        fence = {
-            kind: tasks.create_task(
-                reads.tried(_first(reads.several(api, f"{_ADMISSION}/{resource}", named)), f"list {resource}")
-            )
-            for kind, resource in kinds.items()
-        }
-    found = {kind: task.result() for kind, task in fence.items()}
-    return PlacerState(absence.result(), waiting.result(), found)
+    fence = {
+        kind: tried(_first(several(api, f"{_ADMISSION}/{resource}", named)), f"list {resource}")
+        for kind, resource in kinds.items()
+    }
+    found = await _gathered(
+        absence=tried(PlacerLookout(api, namespace, lease).read(), f"get leases {lease} in namespace {namespace}"),
+        gated=tried(_gated(api), "list pods"),
+        fence=_gathered(**fence),
+    )
+    return PlacerState(**found)
 
 
-async def _first(reading: Coroutine[Any, Any, list[JsonObject]]) -> JsonObject | None:
+async def _first(reading: Awaitable[list[JsonObject]]) -> JsonObject | None:
     return next(iter(await reading), None)
 
 
@@ -159,53 +164,43 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     def place(root: str, *more: str) -> str:
         return "/".join((root, "namespaces", *(quote(step, safe="") for step in (namespace, *more))))
 
-    def tried(reading: Coroutine[Any, Any, T], right: str) -> asyncio.Task[Read[T]]:
-        return tasks.create_task(reads.tried(reading, f"{right} in namespace {namespace}"))
+    def read(reading: Awaitable[Any], right: str) -> Awaitable[Any]:
+        return tried(reading, f"{right} in namespace {namespace}")
 
-    core, coordination = "/api/v1", "/apis/coordination.k8s.io/v1"
-    where = reads.one(api, place(core, "services", service))
-    the_service = await reads.tried(where, f"get services {service} in namespace {namespace}")
+    core, leaf = "/api/v1", settings.manage.secret if settings.manage.apart else ""
+    the_service = await read(one(api, place(core, "services", service)), f"get services {service}")
     own = (("labelSelector", processes.selector(the_service, settings)),)
     of_service = (("labelSelector", f"kubernetes.io/service-name={service}"),)
-    async with asyncio.TaskGroup() as tasks:
-        slices = tried(
-            reads.several(api, place("/apis/discovery.k8s.io/v1", "endpointslices"), of_service), "list endpointslices"
-        )
-        deployments = tried(reads.several(api, place("/apis/apps/v1", "deployments"), own), "list deployments")
-        pods = tried(reads.several(api, place(core, "pods"), own), "list pods")
-        the_lease = tried(reads.one(api, place(coordination, "leases", lease)), f"get leases {lease}")
-        the_secret = tried(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}")
-        leaf = settings.manage.secret if settings.manage.apart else ""
-        the_leaf = tried(_secret(api, place(core, "secrets"), leaf), f"list secrets {leaf}")
-        maps = tried(_maps(api, place(core, "configmaps"), settings), "list configmaps")
-    return NamespaceState(
-        the_service,
-        slices.result(),
-        deployments.result(),
-        pods.result(),
-        the_lease.result(),
-        the_secret.result(),
-        the_leaf.result(),
-        maps.result(),
+    slices, deployments = place("/apis/discovery.k8s.io/v1", "endpointslices"), place("/apis/apps/v1", "deployments")
+    the_lease = place("/apis/coordination.k8s.io/v1", "leases", lease)
+    found = await _gathered(
+        slices=read(several(api, slices, of_service), "list endpointslices"),
+        deployments=read(several(api, deployments, own), "list deployments"),
+        pods=read(several(api, place(core, "pods"), own), "list pods"),
+        lease=read(one(api, the_lease), f"get leases {lease}"),
+        secret=read(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}"),
+        leaf=read(_secret(api, place(core, "secrets"), leaf), f"list secrets {leaf}"),
+        maps=read(_maps(api, place(core, "configmaps"), settings), "list configmaps"),
     )
+    return NamespaceState(the_service, **found)
 
 
 async def _user(api: ApiClient) -> UserInfo:
     """The current user, as the API server sees it. Raises ClusterError."""
-    review = await reads.send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
+    review = await send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
     user = mapping(mapping(review, "status"), "userInfo")
     return UserInfo(user.get("username", ""), groups=tuple(user.get("groups") or ()))
 
 
 async def _groups(api: ApiClient) -> Mapping[str, tuple[str, ...]]:
-    answer = await reads.send(api, Call("GET", "/apis"))
+    answer = await send(api, Call("GET", "/apis"))
     groups = answer.get("groups") or ()
     return {group["name"]: tuple(version["version"] for version in group["versions"]) for group in groups}
 
 
 async def _others(api: ApiClient, name: str) -> list[JsonObject]:
     """The webhook configurations with other names, with their kind, which the items of a list do not have."""
-    lists = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
+    lists = await asyncio.gather(*(several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
     return [
         {**configuration, "kind": kind}
         for kind, configurations in zip(PLURALS, lists, strict=True)
@@ -215,7 +210,7 @@ async def _others(api: ApiClient, name: str) -> list[JsonObject]:
 
 
 async def _namespaces(api: ApiClient) -> Mapping[str, Mapping[str, str]]:
-    namespaces = await reads.several(api, "/api/v1/namespaces", accept=ACCEPT)
+    namespaces = await several(api, "/api/v1/namespaces", accept=ACCEPT)
     return {namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {} for namespace in namespaces}
 
 
@@ -225,7 +220,7 @@ async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[Json
         return {}
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     plurals = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-    policies, bindings = await asyncio.gather(*(reads.several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
+    policies, bindings = await asyncio.gather(*(several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
     head = {"apiVersion": f"{GROUP}/v1"}
     natives = {
         policy["metadata"]["name"]: [{**head, "kind": kinds[0], **policy}] if _asks(policy) else []
@@ -262,7 +257,7 @@ async def _label_writers(api: ApiClient, settings: Settings) -> Sequence[LabelWr
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
     """The data of a Secret, or None. The service's account may list the Secret, but not get it. Raises ClusterError."""
-    secrets = await reads.several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
+    secrets = await several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
     if not secrets:
         return None
     try:
@@ -274,7 +269,7 @@ async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] 
 async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, PolicySource]:
     if not settings.policies.config_maps:
         return {}
-    maps = await reads.several(api, where, (("labelSelector", SELECTOR),))
+    maps = await several(api, where, (("labelSelector", SELECTOR),))
     return {config_map["metadata"]["name"]: _policy_source(config_map) for config_map in maps}
 
 
@@ -298,11 +293,11 @@ async def _answers(
 
     async def answer(right: Right) -> bool:
         async with free:
-            review = await reads.send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
+            review = await send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
         return bool(mapping(review, "status").get("allowed"))
 
     plural = f"{kind.lower()}s"
-    answers = await asyncio.gather(*(reads.tried(answer(right), f"create {plural}") for right in needed))
+    answers = await asyncio.gather(*(tried(answer(right), f"create {plural}") for right in needed))
     return dict(zip(needed, answers, strict=True))
 
 
@@ -323,7 +318,7 @@ async def _probed(api: ApiClient, namespace: str) -> Probe:
     """The API server's answer to a dry run of an object with a reserved label. Raises ClusterError."""
     where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     try:
-        await reads.send(api, Call("POST", where, (("dryRun", "All"),), body=connection.probe_object(namespace)))
+        await send(api, Call("POST", where, (("dryRun", "All"),), body=connection.probe_object(namespace)))
     except ApiError as error:
         return Probe(namespace, error.status, str(error))
     return Probe(namespace, 201)
@@ -334,3 +329,34 @@ def _creation(root: str, kind: str, content: JsonObject) -> Call:
     return Call(
         "POST", f"{root}/{kind.lower()}s", body={"apiVersion": root.removeprefix("/apis/"), "kind": kind, **content}
     )
+
+
+_PLURALS = {"DaemonSet": "daemonsets", "Deployment": "deployments"}
+_PRIORITIES = ("system-node-critical", "system-cluster-critical")
+
+
+async def components(api: ApiClient) -> list[Component]:
+    """DaemonSets and Deployments in the Nodes' network or with a priority of the system. Raises ClusterError."""
+    return [
+        component(kind, workload)
+        for kind, plural in _PLURALS.items()
+        for workload in await several(api, f"/apis/apps/v1/{plural}")
+        if _is_of_the_system(mapping(mapping(mapping(workload, "spec"), "template"), "spec"))
+    ]
+
+
+def component(kind: str, workload: JsonObject) -> Component:
+    """A workload, with the request that creates one of its Pods."""
+    metadata, template = mapping(workload, "metadata"), mapping(mapping(workload, "spec"), "template")
+    name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
+    pod = {**mapping(template, "metadata"), "name": name, "namespace": namespace}
+    return Component(
+        kind,
+        namespace,
+        name,
+        outage.written("CREATE", ("", "pods"), outage.CONTROLLER, pod, mapping(template, "spec"), kind="Pod"),
+    )
+
+
+def _is_of_the_system(spec: JsonObject) -> bool:
+    return bool(spec.get("hostNetwork")) or spec.get("priorityClassName") in _PRIORITIES

@@ -9,10 +9,10 @@ from urllib.parse import quote
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.name import matches_glob
 from policies.labelwriters import DEFINITION, POLICY, LabelWriter, of_definition, of_policy
+from webhook.cluster.api.call import listed, one, several
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.events import Subject
 from webhook.cluster.facts.workloads import ACCEPT
-from webhook.cluster.inspection import reads
 from webhook.cluster.replicas.webhooks import GROUP
 from webhook.configuration import rules
 
@@ -72,7 +72,7 @@ class LabelWriterReader:
 
     async def _judge(self, about: Subject, item: JsonObject, settings: Settings) -> LabelWriter | None:
         if about.kind == DEFINITION:
-            definition = await reads.one(self._api, f"{DEFINITIONS}/{quote(about.name, safe='')}")
+            definition = await one(self._api, f"{DEFINITIONS}/{quote(about.name, safe='')}")
             return None if definition is None else of_definition(definition)
         return of_policy(item, rules.label_exceptions(settings))
 
@@ -81,8 +81,8 @@ class LabelWriterReader:
         for version in VERSIONS:
             root = f"/apis/{GROUP}/{version}"
             try:
-                bindings = await reads.listed(self._api, f"{root}/{BINDINGS}", _CACHED)
-                policies = await reads.listed(self._api, f"{root}/{POLICIES}", _CACHED)
+                bindings = await listed(self._api, f"{root}/{BINDINGS}", _CACHED)
+                policies = await listed(self._api, f"{root}/{POLICIES}", _CACHED)
             except ApiError as error:
                 if error.status != 404:
                     raise
@@ -94,7 +94,7 @@ class LabelWriterReader:
 
     async def _definitions(self) -> list[tuple[Subject, int, JsonObject]]:
         """The definitions, with their metadata alone."""
-        known = await reads.several(self._api, DEFINITIONS, _CACHED, ACCEPT)
+        known = await several(self._api, DEFINITIONS, _CACHED, ACCEPT)
         return list(_identified(known, "apiextensions.k8s.io/v1", DEFINITION))
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from policies.engine.request import JsonObject, mapping
-from webhook.cluster.api.call import PAGE, UNREADABLE, Call, Page, fetch
+from webhook.cluster.api.call import PAGE, UNREADABLE, Call, Page, decoded, fetch
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.facts.workloads import ACCEPT
-from webhook.cluster.inspection.reads import decoded
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -47,17 +44,18 @@ class Lister:
         The API server lists objects by their keys, so that a list whose token has expired goes on after the last one.
         labels: a selector. Raises ClusterError.
         """
+        path = resource.path(namespace)
         token, after, skips = "", "", False
         while True:
             try:
-                page = await self._page(resource.path(namespace), token, ACCEPT if metadata else _WHOLE, labels=labels)
+                page = await self._page(path, token, ACCEPT if metadata else _WHOLE, labels=labels)
             except ApiError as error:
                 if error.status != 410 or not token:
                     raise
                 token, skips = error.more, bool(after)  # empty: from the beginning
                 continue
             for raw in page.items or []:
-                obj = {**decoded(raw, resource.path(namespace)), "apiVersion": resource.api_version}
+                obj = {**decoded(raw, f"GET {path}"), "apiVersion": resource.api_version}
                 key = _key(obj)
                 if skips and key.encode() <= after.encode():
                     continue
@@ -81,7 +79,7 @@ class Lister:
             if error.status in (403, 404):
                 return None
             raise
-        return decoded(msgspec.Raw(body), path)
+        return decoded(body, f"GET {path}")
 
     async def all(self, path: str) -> list[JsonObject]:
         """All objects of a short list, without apiVersion and kind. Raises ClusterError."""
@@ -89,7 +87,7 @@ class Lister:
         token = ""
         while True:
             page = await self._page(path, token, _WHOLE)
-            objects += [decoded(raw, path) for raw in page.items or ()]
+            objects += [decoded(raw, f"GET {path}") for raw in page.items or ()]
             token = page.metadata.continue_
             if not token:
                 return objects

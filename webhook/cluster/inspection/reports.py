@@ -31,7 +31,7 @@ from webhook.audit.reports import (
     notice,
     report,
 )
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.call import Call, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -43,18 +43,6 @@ if TYPE_CHECKING:
 
 
 _MERGE: Final = "application/merge-patch+json"
-
-
-class _Metadata(Struct, rename="camel"):
-    creation_timestamp: datetime
-
-
-class _ConfigMap(Struct):
-    metadata: _Metadata
-    data: dict[str, str] | None = None
-
-
-_CONFIG_MAP: Final = msgspec.json.Decoder(_ConfigMap)
 
 
 class Place(NamedTuple):
@@ -89,11 +77,11 @@ async def leave(lister: Lister, place: Place, record: Record) -> None:
 async def read(api: ApiClient, place: Place) -> Audits:
     """What audits have left. Raises ClusterError."""
     with _there(place):
-        body = await fetch(api, Call("GET", place.path))
+        found = await send(api, Call("GET", place.path))
     try:
-        found = _CONFIG_MAP.decode(body)
-        return Audits(found.metadata.creation_timestamp.timestamp(), newest(found.data or {}))
-    except (*UNREADABLE, RecordError) as error:
+        since = datetime.fromisoformat(mapping(found, "metadata").get("creationTimestamp", ""))
+        return Audits(since.timestamp(), newest(mapping(found, "data")))
+    except (ValueError, RecordError) as error:
         raise ClusterError(f"{place}: {error}") from error
 
 

@@ -17,12 +17,11 @@ from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
 from policies.topology.annotation import PLACEMENT
 from policies.topology.rule import RULE as TOPOLOGY
-from webhook.cluster.api.call import pages
+from webhook.cluster.api.call import decoded, pages
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
-from webhook.cluster.inspection.reads import decoded
 from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.replicas.periodic import PeriodicCheck
 from webhook.cluster.replicas.survey import NodeSurvey
@@ -270,7 +269,7 @@ class WaitingPods(PeriodicCheck):
         with self._notices.look():
             async for page in pages(self._api, PATH, QUERY, _PAGE):
                 for raw in page.items or ():
-                    pod = decoded(raw, PATH)
+                    pod = decoded(raw, f"GET {PATH}")
                     uid = str(mapping(pod, "metadata").get("uid", ""))
                     if self._notices.is_due(uid) and (parts := lacked(pod, ruleset, facts)):
                         await self._tell(pod, uid, parts)

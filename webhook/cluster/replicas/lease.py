@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.call import Call, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.watches.reflector import cancelled
@@ -29,7 +29,6 @@ Json = dict[str, Any]
 
 # The time limit of a request. client-go's choice: half of the time in which a lease has to be renewed.
 _SECONDS = 5.0
-_OBJECT = msgspec.json.Decoder(Json)
 
 
 class Durations(NamedTuple):
@@ -183,11 +182,7 @@ class Leadership:
 
     async def _sent(self, method: str, path: str, body: Json | None = None) -> Json:
         """The Lease in the answer to a request. Raises ClusterError."""
-        answer = await fetch(self._api, Call(method, path, body=body, seconds=_SECONDS))
-        try:
-            return _OBJECT.decode(answer)
-        except UNREADABLE as error:
-            raise ClusterError(f"the Lease {self._namespace}/{self._name} cannot be read: {error}") from error
+        return await send(self._api, Call(method, path, body=body, seconds=_SECONDS))
 
     def _lost(self, reason: str) -> None:
         if self.leading:

@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, get_args
 from urllib.parse import quote
 
-import msgspec
-
 from policies.engine.facts import Facts
 from policies.topology.nodes.capacity import data
 from policies.topology.nodes.tree import Kind, Machine, flaws, machine
 from policies.topology.topology import Topology
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import Call, fetch, one
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import labels_of, name_of
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 
 _MANAGER: Final = ("app.kubernetes.io/managed-by", "cks-admission")
 _SECONDS: Final = 15.0
-_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 async def publish(api: Connection, namespace: str, name: str, data: dict[str, str]) -> None:
@@ -43,7 +40,7 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
     own = f"{path}/{quote(name, safe='')}"
     title = f"ConfigMap {namespace}/{name}"
     try:
-        known = await _read(api, own)
+        known = await one(api, own, _SECONDS)
         body = {**_made(name), "data": data}
         if known is None:
             await fetch(api, Call("POST", path, body=body, seconds=_SECONDS))
@@ -60,16 +57,6 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
             else ""
         )
         raise ClusterError(f"{title} could not be written: {error}{remedy}") from error
-
-
-async def _read(api: Connection, path: str) -> dict[str, Any] | None:
-    """The ConfigMap; None if there is none. Raises ApiError and UnreachableError."""
-    try:
-        return _OBJECT.decode(await fetch(api, Call("GET", path, seconds=_SECONDS)))
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        return None
 
 
 def _made(name: str) -> dict[str, Any]:

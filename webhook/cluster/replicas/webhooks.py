@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import Call, fetch, one, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
@@ -40,18 +39,14 @@ _SECONDS = 35.0
 
 Json = dict[str, Any]
 
-_OBJECT = msgspec.json.Decoder(Json)
-
 
 async def read(api: ApiClient, kind: str, name: str) -> Json | None:
     """The current configuration; None if it does not exist. Raises ClusterError."""
     try:
-        body = await fetch(api, Call("GET", path(kind, name), seconds=_SECONDS))
+        found = await one(api, path(kind, name), _SECONDS)
     except ClusterError as error:
-        if error.status == 404:
-            return None
         raise _failure(f"{kind} {name} could not be read", error, kind, "get") from error
-    return {**_OBJECT.decode(body), "apiVersion": f"{GROUP}/v1", "kind": kind}
+    return found and {**found, "apiVersion": f"{GROUP}/v1", "kind": kind}
 
 
 async def apply(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
@@ -76,13 +71,11 @@ async def replace(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
 async def owner_uid(api: ApiClient, name: str) -> str | None:
     """The uid of a ClusterRole; None if it does not exist. Raises ClusterError."""
     try:
-        body = await fetch(api, Call("GET", f"{_CLUSTER_ROLES}/{quote(name, safe='')}", seconds=_SECONDS))
+        found = await one(api, f"{_CLUSTER_ROLES}/{quote(name, safe='')}", _SECONDS)
     except ApiError as error:
-        if error.status == 404:
-            return None
         remedy = "; a ClusterRole must allow the service's account to get it" if error.status == 403 else ""
         raise ClusterError(f"ClusterRole {name} could not be read: {error}{remedy}") from error
-    return str(_OBJECT.decode(body)["metadata"]["uid"])
+    return None if found is None else str(found["metadata"]["uid"])
 
 
 async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
@@ -147,7 +140,7 @@ async def _write(
     kind, name = configuration["kind"], configuration["metadata"]["name"]
     call = Call(method, path(kind, name), query, content_type=content_type, body=configuration, seconds=_SECONDS)
     try:
-        return _OBJECT.decode(await fetch(api, call))
+        return await send(api, call)
     except ClusterError as error:
         raise _failure(f"{kind} {name} could not be written", error, kind, verbs) from error
 

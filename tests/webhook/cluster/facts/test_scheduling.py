@@ -113,7 +113,7 @@ async def test_the_job_of_a_pod_group(server: FakeApi, api: Connection) -> None:
     """The Job with the uid; empty if it is gone or another one by now; a failure says why."""
     path, key = "/apis/batch/v1/namespaces/team/jobs", JobKey("team", "train", "u1")
     found = {"metadata": {"name": "train", "uid": "u1"}, "spec": {"parallelism": 2}}
-    server.groups[path] = {"items": [found]}
+    server.groups[path] = {"metadata": {}, "items": [found]}
 
     assert await job(api, key, _PATIENCE) == found
     assert await job(api, JobKey("team", "train", "u2"), _PATIENCE) == {}

@@ -18,8 +18,8 @@ from support.patience import PATIENCE
 from certs.authority import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
-from webhook.cluster.inspection import reads
-from webhook.cluster.inspection.reads import certificates
+from webhook.cluster.inspection.examination import tried
+from webhook.cluster.replicas.pods import certificates
 from webhook.doctor.observation import Unread
 
 _NOW = datetime.now(UTC)
@@ -112,11 +112,11 @@ async def _raising(error: Exception) -> str:
 )
 async def test_what_cannot_be_read_is_an_answer(error: Exception, unread: Unread) -> None:
     """Only where a right is missing, the right is named."""
-    assert await reads.tried(_raising(error), "list things") == unread
+    assert await tried(_raising(error), "list things") == unread
 
 
 async def test_no_read_takes_for_ever() -> None:
     """What is not answered in time is told as that."""
     never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    assert await reads.tried(never, "list things", 0.01) == Unread("no answer within 0 s")
+    assert await tried(never, "list things", 0.01) == Unread("no answer within 0 s")

@@ -61,7 +61,7 @@ def listed(items: tuple[str, ...]) -> str:
 
 
 _BEGIN = b"-----BEGIN "
-_EDGE = re.compile(rb"-----(BEGIN|END) ([A-Z0-9 ]+)-----")
+_EDGE = re.compile(rb"^[ \t]*-----(BEGIN|END) ([A-Z0-9 ]+)-----[ \t\r]*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,29 @@ def blocks(text: bytes) -> tuple[PemBlock, ...]:
 
     Raises PemError if there is no block, or one without an end or a beginning.
     """
-    pem_blocks = tuple(_scan(text))
-    if not pem_blocks:
+    found: list[PemBlock] = []
+    opened: re.Match[bytes] | None = None
+    for edge in _EDGE.finditer(text):
+        label, line = edge[2].decode("ascii"), text.count(b"\n", 0, edge.start(1)) + 1
+        if edge[1] == b"BEGIN":
+            if opened is not None:
+                break
+            opened, start = edge, line
+        elif opened is None:
+            cut = "the text was cut off at its start"
+            raise PemError(f"line {line} ends a {label} that never began: {cut}", damaged=True)
+        elif opened[2] != edge[2]:
+            break
+        else:
+            lines = text[opened.start() : edge.end()].splitlines()
+            found.append(PemBlock(label, b"\n".join([*map(bytes.strip, lines), b""]), len(found) + 1, start))
+            opened = None
+    if opened is not None:
+        place = f"block {len(found) + 1} (line {start}) begins a {opened[2].decode('ascii')}"
+        raise PemError(f"{place} and has no END line: it was cut off", damaged=True)
+    if not found:
         raise _without_blocks(text)
-    return pem_blocks
+    return tuple(found)
 
 
 def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
@@ -115,43 +134,6 @@ def _certificate(block: PemBlock) -> x509.Certificate:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise PemError(f"{block.place} does not decode as a certificate: {error}", damaged=True) from error
     return certificate
-
-
-def _scan(text: bytes) -> Iterator[PemBlock]:
-    opened: tuple[str, int] | None = None
-    body: list[bytes] = []
-    number = 0
-    for line_number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        edge = _EDGE.fullmatch(line)
-        body.append(line)
-        if edge is None:
-            continue
-        side, label = edge[1], edge[2].decode("ascii")
-        if side == b"BEGIN":
-            if opened is not None:
-                raise _unfinished(number, opened)
-            number += 1
-            opened, body = (label, line_number), [line]
-        elif opened is None:
-            raise PemError(
-                f"line {line_number} ends a {label} that never began: the text was cut off at its start", damaged=True
-            )
-        elif opened[0] != label:
-            raise PemError(
-                f"block {number} (line {opened[1]}) begins a {opened[0]} but ends a {label} on line {line_number}",
-                damaged=True,
-            )
-        else:
-            yield PemBlock(label, b"\n".join([*body, b""]), number, opened[1])
-            opened = None
-    if opened is not None:
-        raise _unfinished(number, opened)
-
-
-def _unfinished(number: int, opened: tuple[str, int]) -> PemError:
-    label, line = opened
-    return PemError(f"block {number} (line {line}) begins a {label} and has no END line: it was cut off", damaged=True)
 
 
 def _without_blocks(text: bytes) -> PemError:

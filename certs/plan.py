@@ -8,14 +8,13 @@ foreign files, because the name of its Secret is reserved, catches ForeignFileEr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
 
 from cryptography import x509
 
 from certs.authority import (
-    AUTHORITY_LIFETIME,
     LEAF_LIFETIME,
     Authority,
     Leaf,
@@ -164,14 +163,9 @@ def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority
     return "; ".join(_leaf_reasons(leaf.certificate, now, tuple(names), authority)) or None
 
 
-def authority_renewal_reason(
-    authority: Authority, now: datetime, *, leaf_lifetime: timedelta = LEAF_LIFETIME
-) -> str | None:
-    """All reasons to renew the CA now, joined by `; `; None if it can still sign.
-
-    Unlike a leaf, it is also renewed if a leaf issued now for `leaf_lifetime` would outlive it.
-    """
-    return "; ".join(_authority_reasons(authority.certificate, now, leaf_lifetime)) or None
+def authority_renewal_reason(authority: Authority, now: datetime) -> str | None:
+    """All reasons to renew the CA now, joined by `; `; None if it can still sign what it should."""
+    return "; ".join(_authority_reasons(authority.certificate, now)) or None
 
 
 def authority_renewal_due(certificate: x509.Certificate) -> datetime:
@@ -204,10 +198,10 @@ def _leaf_reasons(
         yield weak
 
 
-def _authority_reasons(certificate: x509.Certificate, now: datetime, leaf_lifetime: timedelta) -> Iterator[str]:
+def _authority_reasons(certificate: x509.Certificate, now: datetime) -> Iterator[str]:
     life = tuple(_life_reasons(certificate, now, _AUTHORITY))
     yield from life
-    if not life and now + leaf_lifetime > certificate.not_valid_after_utc:
+    if not life and now + LEAF_LIFETIME > certificate.not_valid_after_utc:
         yield f"a leaf issued now would outlive it: it ends on {moment(certificate.not_valid_after_utc)}"
     if (weak := weakness(certificate)) is not None:
         yield weak
@@ -239,6 +233,8 @@ class Ensured:
     bundle: Bundle
     reasons: tuple[str, ...] = ()
     """What was made, renewed or dropped, and why; one sentence each, for the log. Empty: nothing changed."""
+    writes: Mapping[str, bytes] = field(default_factory=dict)
+    """The files to store before it takes effect, in the order of writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,51 +249,20 @@ class AuthorityPlan:
     """Why `authority` is a new one. Empty: it is the stored one."""
 
 
-@dataclass(frozen=True, slots=True)
-class CertificatePlan:
-    """The outcome, and the files to store before it takes effect, in the order of writing."""
-
-    ensured: Ensured
-    writes: Mapping[str, bytes]
-
-
-def plan(
-    stored: Mapping[str, bytes],
-    names: Iterable[str],
-    now: datetime,
-    *,
-    leaf_lifetime: timedelta = LEAF_LIFETIME,
-    authority_lifetime: timedelta = AUTHORITY_LIFETIME,
-) -> CertificatePlan:
+def plan(stored: Mapping[str, bytes], names: Iterable[str], now: datetime) -> Ensured:
     """Decide about CA, bundle and leaf. `stored` maps file names to contents; absent files have no entry.
 
     Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
     does.
     """
-    names = tuple(names)
-    trust = plan_authority(stored, now, lifetime=authority_lifetime, leaf_lifetime=leaf_lifetime)
-    stored_leaf = find_leaf(stored)
-    reason = stored_leaf.problem
-    if stored_leaf.pair is not None:
-        reason = renewal_reason(stored_leaf.pair, now, names=names, authority=trust.authority) or ""
-        if not reason:
-            return CertificatePlan(
-                Ensured(stored_leaf.pair, trust.authority, trust.bundle, trust.reasons), trust.writes
-            )
-    leaf = trust.authority.issue(names, now, lifetime=leaf_lifetime)
-    reasons = (*trust.reasons, _line(LEAF_CERT, reason))
-    writes = {**trust.writes, LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem}
-    return CertificatePlan(Ensured(leaf, trust.authority, trust.bundle, reasons), writes)
+    trust = plan_authority(stored, now)
+    leaf, reason = plan_leaf(stored, trust.authority, names, now, trusted=True)
+    writes = {**trust.writes, LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem} if reason else trust.writes
+    reasons = (*trust.reasons, reason) if reason else trust.reasons
+    return Ensured(leaf, trust.authority, trust.bundle, reasons, writes)
 
 
-def plan_authority(
-    stored: Mapping[str, bytes],
-    now: datetime,
-    *,
-    lifetime: timedelta = AUTHORITY_LIFETIME,
-    leaf_lifetime: timedelta = LEAF_LIFETIME,
-    remembered: Bundle = _EMPTY,
-) -> AuthorityPlan:
+def plan_authority(stored: Mapping[str, bytes], now: datetime, *, remembered: Bundle = _EMPTY) -> AuthorityPlan:
     """Decide about CA and bundle alone.
 
     remembered: the bundle that was stored before. It is used if the stored one is missing or damaged, because clients
@@ -306,11 +271,14 @@ def plan_authority(
     Raises ForeignFileError where a file was not made here.
     """
     stored_authority = find_authority(stored)
-    authority, reason = _current(stored_authority, now, leaf_lifetime)
+    pair, reason = stored_authority.pair, stored_authority.problem
+    authority = Authority(pair.certificate, pair.key) if pair is not None else None
+    if authority is not None:
+        reason = authority_renewal_reason(authority, now) or ""
     reasons: list[str] = []
     writes: dict[str, bytes] = {}
-    if authority is None:
-        authority = new_authority(now, lifetime=lifetime)
+    if authority is None or reason:
+        authority = new_authority(now)
         reasons.append(_line(CA_CERT, reason))
         # The certificate before its key, in both pairs: if a crash separates them, it still shows whose files they are.
         writes = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
@@ -337,12 +305,13 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
     return authority if authority and authority.signs_at(now) else None
 
 
-def plan_stored_leaf(
+def plan_leaf(
     stored: Mapping[str, bytes], authority: Authority, names: Iterable[str], now: datetime, *, trusted: bool
-) -> tuple[Leaf | None, str]:
-    """The leaf to store for those who serve it, and the reason; None and an empty reason if the stored one stays.
+) -> tuple[Leaf, str]:
+    """The leaf to serve, and the reason if it is a new one, which has to be stored; else an empty text.
 
-    trusted: whether clients know the CA. Until they do, a stored leaf that is valid stays, whatever is due.
+    trusted: whether clients know the CA. Until they do, a stored leaf that is valid stays, whatever is due. If the CA
+    itself is about to expire, a new leaf expires with it.
 
     Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
     does.
@@ -353,18 +322,9 @@ def plan_stored_leaf(
     if pair is not None:
         reason = renewal_reason(pair, now, names=names, authority=authority) or ""
         if not reason or (pair.not_before <= now <= pair.not_after and not trusted):
-            return None, ""
+            return pair, ""
     issued = authority.issue(names, now, lifetime=min(LEAF_LIFETIME, authority.not_after - now))
     return issued, _line(LEAF_CERT, reason)
-
-
-def _current(stored_authority: StoredPair, now: datetime, leaf_lifetime: timedelta) -> tuple[Authority | None, str]:
-    """The stored CA if it can still be used; otherwise None and the reason."""
-    if stored_authority.pair is None:
-        return None, stored_authority.problem
-    authority = Authority(stored_authority.pair.certificate, stored_authority.pair.key)
-    reason = authority_renewal_reason(authority, now, leaf_lifetime=leaf_lifetime)
-    return (authority, "") if reason is None else (None, reason)
 
 
 def _bundle_reasons(known: Bundle, bundle: Bundle, problem: str, *, renewed: bool) -> Iterator[str]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import ssl
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from certs.authority import Leaf, load_pair
-from certs.errors import CertificateError, ServingError, StoreError
+from certs.errors import CertificateError, ServingError
 from certs.material import Bundle, moment
 from certs.store import read_present
 
@@ -29,112 +28,31 @@ def in_memory(content: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
 
 
-@contextmanager
-def on_disk(content: bytes) -> Iterator[str]:
-    """The path of a file in a directory that only this user can enter; both are removed with the context."""
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "pair.pem"
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-        yield str(path)
-
-
-def _best() -> Callable[[bytes], AbstractContextManager[str]]:
-    # macOS has no memfd; a container without /proc has no path to one.
-    return in_memory if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir() else on_disk
-
-
-secret_file = _best()
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The files hold a new pair, and its certificate and key belong together."""
-
-    leaf: Leaf
-    cert_pem: bytes = field(repr=False)
-    key_pem: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The files are as they were at the last `Changed`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The files hold no usable pair. The same problem has the same reason each time, so that it is logged once."""
-
-    reason: str
-
-
-class FilePair:
-    """Watches two files by their content.
+class FollowedFiles:
+    """Files that are watched by their content.
 
     Events and modification times are not reliable for a mounted Secret, because the kubelet swaps a symbolic link above
-    the files. The two files are read one after the other, so one may be old and the other new. Such a pair fails, and
-    the next poll finds both new.
+    the files. Certificate and key are read one after the other, so one may be old and the other new. Such a pair is
+    refused, and the next look finds both new.
     """
 
-    def __init__(self, cert_path: Path, key_path: Path) -> None:
-        self.cert_path = cert_path
-        self.key_path = key_path
-        self._last: bytes | None = None
+    def __init__(self, *paths: Path) -> None:
+        self.paths = paths
+        self._seen: list[bytes] = []
 
-    def poll(self) -> Changed | Unchanged | Failed:
-        """Read the files once. Missing or invalid files raise nothing. A pair counts as seen once it loads."""
+    @contextmanager
+    def changes(self) -> Iterator[tuple[bytes, ...]]:
+        """A block that takes changed contents over, or none. They count as seen if it raises nothing.
+
+        Raises StoreError, and CertificateError for what the block raises, with the names of the files.
+        """
+        contents = tuple(map(read_present, self.paths))
+        digests = [hashlib.sha256(content).digest() for content in contents]
         try:
-            cert_pem, key_pem = read_present(self.cert_path), read_present(self.key_path)
-        except StoreError as error:
-            return Failed(str(error))
-        # Each file is hashed separately: the hash of both joined would not show where one ends.
-        digest = hashlib.sha256(cert_pem).digest() + hashlib.sha256(key_pem).digest()
-        if digest == self._last:
-            return Unchanged()
-        try:
-            leaf = load_pair(cert_pem, key_pem)
+            yield contents if digests != self._seen else ()
         except CertificateError as error:
-            return Failed(f"{self.cert_path} and {self.key_path}: {error}")
-        self._last = digest
-        return Changed(leaf, cert_pem, key_pem)
-
-    def forget(self) -> None:
-        """Make the next poll treat the files as changed, because their pair could not be used."""
-        self._last = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedBundle:
-    """The file holds a new bundle: at least one certificate, and nothing else."""
-
-    bundle: Bundle
-
-
-class FileBundle:
-    """Watches a file by its content, for the same reasons as `FilePair`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._last: bytes | None = None
-
-    def poll(self) -> ChangedBundle | Unchanged | Failed:
-        """Read the file once. A missing or invalid file raises nothing. A bundle counts as seen once it loads."""
-        try:
-            content = read_present(self.path)
-        except StoreError as error:
-            return Failed(str(error))
-        if content == self._last:
-            return Unchanged()
-        try:
-            bundle = Bundle.from_pem(content)
-        except CertificateError as error:
-            return Failed(f"{self.path}: {error}")
-        self._last = content
-        return ChangedBundle(bundle)
-
-    def forget(self) -> None:
-        """Make the next poll treat the file as changed, because its bundle could not be used."""
-        self._last = None
+            raise CertificateError(f"{' and '.join(map(str, self.paths))}: {error}") from error
+        self._seen = digests
 
 
 _ALPN: Final = ("http/1.1",)  # aiohttp speaks nothing else; the API server's client falls back to it from h2.
@@ -184,18 +102,17 @@ class ServingContext:
         self._served, self._failure = served, None
         return leaf
 
-    def follow(self, pair: FilePair) -> Changed | Unchanged | Failed:
-        """Read the files once and serve a new pair. A pair that is refused is tried again at the next call."""
-        outcome = pair.poll()
-        if isinstance(outcome, Changed):
-            try:
-                self.swap(outcome.cert_pem, outcome.key_pem)
-            except CertificateError as error:
-                pair.forget()
-                return Failed(f"{pair.cert_path} and {pair.key_path}: {error}")
-        elif isinstance(outcome, Failed):
-            self._failure = outcome.reason
-        return outcome
+    def follow(self, files: FollowedFiles) -> Leaf | None:
+        """Read certificate and key once, and serve a new pair: its leaf; None if they have not changed.
+
+        Raises CertificateError for a pair that is refused; it is tried again at the next call.
+        """
+        try:
+            with files.changes() as contents:
+                return self.swap(*contents) if contents else None
+        except CertificateError as error:
+            self._failure = str(error)
+            raise
 
     def require_clients(self, authorities: Bundle) -> None:
         """From the next handshake on, reject clients without a certificate that one of these CAs signed for clients.
@@ -213,16 +130,17 @@ class ServingContext:
         self._clients = authorities
         self.context.verify_mode, self.context.verify_flags = context.verify_mode, context.verify_flags
 
-    def follow_clients(self, file: FileBundle) -> ChangedBundle | Unchanged | Failed:
-        """Read the file once and require a new bundle. A bundle that is refused is tried again at the next call."""
-        outcome = file.poll()
-        if isinstance(outcome, ChangedBundle):
-            try:
-                self.require_clients(outcome.bundle)
-            except ServingError as error:
-                file.forget()
-                return Failed(f"{file.path}: {error}")
-        return outcome
+    def follow_clients(self, file: FollowedFiles) -> Bundle | None:
+        """Read the file once, and require a new bundle, which is returned; None if it has not changed.
+
+        Raises CertificateError for a bundle that is refused; it is tried again at the next call.
+        """
+        with file.changes() as contents:
+            for content in contents:
+                bundle = Bundle.from_pem(content)
+                self.require_clients(bundle)
+                return bundle
+        return None
 
     @property
     def leaf(self) -> Leaf | None:
@@ -293,7 +211,7 @@ def _server_context(clients: Bundle | None = None) -> ssl.SSLContext:
 def _loaded(leaf: Leaf, clients: Bundle | None) -> ssl.SSLContext:
     context = _server_context(clients)
     # One file for both, written from the checked pair and not read again from its source: no race, no password prompt.
-    with secret_file(leaf.cert_pem + leaf.key_pem) as path:
+    with in_memory(leaf.cert_pem + leaf.key_pem) as path:
         try:
             context.load_cert_chain(path)
         except ssl.SSLError as error:

@@ -9,12 +9,11 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME
 from certs.errors import ForeignFileError, StoreError
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, Ensured, plan
 
@@ -175,14 +174,7 @@ class DirectoryStore:
         return tuple(reasons)
 
 
-def ensure(
-    store: DirectoryStore,
-    names: Iterable[str],
-    now: datetime,
-    *,
-    leaf_lifetime: timedelta = LEAF_LIFETIME,
-    authority_lifetime: timedelta = AUTHORITY_LIFETIME,
-) -> Ensured:
+def ensure(store: DirectoryStore, names: Iterable[str], now: datetime) -> Ensured:
     """Make the directory hold a CA, a bundle and a leaf for `names` that are valid at `now`; keep those that are.
 
     Any number of processes may call it on one directory: the first makes the pair, the others find it.
@@ -191,13 +183,12 @@ def ensure(
     file was not made here; InvalidNameError and AuthorityError as `Authority.issue` does.
     """
     with store.locked():
-        stored = store.read()
         try:
-            decided = plan(stored, names, now, leaf_lifetime=leaf_lifetime, authority_lifetime=authority_lifetime)
+            decided = plan(store.read(), names, now)
         except ForeignFileError as error:
             raise ForeignFileError(
                 f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
             ) from error
         store.write(decided.writes)
         tightened = store.tighten()
-    return replace(decided.ensured, reasons=(*decided.ensured.reasons, *tightened))
+    return replace(decided, reasons=(*decided.reasons, *tightened))

@@ -25,7 +25,7 @@ from certs.plan import (
     AuthorityPlan,
     find_leaf,
     plan_authority,
-    plan_stored_leaf,
+    plan_leaf,
     usable_authority,
 )
 from webhook.certificates import Renewed, Trusted, by_all
@@ -306,29 +306,23 @@ class Issuance(Renewed):
             return None
 
     async def _stored(self, authority: Authority, *, trusted: bool) -> bool:
-        leaf, reason = self._due(authority, trusted=trusted)
-        if leaf is None:
-            return False
-        contents = {LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem, CA_CERT: authority.cert_pem}
+        """Store a leaf if one is due. Return whether one was."""
+        stored, now = self._secret.stored, self._now()
         try:
-            await self._secret.write(contents)
-        except ClusterError as error:
+            try:
+                leaf, reason = plan_leaf(stored, authority, self._names, now, trusted=trusted)
+            except ForeignFileError as error:
+                leaf, _ = plan_leaf({}, authority, self._names, now, trusted=trusted)
+                reason = f"{self._secret.title} is not what its name is reserved for: {error}, and is overwritten"
+            if not reason:
+                return False
+            await self._secret.write({LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem, CA_CERT: authority.cert_pem})
+        except (CertificateError, ClusterError) as error:
             self._failed(str(error))
-            return True
+            return isinstance(error, ClusterError)
         self._problem = ""
         self._log.info("certificate", reason=reason)
         return True
-
-    def _due(self, authority: Authority, *, trusted: bool) -> tuple[Leaf | None, str]:
-        now = self._now()
-        try:
-            return plan_stored_leaf(self._secret.stored, authority, self._names, now, trusted=trusted)
-        except ForeignFileError as error:
-            leaf, _ = plan_stored_leaf({}, authority, self._names, now, trusted=trusted)
-            return leaf, f"{self._secret.title} is not what its name is reserved for: {error}, and is overwritten"
-        except CertificateError as error:
-            self._failed(str(error))
-            return None, ""
 
     async def _retire(self, authority: Authority, *, trusted: bool) -> None:
         """Drop earlier CAs from the bundle once no replica serves what they signed."""

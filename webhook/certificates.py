@@ -16,7 +16,7 @@ from certs.authority import Authority, Leaf
 from certs.errors import CertificateError, StoreError
 from certs.material import issued_by, titled
 from certs.plan import Ensured
-from certs.serving import Changed, ChangedBundle, Failed, FileBundle, FilePair, ServingContext
+from certs.serving import FollowedFiles, ServingContext
 from certs.store import DirectoryStore, ensure
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
@@ -77,10 +77,10 @@ class Certificates(Renewed):
         self._metrics = metrics
         self._now = now
         self._log = structlog.get_logger()
-        self._files = FilePair(Path(settings.cert_file), Path(settings.key_file)) if settings.cert_file else None
+        self._files = FollowedFiles(Path(settings.cert_file), Path(settings.key_file)) if settings.cert_file else None
         self._store, self._names = DirectoryStore(Path(settings.directory)), settings.names
         self._own: Ensured | None = None
-        self._clients = FileBundle(Path(settings.client_ca_file)) if settings.client_ca_file else None
+        self._clients = FollowedFiles(Path(settings.client_ca_file)) if settings.client_ca_file else None
         self._refused = self._clients_refused = ""
         self._unknown = False
 
@@ -150,22 +150,27 @@ class Certificates(Renewed):
         for reason in self._own.reasons:
             self._log.info("certificate", reason=reason)
 
-    def _follow(self, files: FilePair) -> None:
-        outcome = self.serving.follow(files)
-        reason = outcome.reason if isinstance(outcome, Failed) else ""
-        if reason and reason != self._refused:  # log it once: it is checked every few seconds
-            self._log.warning("certificate refused", reason=reason)
-        self._refused = reason
-        if isinstance(outcome, Changed):
-            self._log_served()
+    def _follow(self, files: FollowedFiles) -> None:
+        try:
+            if self.serving.follow(files) is not None:
+                self._log_served()
+        except CertificateError as error:
+            if str(error) != self._refused:  # log it once: it is checked every few seconds
+                self._log.warning("certificate refused", reason=str(error))
+            self._refused = str(error)
+        else:
+            self._refused = ""
 
-    def _look_at_clients(self, file: FileBundle) -> str:
+    def _look_at_clients(self, file: FollowedFiles) -> str:
         """Require new CAs from the file. Return why they cannot be used; empty if they can."""
-        outcome = self.serving.follow_clients(file)
-        if isinstance(outcome, ChangedBundle):
-            authorities = [titled(authority.subject) for authority in outcome.bundle]
+        try:
+            bundle = self.serving.follow_clients(file)
+        except CertificateError as error:
+            return str(error)
+        if bundle is not None:
+            authorities = [titled(authority.subject) for authority in bundle]
             self._log.info("client certificates required", authorities=authorities)
-        return outcome.reason if isinstance(outcome, Failed) else ""
+        return ""
 
     def _log_served(self) -> None:
         leaf = self.serving

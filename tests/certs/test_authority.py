@@ -346,13 +346,13 @@ def test_an_authority_is_kept_and_renewed(authority: Authority, now: datetime) -
     ]
 
 
-def test_an_authority_ends_its_service_before_a_leaf_could_outlive_it(authority: Authority, now: datetime) -> None:
-    """With leaves of 300 days, a CA of 365 days is renewed after 65, though two thirds of its life are far off."""
-    long = timedelta(days=300)
+def test_an_authority_ends_its_service_before_a_leaf_could_outlive_it(now: datetime) -> None:
+    """A CA of 10 days is renewed 7 days before its end, though two thirds of its life are not over."""
+    short, last = new_authority(now, lifetime=timedelta(days=10)), now + timedelta(days=3)
 
-    assert authority_renewal_reason(authority, now + timedelta(days=65), leaf_lifetime=long) is None
-    assert authority_renewal_reason(authority, now + timedelta(days=65, seconds=1), leaf_lifetime=long) == (
-        "a leaf issued now would outlive it: it ends on 2027-03-01 12:00:00 UTC"
+    assert authority_renewal_reason(short, last) is None
+    assert authority_renewal_reason(short, last + _SECOND) == (
+        f"a leaf issued now would outlive it: it ends on {moment(now + timedelta(days=10))}"
     )
 
 

@@ -16,11 +16,10 @@ from certs.plan import (
     CA_KEY,
     LEAF_CERT,
     LEAF_KEY,
-    CertificatePlan,
     Ensured,
     plan,
     plan_authority,
-    plan_stored_leaf,
+    plan_leaf,
     renewal_reason,
     usable_authority,
 )
@@ -44,16 +43,15 @@ def _without(stored: Mapping[str, bytes], *names: str) -> dict[str, bytes]:
     return {name: content for name, content in stored.items() if name not in names}
 
 
-def _consistent(decided: CertificatePlan, stored: Mapping[str, bytes], now: datetime) -> None:
+def _consistent(ensured: Ensured, stored: Mapping[str, bytes], now: datetime) -> None:
     """What is returned is what would be stored, is good now, and needs nothing when it is looked at again."""
-    ensured = decided.ensured
-    after = {**stored, **decided.writes}
+    after = {**stored, **ensured.writes}
     assert (after[CA_CERT], after[CA_KEY]) == (ensured.authority.cert_pem, ensured.authority.key_pem)
     assert (after[LEAF_CERT], after[LEAF_KEY]) == (ensured.leaf.cert_pem, ensured.leaf.key_pem)
     assert set(Bundle.from_pem(after[BUNDLE])) == set(ensured.bundle)
     assert ensured.authority.certificate in ensured.bundle
     assert renewal_reason(ensured.leaf, now, names=_NAMES, authority=ensured.authority) is None
-    assert plan(after, _NAMES, now) == CertificatePlan(Ensured(ensured.leaf, ensured.authority, ensured.bundle), {})
+    assert plan(after, _NAMES, now) == Ensured(ensured.leaf, ensured.authority, ensured.bundle)
 
 
 def test_the_first_plan_makes_everything(now: datetime) -> None:
@@ -61,7 +59,7 @@ def test_the_first_plan_makes_everything(now: datetime) -> None:
     decided = plan({}, _NAMES, now)
 
     assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
-    assert decided.ensured.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
+    assert decided.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
     _consistent(decided, {}, now)
 
 
@@ -69,7 +67,7 @@ def test_what_is_good_is_kept(stored: Mapping[str, bytes], now: datetime) -> Non
     """A second look, a day later, changes nothing and says nothing."""
     decided = plan(stored, _NAMES, now + _DAY)
 
-    assert (decided.writes, decided.ensured.reasons) == ({}, ())
+    assert (decided.writes, decided.reasons) == ({}, ())
 
 
 def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> None:
@@ -77,7 +75,7 @@ def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> 
     decided = plan(stored, _NAMES, now + 5 * _DAY)
 
     assert list(decided.writes) == [LEAF_CERT, LEAF_KEY]
-    (reason,) = decided.ensured.reasons
+    (reason,) = decided.reasons
     assert reason == (
         f"tls.crt was renewed: half of its life was over on {moment(now + _LEAF_DUE)};"
         f" it ends on {moment(now + LEAF_LIFETIME)}"
@@ -93,8 +91,8 @@ def test_an_authority_is_renewed_with_overlap(stored: Mapping[str, bytes], now: 
     decided = plan(stored, _NAMES, later)
 
     assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
-    assert decided.ensured.bundle.certificates == (decided.ensured.authority.certificate, old)
-    assert decided.ensured.reasons[0] == (
+    assert decided.bundle.certificates == (decided.authority.certificate, old)
+    assert decided.reasons[0] == (
         f"ca.crt was renewed: two thirds of its life were over on {moment(now + _AUTHORITY_DUE)};"
         f" it ends on {moment(now + AUTHORITY_LIFETIME)}"
     )
@@ -110,8 +108,8 @@ def test_an_expired_authority_leaves_the_bundle(stored: Mapping[str, bytes], now
     decided = plan(rotated, _NAMES, later)
 
     assert list(decided.writes) == [BUNDLE]
-    assert decided.ensured.bundle.certificates == (decided.ensured.authority.certificate,)
-    assert decided.ensured.reasons == (
+    assert decided.bundle.certificates == (decided.authority.certificate,)
+    assert decided.reasons == (
         "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
     )
     _consistent(decided, rotated, later)
@@ -127,7 +125,7 @@ def test_a_whole_life(now: datetime) -> None:
         served = stored.get(LEAF_CERT)
         decided = plan(stored, _NAMES, when)
         stored.update(decided.writes)
-        ensured = decided.ensured
+        ensured = decided
         assert ensured.leaf.not_before <= when <= ensured.leaf.not_after
         if ensured.authority.certificate not in published:
             # Until the new bundle is published the old leaf has to hold, and the old bundle has to know its CA.
@@ -158,9 +156,9 @@ def test_a_clock_that_is_days_wrong(jump: int, now: datetime) -> None:
     """What is made by a clock three days ahead or behind holds for callers whose clock is right, and the CA stays."""
     made = plan({}, _NAMES, now + jump * _DAY)
 
-    findings = verify(made.ensured.leaf.chain, made.ensured.bundle, _NAMES, now)
+    findings = verify(made.leaf.chain, made.bundle, _NAMES, now)
     assert [finding.text for finding in findings if not finding.ok] == []
-    assert plan(made.writes, _NAMES, now).ensured.authority == made.ensured.authority
+    assert plan(made.writes, _NAMES, now).authority == made.authority
 
 
 @pytest.mark.parametrize("jump", [-3, 3], ids="{} days".format)
@@ -229,7 +227,7 @@ def test_damage_is_repaired_with_its_reason(
 
     decided = plan(broken, _NAMES, now)
 
-    found = decided.ensured.reasons
+    found = decided.reasons
     assert [given[: len(expected)] for given, expected in zip(found, reasons, strict=True)] == reasons
     _consistent(decided, broken, now)
 
@@ -239,7 +237,7 @@ def test_a_lost_key_keeps_the_old_authority_trusted(stored: Mapping[str, bytes],
     decided = plan(_without(stored, CA_KEY, BUNDLE), _NAMES, now)
 
     (old,) = Bundle.from_pem(stored[BUNDLE])
-    assert set(decided.ensured.bundle) == {decided.ensured.authority.certificate, old}
+    assert set(decided.bundle) == {decided.authority.certificate, old}
 
 
 def test_a_torn_write_is_repaired(stored: Mapping[str, bytes], now: datetime) -> None:
@@ -248,7 +246,7 @@ def test_a_torn_write_is_repaired(stored: Mapping[str, bytes], now: datetime) ->
 
     decided = plan({**stored, LEAF_CERT: newer[LEAF_CERT]}, _NAMES, now)
 
-    (reason,) = decided.ensured.reasons
+    (reason,) = decided.reasons
     assert reason.startswith("tls.crt was renewed: the key does not match the certificate CN=a.example.com: SHA-256 of")
 
 
@@ -271,18 +269,16 @@ def test_an_authority_that_was_dropped_from_the_bundle_comes_back(stored: Mappin
     decided = plan({**stored, BUNDLE: other.cert_pem}, _NAMES, now)
 
     assert list(decided.writes) == [BUNDLE]
-    assert set(decided.ensured.bundle) == {decided.ensured.authority.certificate, other.certificate}
-    assert decided.ensured.reasons == ("ca-bundle.crt was renewed: the current CA was missing from it",)
+    assert set(decided.bundle) == {decided.authority.certificate, other.certificate}
+    assert decided.reasons == ("ca-bundle.crt was renewed: the current CA was missing from it",)
 
 
 def test_other_names_make_another_leaf(stored: Mapping[str, bytes], now: datetime) -> None:
     """A name that was added to the configuration is on the next leaf."""
     decided = plan(stored, [*_NAMES, "b.example.com"], now)
 
-    assert decided.ensured.leaf.names == (*_NAMES, "b.example.com")
-    assert decided.ensured.reasons == (
-        "tls.crt was renewed: it is not for b.example.com, only for a.example.com, 10.0.0.1",
-    )
+    assert decided.leaf.names == (*_NAMES, "b.example.com")
+    assert decided.reasons == ("tls.crt was renewed: it is not for b.example.com, only for a.example.com, 10.0.0.1",)
 
 
 _MISPLACED = "where only CERTIFICATE blocks belong; are certificate and key swapped?"
@@ -386,11 +382,9 @@ def test_a_whole_foreign_place_can_be_taken_over_on_purpose(forge: Forge, pem: P
 
 
 def test_wrong_requests_are_errors(now: datetime) -> None:
-    """Names that cannot be, and leaves that would outlive any CA, are refused rather than cut down."""
+    """Names that cannot be, are refused rather than cut down."""
     with pytest.raises(InvalidNameError):
         plan({}, ["a_b"], now)
-    with pytest.raises(AuthorityError, match="would outlive the CA"):
-        plan({}, _NAMES, now, leaf_lifetime=2 * _DAY, authority_lifetime=_DAY)
 
 
 @pytest.mark.parametrize(
@@ -439,29 +433,25 @@ def test_an_authority_is_usable_while_clients_accept_it(stored: Mapping[str, byt
 
 def test_a_leaf_does_not_outlive_its_authority(authority: Authority, now: datetime) -> None:
     """A CA that nobody renews signs shorter lives in its last days, and none after its end."""
-    leaf, _ = plan_stored_leaf({}, authority, _NAMES, now + 363 * _DAY, trusted=True)
+    leaf, _ = plan_leaf({}, authority, _NAMES, now + 363 * _DAY, trusted=True)
 
-    assert leaf is not None
     assert leaf.not_after == authority.not_after
     with pytest.raises(AuthorityError):
-        plan_stored_leaf({}, authority, _NAMES, now + 366 * _DAY, trusted=True)
+        plan_leaf({}, authority, _NAMES, now + 366 * _DAY, trusted=True)
 
 
 def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) -> None:
     """It is made at once, kept, and renewed for a new CA only when clients know that, or when it is of no use."""
-    first, made = plan_stored_leaf({}, authority, _NAMES, now, trusted=False)
-    assert first is not None
+    first, made = plan_leaf({}, authority, _NAMES, now, trusted=False)
     stored = {LEAF_CERT: first.cert_pem, LEAF_KEY: first.key_pem, CA_CERT: authority.cert_pem}
     other = new_authority(now)
 
     assert made == "tls.crt was made: there was none"
-    assert plan_stored_leaf(stored, authority, _NAMES, now + _DAY, trusted=True) == (None, "")
-    assert plan_stored_leaf(stored, other, _NAMES, now, trusted=False) == (None, "")
+    assert plan_leaf(stored, authority, _NAMES, now + _DAY, trusted=True) == (first, "")
+    assert plan_leaf(stored, other, _NAMES, now, trusted=False) == (first, "")
     for when, trusted in ((now, True), (now + 8 * _DAY, False)):
-        moved, reason = plan_stored_leaf(stored, other, _NAMES, when, trusted=trusted)
-        assert moved is not None
+        moved, reason = plan_leaf(stored, other, _NAMES, when, trusted=trusted)
         assert issued_by(moved.certificate, other.certificate)
         assert reason.startswith("tls.crt was renewed: it ")
-    due, half = plan_stored_leaf(stored, authority, _NAMES, now + 4 * _DAY, trusted=True)
-    assert due is not None
+    _, half = plan_leaf(stored, authority, _NAMES, now + 4 * _DAY, trusted=True)
     assert half.startswith(f"tls.crt was renewed: half of its life was over on {moment(now + _LEAF_DUE)}")

@@ -6,9 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,19 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import Authority, Leaf, new_authority
-from certs.errors import KeyMismatchError, ServingError
+from certs.errors import CertificateError, KeyMismatchError, ServingError
 from certs.material import Bundle, fingerprint, moment, new_key
-from certs.serving import (
-    Changed,
-    ChangedBundle,
-    Failed,
-    FileBundle,
-    FilePair,
-    ServingContext,
-    Unchanged,
-    in_memory,
-    on_disk,
-)
+from certs.serving import FollowedFiles, ServingContext
 
 from .echoing import echoing
 
@@ -40,9 +28,6 @@ Forge = Callable[..., tuple[x509.Certificate, Any]]
 
 
 Pem = Callable[..., bytes]
-
-
-_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="files that live in memory are Linux's")
 
 
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
@@ -297,66 +282,77 @@ def test_a_leaf_out_of_its_time_is_not_ready(leaf: Leaf) -> None:
     ]
 
 
+class Followed:
+    """A certificate and a key in two files, and a context that follows them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.cert, self.key = directory / "tls.crt", directory / "tls.key"
+        self.files, self.serving = FollowedFiles(self.cert, self.key), ServingContext()
+
+    def step(self, cert_pem: bytes | None = None, key_pem: bytes | None = None) -> Leaf | str | None:
+        """Write files, if there is something to write, and look once: the new leaf, None, or the problem."""
+        for path, content in ((self.cert, cert_pem), (self.key, key_pem)):
+            if content is not None:
+                path.write_bytes(content)
+                os.utime(path, (0, 0))  # neither size nor time tells anything
+        try:
+            return self.serving.follow(self.files)
+        except CertificateError as error:
+            return str(error)
+
+
 def test_files_are_followed(
     tmp_path: Path, real_authority: Authority, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
 ) -> None:
-    """One step looks and swaps; a pair that is refused fails again at each step, and the one before it is kept."""
+    """Each look tells new content from the same; a pair that is refused is refused again, and the old one is kept."""
     old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
     weak, weak_key = forge(key=weak_key)
-    pair = FilePair(tmp_path / "tls.crt", tmp_path / "tls.key")
-    serving = ServingContext()
+    followed = Followed(tmp_path)
+    both = f"{followed.cert} and {followed.key}: "
 
-    def step(cert_pem: bytes, key_pem: bytes) -> tuple[Any, str | None]:
-        pair.cert_path.write_bytes(cert_pem)
-        pair.key_path.write_bytes(key_pem)
-        outcome = serving.follow(pair)
-        return outcome.reason if isinstance(outcome, Failed) else type(outcome), serving.fingerprint
+    missing = [followed.step(), followed.serving.failure, followed.step(old.cert_pem)]
+    served = [followed.step(key_pem=old.key_pem), followed.step(old.cert_pem, old.key_pem)]
+    refused = [followed.step(pem(weak), pem(weak_key)), followed.step()]
+    kept = followed.serving.leaf
+    half = [followed.step(new.cert_pem, old.key_pem), followed.step()]
 
-    refused = f"{pair.cert_path} and {pair.key_path}: OpenSSL refuses the pair: EE_KEY_TOO_SMALL"
-    missing = serving.follow(pair)
-    assert (missing, serving.failure) == (
-        Failed(f"{pair.cert_path} does not exist"),
-        f"{pair.cert_path} does not exist",
-    )
-    assert [
-        step(old.cert_pem, old.key_pem),
-        step(old.cert_pem, old.key_pem),
-        step(pem(weak), pem(weak_key)),
-        step(pem(weak), pem(weak_key)),
-        step(new.cert_pem, new.key_pem),
-    ] == [
-        (Changed, old.fingerprint),
-        (Unchanged, old.fingerprint),
-        (refused, old.fingerprint),
-        (refused, old.fingerprint),
-        (Changed, new.fingerprint),
-    ]
+    assert missing == [f"{followed.cert} does not exist"] * 2 + [f"{followed.key} does not exist"]
+    assert served == [old, None]
+    assert (refused, kept) == ([f"{both}OpenSSL refuses the pair: EE_KEY_TOO_SMALL"] * 2, old)
+    assert half[0] == half[1]
+    assert str(half[0]).startswith(f"{both}the key does not match the certificate CN=localhost: SHA-256 of")
+    assert [followed.step(key_pem=new.key_pem), followed.step()] == [new, None]
+    followed.key.unlink()
+    followed.key.mkdir()
+    assert str(followed.step()).endswith("Is a directory; a directory stands where a file belongs: move it away")
 
 
-@pytest.mark.parametrize("as_file", [pytest.param(in_memory, marks=_LINUX), on_disk])
-def test_keys_are_gone_once_they_are_loaded(
-    as_file: Callable[[bytes], AbstractContextManager[str]], leaf: Leaf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """OpenSSL can load the file, nobody else can read it meanwhile, and nothing of it is left afterwards."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    descriptors = set(Path("/proc/self/fd").iterdir()) if Path("/proc/self/fd").is_dir() else set()
+def test_a_mounted_secret_is_followed(tmp_path: Path, leaf: Leaf, authority: Authority, now: datetime) -> None:
+    """The way in which kubelet replaces files, a symbolic link turned to another directory, is a change."""
+    newer = authority.issue(leaf.names, now)
+    for name, version in (("..1", leaf), ("..2", newer)):
+        (tmp_path / name).mkdir()
+        Followed(tmp_path / name).step(version.cert_pem, version.key_pem)
+    (tmp_path / "..data").symlink_to("..1")
+    for name in ("tls.crt", "tls.key"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+    followed = Followed(tmp_path)
+    first = followed.step()
+    (tmp_path / "..data_tmp").symlink_to("..2")
+    (tmp_path / "..data_tmp").replace(tmp_path / "..data")
 
-    with as_file(leaf.cert_pem + leaf.key_pem) as path:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
-        modes = [entry.stat().st_mode & 0o077 for entry in tmp_path.rglob("*")]
-
-    assert set(modes) <= {0}
-    assert list(tmp_path.iterdir()) == []
-    # Fewer where garbage of earlier tests was collected meanwhile.
-    assert not descriptors or set(Path("/proc/self/fd").iterdir()) <= descriptors
+    assert [first, followed.step()] == [leaf, newer]
 
 
-@_LINUX
-def test_serving_writes_nothing_to_disk(leaf: Leaf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read-only file system without /tmp can serve TLS."""
+def test_keys_are_gone_once_they_are_loaded(leaf: Leaf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair is served from a read-only file system without /tmp, and no descriptor of it is left afterwards."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    descriptors = set(Path("/proc/self/fd").iterdir())
 
     ServingContext().swap(leaf.cert_pem, leaf.key_pem)
+
+    # Fewer where garbage of earlier tests was collected meanwhile.
+    assert set(Path("/proc/self/fd").iterdir()) <= descriptors
 
 
 _ANSWERED, _REFUSED = "answered", "refused"
@@ -537,108 +533,18 @@ async def test_an_intermediate_authority_is_enough(
 def test_a_file_is_followed(tmp_path: Path, callers: list[Callers]) -> None:
     """Each look tells new content from the same; what cannot be used is said each time, and changes nothing."""
     first, second = (each.bundle for each in callers)
-    file = FileBundle(tmp_path / "ca.crt")
-    serving = ServingContext()
+    path, serving = tmp_path / "ca.crt", ServingContext()
+    file = FollowedFiles(path)
 
-    def step(content: bytes | None) -> Any:
-        file.path.unlink(missing_ok=True) if content is None else file.path.write_bytes(content)
-        return serving.follow_clients(file)
+    def step(content: bytes | None) -> Bundle | str | None:
+        path.unlink(missing_ok=True) if content is None else path.write_bytes(content)
+        try:
+            return serving.follow_clients(file)
+        except CertificateError as error:
+            return str(error)
 
-    missing, empty = Failed(f"{file.path} does not exist"), Failed(f"{file.path}: it is empty")
+    missing, empty = f"{path} does not exist", f"{path}: it is empty"
     assert [step(content) for content in (None, first.pem, first.pem, b"", b"", None, first.pem, second.pem)] == [
-        missing,
-        ChangedBundle(first),
-        Unchanged(),
-        empty,
-        empty,
-        missing,
-        Unchanged(),
-        ChangedBundle(second),
-    ]
+        missing, first, None, empty, empty, missing, None, second,
+    ]  # fmt: skip
     assert serving.context.verify_mode == ssl.CERT_REQUIRED
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> FilePair:
-    """Two paths with no files yet."""
-    return FilePair(tmp_path / "tls.crt", tmp_path / "tls.key")
-
-
-def _write(pair: FilePair, leaf: Leaf) -> None:
-    pair.cert_path.write_bytes(leaf.cert_pem)
-    pair.key_path.write_bytes(leaf.key_pem)
-
-
-def test_new_content_with_old_times_is_a_change(
-    pair: FilePair, leaf: Leaf, authority: Authority, now: datetime
-) -> None:
-    """New content is found even where size and time tell nothing."""
-    newer = authority.issue(leaf.names, now)
-    _write(pair, leaf)
-    os.utime(pair.cert_path, (0, 0))
-    pair.poll()
-    _write(pair, newer)
-    os.utime(pair.cert_path, (0, 0))
-
-    assert pair.poll() == Changed(newer, newer.cert_pem, newer.key_pem)
-
-
-def test_half_a_swap_is_kept_out_and_tried_again(
-    pair: FilePair, leaf: Leaf, authority: Authority, now: datetime
-) -> None:
-    """A new certificate with the old key fails, with the same reason as long as it lasts, and then the new key does."""
-    newer = authority.issue(leaf.names, now)
-    _write(pair, leaf)
-    pair.poll()
-    pair.cert_path.write_bytes(newer.cert_pem)
-
-    first, second = pair.poll(), pair.poll()
-    pair.key_path.write_bytes(newer.key_pem)
-
-    assert isinstance(first, Failed)
-    assert first.reason.startswith(
-        f"{pair.cert_path} and {pair.key_path}: the key does not match the certificate CN=a.example.com: SHA-256 of"
-    )
-    assert second == first
-    assert pair.poll() == Changed(newer, newer.cert_pem, newer.key_pem)
-
-
-def test_missing_files_are_told(pair: FilePair, leaf: Leaf) -> None:
-    """Each file that is not there is named; once both are, the pair is found."""
-    assert pair.poll() == Failed(f"{pair.cert_path} does not exist")
-    pair.cert_path.write_bytes(leaf.cert_pem)
-    assert pair.poll() == Failed(f"{pair.key_path} does not exist")
-    pair.key_path.write_bytes(leaf.key_pem)
-    assert isinstance(pair.poll(), Changed)
-
-
-def test_a_mounted_secret_is_followed(tmp_path: Path, leaf: Leaf, authority: Authority, now: datetime) -> None:
-    """The way in which kubelet replaces files, a symbolic link turned to another directory, is a change."""
-    newer = authority.issue(leaf.names, now)
-    for name, version in (("..1", leaf), ("..2", newer)):
-        (tmp_path / name).mkdir()
-        _write(FilePair(tmp_path / name / "tls.crt", tmp_path / name / "tls.key"), version)
-    (tmp_path / "..data").symlink_to("..1")
-    for name in ("tls.crt", "tls.key"):
-        (tmp_path / name).symlink_to(f"..data/{name}")
-    pair = FilePair(tmp_path / "tls.crt", tmp_path / "tls.key")
-    first = pair.poll()
-    (tmp_path / "..data_tmp").symlink_to("..2")
-    (tmp_path / "..data_tmp").replace(tmp_path / "..data")
-
-    assert [first, pair.poll()] == [
-        Changed(leaf, leaf.cert_pem, leaf.key_pem),
-        Changed(newer, newer.cert_pem, newer.key_pem),
-    ]
-
-
-def test_an_unreadable_file_is_told(pair: FilePair, leaf: Leaf) -> None:
-    """A directory in the place of a file is a failure with the remedy, not an exception."""
-    _write(pair, leaf)
-    pair.key_path.unlink()
-    pair.key_path.mkdir()
-
-    outcome = pair.poll()
-
-    assert isinstance(outcome, Failed)
-    assert outcome.reason.endswith("Is a directory; a directory stands where a file belongs: move it away")

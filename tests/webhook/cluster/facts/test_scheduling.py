@@ -117,7 +117,7 @@ async def test_the_job_of_a_pod_group(server: FakeApi, api: Connection) -> None:
 
     assert await job(api, key, _PATIENCE) == found
     assert await job(api, JobKey("team", "train", "u2"), _PATIENCE) == {}
-    assert server.seen[0].query == {"fieldSelector": "metadata.name=train"}
+    assert server.seen[0].query == {"fieldSelector": "metadata.name=train", "limit": "500"}
     server.fail(path, 403, status(403, "no"))
     failed = await job(api, key, _PATIENCE)
     assert isinstance(failed, FactUnavailable)

@@ -9,8 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cks_admission.errors import DocumentError, ReleaseError, RequestError
+from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation.inputs import as_json
+from policies.cel.environment import Dialect
 from policies.engine.request import AdmissionRequest, GroupVersionResource, Operation, UserInfo, mapping
 from policies.kubernetes.release import NEWEST, Release, named
 from policies.lint import review
@@ -54,8 +56,9 @@ def release_of(kubernetes: str) -> Release:
 
 def files(documents: Documents, release: Release) -> PolicyFiles:
     """What is in documents. A policy without a binding counts as if one denied. Raises DocumentError."""
+    read = (part for document in listed(documents) for part in reader.parts(document, Dialect(release)))
     try:
-        return policyfiles.of_documents(listed(documents), drafts=True, release=release)
+        return policyfiles.of_parts(read, drafts=True, release=release)
     except PolicyFilesError as error:
         raise DocumentError(str(error), error.problems) from None
 

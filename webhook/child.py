@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
+from webhook.limits import Limits, virtual_memory
+
 # From the end of the time to the end of the process: a child may still say what came of its work.
 LAST_WORDS = 0.1
 KILLED = f"ended with {-signal.SIGKILL}"
@@ -24,17 +26,6 @@ _CHUNK = 1 << 16
 
 class ChildError(Exception):
     """There can be no child, or it ended without a result."""
-
-
-class Limits(NamedTuple):
-    """What a child may use: bytes beyond what it shares with its parent, and seconds of processor time."""
-
-    memory: int
-    seconds: int
-
-
-COMPILING = Limits(memory=128 * 2**20, seconds=5)
-"""What the policies of one source may use to be compiled. A thousand of the packs take 4 s."""
 
 
 class End(NamedTuple):
@@ -171,12 +162,3 @@ def _detach(writing: int, limits: Limits) -> None:
     with suppress(OSError, ValueError):
         for what, bound in bounds.items():
             resource.setrlimit(what, bound)
-
-
-def virtual_memory() -> int:
-    """The bytes that this process may address now."""
-    statm = os.open("/proc/self/statm", os.O_RDONLY)
-    try:
-        return int(os.read(statm, 100).split()[0]) * resource.getpagesize()
-    finally:
-        os.close(statm)

@@ -18,7 +18,7 @@ import structlog
 
 from policies.engine.interruption import METER, Missing, PostponedError, TimeLimitError
 from policies.engine.rule import Rule
-from webhook.child import Limits
+from webhook.limits import Limits
 from webhook.metrics import Metrics
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
 from policies.cel.values import Value
-from policies.engine.interruption import Expired, Missing, look
+from policies.engine.interruption import Expired, Missing, TimeLimitError, look
 
 _CHEAP = 2_000
 """After a more expensive evaluation, some tenths of a millisecond, the clock is looked at."""
@@ -123,6 +123,9 @@ class Program:
             value, cost = function(names, limit, expired)
         except Missing:
             raise
+        except TimeLimitError as error:
+            self._blame(error)
+            raise
         except Exception as error:  # noqa: BLE001 - the exact evaluator finds out what went wrong
             raised = error.with_traceback(None)  # the traceback would keep this frame, and so the whole review
         else:
@@ -143,6 +146,10 @@ class Program:
             self._note_fault(raised)
         return evaluation
 
+    def _blame(self, error: TimeLimitError) -> None:
+        """Name the expression, unless an inner one is named."""
+        error.place = error.place or f"{self.source.name}:{self.source.line}"
+
     def _note_fault(self, raised: Exception) -> None:
         self.faults += 1
         if self.on_fault is not None:
@@ -156,6 +163,9 @@ class Program:
         try:
             evaluated = function(names, EXPRESSION_LIMIT, expired)
         except Missing:
+            raise
+        except TimeLimitError as error:
+            self._blame(error)
             raise
         except Exception:  # noqa: BLE001 - the exact evaluator finds out what went wrong
             return None
@@ -176,6 +186,9 @@ class Program:
 
         try:
             outcome = deeply(evaluated)
+        except TimeLimitError as error:
+            self._blame(error)
+            raise
         except BudgetError as error:
             return Evaluation(None, run.cost, error)
         except NestingError:

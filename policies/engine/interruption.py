@@ -60,11 +60,14 @@ Expired = Callable[[], bool]
 
 
 class TimeLimitError(BaseException):
-    """The time for a review is over. rule, policy: those under evaluation, as far as they are known."""
+    """The time for a review is over. rule, policy, place: those under evaluation, as far as they are known.
+
+    place: of an expression, as `file:line`.
+    """
 
     def __init__(self, message: str = "the time for the review is over") -> None:
         super().__init__(message)
-        self.policy = self.rule = ""
+        self.policy = self.rule = self.place = ""
 
     def blame(self, policy: str) -> None:
         """Name the policy under evaluation, unless a more exact name is known."""

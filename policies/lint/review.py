@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 
 from policies.admissionpolicy.builtin.table import ApiResource, served_resources
@@ -199,10 +200,16 @@ def _split(name: str) -> Sequence[str]:
     return name.partition("/")[::2]
 
 
-def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEWEST) -> tuple[LintFinding, ...]:
+def review(
+    loaded: Loaded,
+    documents: Iterable[Document],
+    release: Release = NEWEST,
+    within: Callable[[Policy], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> tuple[LintFinding, ...]:
     """All findings about policies and bindings without errors, sorted by file and place.
 
-    documents: the source of the policies and bindings, for the places of fields. release: the API server's.
+    documents: the source of the policies and bindings, for the places of fields. release: the API server's. within: the
+    block in which a policy is reviewed.
     """
     places = {_identity(document): document for document in objects(documents)}
     known = catalog((document.value for document in loaded.context), release)
@@ -210,7 +217,8 @@ def review(loaded: Loaded, documents: Iterable[Document], release: Release = NEW
     all_findings: list[LintFinding] = []
     for key, policy in policies.items():
         subject = LintSubject(policy.kind, policy.name, places[key])
-        findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
+        with within(policy):
+            findings = deeply(lambda: list(_of_policy(policy, subject, known)))  # noqa: B023 - called at once
         all_findings += _kept(findings, policy.annotations, subject)
     # A policy without a binding has one that nobody wrote.
     written = (binding for binding in loaded.bindings if (binding.kind, binding.name) in places)

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from webhook.child import Child, ChildError, End, Limits
+from webhook.child import Child, ChildError, End
+from webhook.limits import Limits
 
 _LIMITS = Limits(memory=64 * 2**20, seconds=1)
 

@@ -14,7 +14,7 @@ from policies import labels
 from policies.engine import engine, patch
 from policies.engine.engine import Answer, Decision
 from policies.engine.facts import Facts
-from policies.engine.interruption import FactUnavailable, Key, Missing
+from policies.engine.interruption import FactUnavailable, Key, Missing, PostponedError
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
 from policies.engine.rule import PatchOperation, PolicyException
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, is_control_plane
@@ -23,6 +23,7 @@ from policies.objects.fieldpath import Location, lookup, render
 from webhook.audit.finding import Finding, Subject, Verdict, subject
 from webhook.audit.owners import Owners
 from webhook.audit.rules import Rules
+from webhook.limits import limited
 
 _NODE: Final = ("", "Node")
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -144,6 +145,8 @@ def _shown(value: Any) -> str:
 T = TypeVar("T")
 # For one look-up. Nobody waits for an audit, so it may take longer than in a review.
 _SECONDS: Final = 30.0
+# A policy that takes too long for an object so often is skipped from then on.
+_TIMES: Final = 3
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
@@ -181,6 +184,8 @@ class Audit:
         self._facts = facts
         self._resolver = resolver
         self._workloads = workloads
+        self._slow = Counter[str]()
+        self._skipped = facts.skipped
 
     async def judged(self, request: AdmissionRequest) -> Judged:
         """What is found about an object: nothing if it is being deleted."""
@@ -203,7 +208,7 @@ class Audit:
         if mutation.operations:
             changed = replace(request, object=patch.apply(request.object or {}, mutation.operations))
             changes = list(self._changes(about, request, facts))
-        validation = engine.validate(changed, ruleset, facts)
+        validation = engine.validate(changed, ruleset, facts, together=not facts.skipped)
         silent = _NOBODY if validation.unanimity is not None else spared(request, facts)
         return together((*of_answers(about, (mutation, validation), silent), *changes))
 
@@ -217,14 +222,19 @@ class Audit:
                 current = replace(current, object=patch.apply(current.object or {}, operations))
 
     async def _looked_up(self, judge: Callable[[Facts], T]) -> T:
-        """What comes of judging, with all facts that it turns out to need."""
-        facts = self._facts
+        """What comes of judging, with all facts that it turns out to need, and without policies that take too long."""
+        skipped, entered = self._skipped, self._facts.entries
         while True:
+            facts = replace(self._facts, entries=entered, skipped=skipped)
             try:
-                return judge(facts)
+                with limited():
+                    return judge(facts)
             except Missing as missing:
-                key = missing.key
-            facts = facts.entered(key, await self._entry(key))
+                entered = facts.entered(missing.key, await self._entry(missing.key)).entries
+            except PostponedError as error:
+                skipped |= {error.policy}
+                self._slow[error.policy] += 1
+                self._skipped |= {name for name, times in self._slow.items() if times >= _TIMES}
 
     async def _entry(self, key: Key[Any]) -> Any:
         if self._resolver is None:

@@ -14,7 +14,7 @@ from policies.cel.syntax.formatting import KeptError, formatted
 from policies.cel.syntax.source import CompileError, Source
 from policies.kubernetes.name import dns_subdomain
 from webhook.cli import exits
-from webhook.cli.exits import InputError, compiling, reading
+from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.output import say, write_text
 from webhook.files.yamlfile import FileError
 
@@ -165,7 +165,7 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
     with reading(policyfiles.PolicyFilesError, FileError):
         results = []
         for name, text in policyfiles.texts(paths):
-            with compiling(name):
+            with bounded(name):
                 results.append((name, text, format_file(name, text)))
     for line in (line for *_, result in results for line in result.kept):
         say(line, err=True)
@@ -176,7 +176,7 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
 
 def _one(text: str) -> str:
     try:
-        with compiling("the expression"):
+        with bounded("the expression"):
             return formatted(Source(text.strip(), "expression"))
     except CompileError as error:
         raise InputError(f"the expression does not parse\n{error}") from None

@@ -28,7 +28,7 @@ from policies.engine.interruption import Missing
 from policies.engine.request import mapping
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, compiling, unreadable
+from webhook.cli.exits import InputError, bounded, unreadable
 from webhook.cli.output import say, to_json, write
 from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError
@@ -108,7 +108,7 @@ def command(
     if expression is None:
         raise InputError("an EXPRESSION or --cases FILE is needed")
     own = _own(given, dialect)
-    with compiling("the expression"):
+    with bounded("the expression"):
         composition, program = _compile(expression, variables, result, own, dialect)
     paths = {"oldObject": old, "params": params, "namespaceObject": namespace_object, "request": request}
     inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
@@ -116,7 +116,8 @@ def command(
     somebody = {"username": user or "", "groups": [*groups, "system:authenticated"]} if user or groups else {}
     names = composition.bind(_activation(inputs, authorizer, somebody) | own)
     try:
-        evaluation = program.evaluate(names)
+        with bounded("the expression", "evaluate"):
+            evaluation = program.evaluate(names)
     except Missing as missing:
         check = missing.key
         about = f"path {check.path}" if check.path is not None else f"{check.resource} in namespace {check.namespace!r}"
@@ -125,7 +126,8 @@ def command(
     cost = evaluation.cost + names["variables"].cost
     reasons: tuple[str, ...] = ()
     if why and (evaluation.error is not None or evaluation.value is False):
-        reasons = tuple(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
+        with bounded("the expression", "explain"):
+            reasons = tuple(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
     _show(_answer(evaluation, cost, program, reasons, generated=generated), output)
     refused = evaluation.error is not None or (status and evaluation.value is False)
     sys.exit(exits.REFUSED if refused else exits.OK)
@@ -262,7 +264,8 @@ def _run_cases(path: str, dialect: Dialect) -> int:
         raise InputError(f"{path}: {error}") from None
     agreed = 0
     for case in given:
-        outcome = run(case, dialect)
+        with bounded(f"{path}: {case.id}", "evaluate"):
+            outcome = run(case, dialect)
         wrong = difference(case, outcome, dialect.release)
         agreed += wrong is None
         if wrong is not None:

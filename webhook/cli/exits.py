@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-from webhook.child import COMPILING, virtual_memory
+from policies.engine.interruption import PostponedError
+from webhook.limits import COMPILING, COSTLY, limited
 
 OK = 0  # admitted, or nothing found
 REFUSED = 1  # refused, or something found
@@ -39,33 +38,21 @@ def reading(*errors: type[Exception]) -> Iterator[None]:
         raise unreadable(error) from None
 
 
-class _OvertimeError(BaseException):
-    """The time is over; no Exception, so that nothing absorbs it."""
-
-
 @contextmanager
-def compiling(name: str) -> Iterator[None]:
-    """A block of the main thread that may take the processor time and memory in which a source is compiled.
+def bounded(name: str, work: str = "compile") -> Iterator[None]:
+    """A block that may take the processor time and memory in which a source is compiled.
 
-    name: of the source. Raises InputError.
+    name: of the source or object that it is about. work: what it does with it. Raises InputError.
     """
-
-    def end(*_: object) -> None:
-        raise _OvertimeError
-
-    memory, before = resource.getrlimit(resource.RLIMIT_AS), signal.signal(signal.SIGVTALRM, end)
     try:
-        resource.setrlimit(resource.RLIMIT_AS, (virtual_memory() + COMPILING.memory, memory[1]))
-        signal.setitimer(signal.ITIMER_VIRTUAL, COMPILING.seconds, 0.1)  # what a callback absorbs is raised again
-        yield
-    except _OvertimeError:
-        raise InputError(f"{name}: took over {COMPILING.seconds} s to compile") from None
+        with limited(COMPILING):
+            yield
+    except PostponedError as error:
+        where = f", by policy {error.policy!r}" if error.policy else ""
+        where += f", at {error.place}" if error.place else ""
+        raise InputError(f"{name}: took over {COMPILING.seconds} s to {work}{where}\n{COSTLY}") from None
     except MemoryError:
-        raise InputError(f"{name}: took over {COMPILING.memory >> 20} MiB of memory to compile") from None
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-        resource.setrlimit(resource.RLIMIT_AS, memory)
+        raise InputError(f"{name}: took over {COMPILING.memory >> 20} MiB of memory to {work}\n{COSTLY}") from None
 
 
 @contextmanager

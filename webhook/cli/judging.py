@@ -32,7 +32,7 @@ from policies.schema.flaw import in_line
 from policies.schema.schemas import Schemas
 from policies.topology.nodes.manifest import allocatable
 from webhook.cli import options
-from webhook.cli.exits import InputError, reading
+from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable
 from webhook.cli.output import headline, style, to_yaml
 from webhook.configuration.rules import BUILT_IN_RULES
@@ -117,14 +117,15 @@ class ObjectOutcome(NamedTuple):
 def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:
     """What happens to an object: the rules change it, then judge the result.
 
-    The API server asks nobody to judge what was refused already.
+    The API server asks nobody to judge what was refused already. Raises InputError if it takes too long.
     """
-    mutation = engine.mutate(request, ruleset, facts)
-    if not mutation.allowed:
-        return ObjectOutcome(written, request, written.object, mutation, engine.ADMITTED)
-    changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
-    validation = engine.validate(replace(request, object=changed), ruleset, facts)
-    return ObjectOutcome(written, request, changed, mutation, validation)
+    with bounded(written.where, "judge"):
+        mutation = engine.mutate(request, ruleset, facts)
+        if not mutation.allowed:
+            return ObjectOutcome(written, request, written.object, mutation, engine.ADMITTED)
+        changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
+        validation = engine.validate(replace(request, object=changed), ruleset, facts)
+        return ObjectOutcome(written, request, changed, mutation, validation)
 
 
 def read_objects(files: Sequence[str]) -> list[Manifest]:

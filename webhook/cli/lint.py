@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 import click
 
 from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.model import Policy
 from policies.kubernetes.release import Release
 from policies.lint.finding import CODES, LintFinding, UnknownCodeError, named
 from policies.lint.review import review
 from policies.lint.typecheck import catalog, warnings
 from webhook.cli import exits, options, watching
-from webhook.cli.exits import InputError, compiling, reading
+from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import style, write
 from webhook.sources import policyfiles
@@ -71,7 +73,8 @@ def _codes(option: str, given: Iterable[str]) -> set[str]:
 def _run(paths: tuple[str, ...], release: Release, codes: set[str], report: Report) -> int:
     """Review the policies and print the findings. The exit code. Raises InputError."""
     files, texts = _read(paths, release)
-    findings = [f for f in review(files.loaded, _documents(files, texts), files.release) if f.code in codes]
+    written = list(_documents(files, texts))
+    findings = [f for f in review(files.loaded, written, files.release, _bounded) if f.code in codes]
     faulty = {finding.subject for finding in findings}
     for finding in findings:
         report.add(_result(finding))
@@ -82,6 +85,10 @@ def _run(paths: tuple[str, ...], release: Release, codes: set[str], report: Repo
     count = f"{len(findings)} finding{'s' * (len(findings) != 1)}" if findings else "nothing found"
     policies = len(files.loaded.policies)
     return report.end([f"{count} in {policies} {'policy' if policies == 1 else 'policies'}"])
+
+
+def _bounded(policy: Policy) -> AbstractContextManager[None]:
+    return bounded(f"{policy.origin.file}:{policy.origin.line}: {policy.kind} {policy.name}", "review")
 
 
 def _result(finding: LintFinding) -> Result:
@@ -100,7 +107,7 @@ def _read(paths: tuple[str, ...], release: Release) -> tuple[PolicyFiles, Mappin
         options.tell_passed_over(paths)
         texts = dict(policyfiles.texts(paths))
         today = datetime.now(UTC).date()
-        files = policyfiles.read(texts.items(), today, drafts=True, release=release, within=compiling)
+        files = policyfiles.read(texts.items(), today, drafts=True, release=release, within=bounded)
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files, texts
@@ -125,7 +132,8 @@ def _type_checking(files: PolicyFiles, form: str) -> int:
     statuses: dict[str, dict[str, Any]] = {}  # of policies of one name the last one counts
     for policy in files.loaded.policies:
         if policy.kind == "ValidatingAdmissionPolicy":
-            entries = [{"fieldRef": w.field_ref, "warning": w.warning} for w in warnings(policy, known)]
+            with _bounded(policy):
+                entries = [{"fieldRef": w.field_ref, "warning": w.warning} for w in warnings(policy, known)]
             statuses[policy.name] = {"expressionWarnings": entries} if entries else {}
     write([{"name": name, "typeChecking": s} for name, s in statuses.items()], "yaml" if form == "text" else form)
     return exits.REFUSED if any(statuses.values()) else exits.OK

@@ -27,7 +27,7 @@ from policies.engine.violation import printable
 from policies.kubernetes.release import Release
 from policies.objects.fieldpath import render
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, reading
+from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.output import harmless, say, to_yaml, write_text
 from webhook.files import yamlfile, yamltext
 from webhook.files.yamlfile import FileError
@@ -63,8 +63,10 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
       cks-admission lint policies/from-kyverno.yaml
     """
     with reading(PolicyFilesError, FileError):
-        files = [policyfiles.parse(text, name) for name, text in policyfiles.texts(paths)]
-    documents = [part for file in files for document in file for part in _parts(document)]
+        documents: list[Document] = []
+        for name, text in policyfiles.texts(paths):
+            with bounded(name, "read"):
+                documents += (part for document in policyfiles.parse(text, name) for part in _parts(document))
     if not any(is_foreign(document.value) for document in documents):
         raise InputError(f"{', '.join(paths)}: no policies of Kyverno or Gatekeeper found")
     release = options.release(policies__kubernetes)
@@ -107,7 +109,7 @@ def _problems(document: Document, conversion: Conversion, release: Release) -> I
     if not texts:
         return
     try:
-        policyfiles.read([(document.name, "---\n".join(texts))], drafts=True, release=release)
+        policyfiles.read([(document.name, "---\n".join(texts))], drafts=True, release=release, within=bounded)
     except PolicyFilesError as error:
         starts = list(accumulate((text.count("\n") + 1 for text in texts), initial=1))
         for problem in error.problems:
@@ -126,7 +128,7 @@ def exported(files: Iterable[tuple[str, str]], release: Release) -> tuple[list[s
     files: names and texts. release: that of the API server which gets them. Raises PolicyFilesError and FileError.
     """
     given = list(files)
-    loaded = policyfiles.read(given, release=release).loaded
+    loaded = policyfiles.read(given, release=release, within=bounded).loaded
     kinds = {policy.param_kind for policy in loaded.policies}
     texts: dict[str, list[str]] = {"parameters": [], "policies": [], "bindings": []}
     left_out = []

@@ -14,7 +14,7 @@ import click
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
-from webhook.cli.exits import InputError, ToolError, compiling, reading
+from webhook.cli.exits import InputError, ToolError, bounded, reading
 from webhook.cli.output import say
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PackSettings
@@ -25,6 +25,8 @@ from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
+    from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
+    from policies.admissionpolicy.model import Policy
     from webhook.sources.policyfiles import PolicyFiles
 
 config = click.option(
@@ -185,10 +187,16 @@ def ruleset(
     """
     files, made = policy_files(settings, today, drafts=drafts), rules.NO_POLICIES
     if files is not None or settings.packs.is_on:
+        from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as below
         from webhook.sources.policyset import EMPTY  # noqa: PLC0415 - nothing else here needs the CEL engine
 
         judged_as = settings.policies.release or NEWEST
-        made = rules.of_policies(settings, files or EMPTY.files._replace(release=judged_as))
+
+        def compiled(policy: Policy) -> CompiledPolicy:
+            with bounded(f"{policy.origin.file}:{policy.origin.line}"):
+                return compile_policy(policy, judged_as)
+
+        made = rules.of_policies(settings, files or EMPTY.files._replace(release=judged_as), compiled)
         for name in made.replaced:
             say(f"packs: the shipped {name} is not used: another policy has this name", err=True)
     if unknown := rules.unknown_names(settings, made):
@@ -211,7 +219,7 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
 
     tell_passed_over(paths)
     try:
-        files = policyfiles.load(paths, today, drafts=drafts, release=judged_as, within=compiling)
+        files = policyfiles.load(paths, today, drafts=drafts, release=judged_as, within=bounded)
     except policyfiles.PolicyFilesError as error:
         raise InputError(str(error)) from None
     if not (files.loaded.policies or files.loaded.exceptions):

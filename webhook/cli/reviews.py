@@ -19,7 +19,7 @@ from policies.engine import engine
 from policies.engine.comparison import Change
 from policies.engine.facts import StaticFacts
 from webhook.cli import exits, options, output
-from webhook.cli.exits import InputError, reading, unreadable
+from webhook.cli.exits import InputError, bounded, reading, unreadable
 from webhook.cli.output import say, style
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
@@ -71,7 +71,8 @@ def review(files: tuple[str, ...], path: str, config: Path | None, **changes: tu
             say(f"{name}: HTTP {error.status}: {error}", err=True)
             code = exits.USAGE
             continue
-        answer = run(request, served.ruleset, facts, route.group)
+        with bounded(name, "judge"):
+            answer = run(request, served.ruleset, facts, route.group)
         code = code or (exits.OK if answer.allowed else exits.REFUSED)
         sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
     sys.exit(code)
@@ -226,7 +227,9 @@ def _changes(
     for policy in record.said.keys() - {*names, *BUILT_IN_RULES}:
         if policy in summary.others or len(summary.others) < _OTHERS:
             summary.others[policy] += 1
-    for effect, change in replay.judged(record):
+    with bounded(place, "judge"):
+        effects = replay.judged(record)
+    for effect, change in effects:
         summary.policies[change.policy][effect] += 1
         if effect != "same":
             yield effect, record, change

@@ -21,7 +21,7 @@ from policies.objects.fieldpath import Location
 from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import findings, options, watching
-from webhook.cli.exits import InputError, compiling
+from webhook.cli.exits import InputError, bounded
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import say, style, to_yaml
 from webhook.files import manifest, yamlfile
@@ -174,22 +174,26 @@ def _found(path: str) -> tuple[Path, ...]:
 def _run(file: Path, today: date, asked: _Asked) -> _Run:
     """Read a suite and what it names, and run the cases that are asked for. Raises _ProblemsError."""
     release = asked.release
-    document = _document(file)
-    suite = _suite(file, document)
+    with bounded(str(file)):
+        document = _document(file)
+        suite = _suite(file, document)
     policies = _policies(file, suite, today, release)
-    run = SuiteRun(
-        policies.loaded,
-        policies.parameters,
-        _target,
-        schemas=policies.schema,
-        decisions=policies.rights,
-        release=release,
-    )
+    with bounded(str(file)):
+        run = SuiteRun(
+            policies.loaded,
+            policies.parameters,
+            _target,
+            schemas=policies.schema,
+            decisions=policies.rights,
+            release=release,
+        )
     verdicts = []
     for index, case in enumerate(suite.cases):
         if not asked.pattern or matches_glob(case.name, [asked.pattern]):
-            read = run.received(case)
-            verdicts.append(_Verdict(read, document.line(("cases", index)), run.outcome(read)))
+            line = document.line(("cases", index))
+            with bounded(f"{file}:{line}: {case.name}", "judge"):
+                read = run.received(case)
+                verdicts.append(_Verdict(read, line, run.outcome(read)))
     schemas = Schemas(release, options.definitions_among(known.value for known in policies.loaded.context))
     warnings = [*map(str, policies.loaded.warnings), *_flaws(document, schemas)]
     return _Run(file, suite.name, verdicts, warnings)
@@ -248,7 +252,7 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:
     paths = [str(file.parent / name) for name in suite.policies]
     try:
-        loaded = policyfiles.load(paths, today, drafts=True, release=release, within=compiling)
+        loaded = policyfiles.load(paths, today, drafts=True, release=release, within=bounded)
     except PolicyFilesError as error:
         raise _ProblemsError([str(error)]) from None
     except OSError as error:

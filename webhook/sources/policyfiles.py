@@ -116,28 +116,22 @@ def read(
 
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
     warning; else it is an error. Other objects are then read as the API server reads them, for no API server does.
-    release: that of the API server that would take them. within: the block in which a document is compiled.
+    release: that of the API server that would take them. within: the block in which a file is compiled.
     """
+    parts_read: list[Part] = []
     try:
-        documents = [document for name, text in files for document in parse(text, name)]
+        for name, text in files:
+            with within(name):
+                parts_read += parts(text, name, release)
     except yamlfile.FileError as error:
         raise PolicyFilesError(str(error)) from None
-    return of_documents(documents, today, drafts=drafts, release=release, within=within)
+    return of_parts(parts_read, today, drafts=drafts, release=release)
 
 
-def of_documents(
-    documents: Iterable[Document],
-    today: date | None = None,
-    *,
-    drafts: bool = False,
-    release: Release = NEWEST,
-    within: Within = _anywhere,
+def of_parts(
+    parts_read: Iterable[Part], today: date | None = None, *, drafts: bool = False, release: Release = NEWEST
 ) -> PolicyFiles:
-    """The contents of documents; see `read`. Raises PolicyFilesError."""
-    parts_read: list[Part] = []
-    for document in documents:
-        with within(document.name):
-            parts_read += reader.parts(document, Dialect(release))
+    """The contents of files; see `read`. Raises PolicyFilesError."""
     loaded = reader.together(parts_read, today, complete=not drafts)
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)

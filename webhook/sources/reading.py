@@ -16,9 +16,10 @@ from policies.admissionpolicy.evaluation.compilation import compile_policy, part
 from policies.admissionpolicy.model import Policy
 from policies.cel.generation import fusion
 from policies.kubernetes.release import Release
-from webhook.child import COMPILING, KILLED, Child, ChildError, Limits
+from webhook.child import KILLED, Child, ChildError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.files.yamlfile import FileError
+from webhook.limits import COMPILING, Limits
 
 QUICK, SLOW = COMPILING._replace(seconds=1), COMPILING
 """What the children of most sources may use, and those of the ones that take longer, so that others need not wait."""

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionResource
 from policies.engine.rule import PolicyException
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from webhook.audit import rules
+from webhook.audit import audit, rules
 from webhook.audit.audit import Audit
 from webhook.audit.finding import Finding, Subject
 from webhook.audit.rules import as_sent, creation
 from webhook.configuration.settings import Settings
+from webhook.limits import Limits, limited
+from webhook.sources import policyfiles
 from webhook.sources.policyset import EMPTY
 
 _FACTS = StaticFacts(date(2026, 3, 1), {"cp": {CONTROL_PLANE_LABEL: CONTROL_PLANE}})
@@ -112,3 +117,29 @@ def test_an_object_is_judged_as_it_was_sent(managers: list[Any], kept: bool) -> 
     spec = {"nodeName": "n"} if kept else {}
     assert as_sent(pod) == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u"}, "spec": spec}
     assert pod["status"] == {"phase": "Running"}
+
+
+async def test_a_policy_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not be evaluated, everything else is found, and after three times nobody tries any more."""
+    expression = "object.data.text.split('').join(',') != ''"
+    rules_ = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}]
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "slow"},
+        "spec": {"matchConstraints": {"resourceRules": rules_}, "validations": [{"expression": expression}]},
+    }
+    files = policyfiles.read([("p.yaml", json.dumps(policy))], drafts=True)
+    tried: list[int] = []
+
+    def briefly() -> AbstractContextManager[None]:
+        tried.append(1)
+        return limited(Limits(memory=2**30, seconds=0))  # any long call takes longer
+
+    monkeypatch.setattr(audit, "limited", briefly)
+    work = Audit(rules.made(Settings.model_validate(_PACKS), files), _FACTS)
+    request = _request("ConfigMap", "configmaps")
+    request = replace(request, object={**(request.object or {}), "data": {"text": "a" * 9999}})
+    said = [[(finding.policy, finding.verdict) for finding in (await work.judged(request)).findings] for _ in range(5)]
+
+    assert (said, len(tried)) == ([[("labels", "deny"), ("slow", "error")]] * 5, 3 * 2 + 2)

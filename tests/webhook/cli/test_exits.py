@@ -1,13 +1,16 @@
 """What a source may use to be compiled by a command."""
 
+import json
 import resource
 import signal
+from pathlib import Path
 
 import pytest
+from support.service.commands import run
 
-from webhook.child import Limits
 from webhook.cli import exits
-from webhook.cli.exits import InputError, compiling
+from webhook.cli.exits import InputError, bounded
+from webhook.limits import COMPILING, COSTLY, Limits
 
 
 def _spin() -> None:
@@ -32,8 +35,51 @@ def test_a_source_that_takes_too_much(monkeypatch: pytest.MonkeyPatch, work: obj
     monkeypatch.setattr(exits, "COMPILING", Limits(memory=64 * 2**20, seconds=1))
     before = resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGVTALRM)
     assert callable(work)
-    with pytest.raises(InputError, match=f"^a.yaml: {reason}$"), compiling("a.yaml"):
+    with pytest.raises(InputError, match=f"^a.yaml: {reason}\nhint: "), bounded("a.yaml"):
         work()
 
     assert (resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGVTALRM)) == before
     assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: slow}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: ["*"], resources: [configmaps]}]}
+  validations:
+  - expression: object.data.text.split('').join(',') != ''
+    message: write a text
+"""
+_OBJECT = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"text": "a" * 9999}})
+_SUITE = f"{{name: slow, policies: [policy.yaml], cases: [{{name: text, object: {_OBJECT}, expect: allowed}}]}}"
+_SLOW = "at policy.yaml:7"
+
+
+@pytest.mark.usefixtures("no_packs")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "check object.yaml --policies policy.yaml",
+            f"Error: object.yaml:1: took over 0 s to judge, by policy 'slow', {_SLOW}",
+        ),
+        ("test suite.yaml", f"Error: suite.yaml:1: text: took over 0 s to judge, {_SLOW}"),
+        (
+            "eval object.data.text.split('').join('-') -f object.yaml",
+            "Error: the expression: took over 0 s to evaluate, at expression:1",
+        ),
+    ],
+)  # fmt: skip
+def test_an_evaluation_that_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: str, said: str
+) -> None:
+    """It ends the command, which names the object, the policy and the expression, and says what to do."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("policy.yaml", _POLICY), ("object.yaml", _OBJECT), ("suite.yaml", _SUITE)):
+        Path(name).write_text(text, encoding="utf-8")
+    monkeypatch.setattr(exits, "COMPILING", Limits(memory=COMPILING.memory, seconds=0))  # any long call takes longer
+    result = run(*arguments.split())
+
+    assert (result.stderr.splitlines()[-2:], result.exit_code) == ([said, f"  {COSTLY}"], exits.USAGE)

@@ -12,8 +12,9 @@ import pytest
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import Part, parts
 from policies.kubernetes.release import NEWEST
-from webhook.child import Child, ChildError, Limits
+from webhook.child import Child, ChildError
 from webhook.files.yamlfile import FileError
+from webhook.limits import Limits
 from webhook.sources import policyfiles, reading
 from webhook.sources.reading import Content, Readings, Unit
 

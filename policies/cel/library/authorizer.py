@@ -9,7 +9,7 @@ pkg/authentication/serviceaccount and, for the SubjectAccessReview, plugin/pkg/a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from operator import attrgetter
@@ -19,8 +19,7 @@ from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Implementation, library
-from policies.cel.library import selector
-from policies.cel.library.selector import NO_SELECTOR, Selector
+from policies.cel.library.selector import Requirements, field_requirements, label_requirements
 from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
 from policies.engine.interruption import Key, Missing
@@ -70,10 +69,7 @@ class CheckAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(Key[CheckAnswer]):
-    """The question whether a user may do something: with a path if there is one, else with a resource in any version.
-
-    A selector that could not be parsed has an error and no requirements.
-    """
+    """The question whether a user may do something with a path, or without one with a resource in any version."""
 
     user: User
     verb: str
@@ -83,8 +79,8 @@ class Check(Key[CheckAnswer]):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    field_selector: Selector = NO_SELECTOR
-    label_selector: Selector = NO_SELECTOR
+    field_selector: Requirements = ()
+    label_selector: Requirements = ()
 
     @property
     def missing(self) -> str:
@@ -229,8 +225,8 @@ def _check_resource(target: ResourceCheck, verb: str) -> CheckDecision:
         subresource=target.subresource,
         namespace=target.namespace,
         name=target.name,
-        field_selector=selector.field_selector(target.field_selector),
-        label_selector=selector.label_selector(target.label_selector),
+        field_selector=field_requirements(target.field_selector),
+        label_selector=label_requirements(target.label_selector),
     )
     return CheckDecision(target.authorizer.decisions.answer(check))
 
@@ -275,16 +271,6 @@ LIBRARY = library(
 
 # SubjectAccessReview -------------------------------------------------------------------------------------------------
 
-_REVIEW_OPERATORS = {
-    selector.EQUALS: "In",
-    selector.DOUBLE_EQUALS: "In",
-    selector.IN: "In",
-    selector.NOT_EQUALS: "NotIn",
-    selector.NOT_IN: "NotIn",
-    selector.EXISTS: "Exists",
-    selector.DOES_NOT_EXIST: "DoesNotExist",
-}
-
 
 def subject_access_review(check: Check) -> dict[str, Any]:
     """The `spec` of an authorization.k8s.io/v1 SubjectAccessReview, as the webhook authorizer writes it."""
@@ -309,8 +295,8 @@ def _resource_attributes(check: Check) -> dict[str, Any]:
             "resource": check.resource,
             "subresource": check.subresource,
             "name": check.name,
-            "fieldSelector": _set({"requirements": list(_requirements(check.field_selector))}),
-            "labelSelector": _set({"requirements": list(_requirements(check.label_selector))}),
+            "fieldSelector": _set({"requirements": [one.to_json() for one in check.field_selector]}),
+            "labelSelector": _set({"requirements": [one.to_json() for one in check.label_selector]}),
         }
     )
 
@@ -318,17 +304,6 @@ def _resource_attributes(check: Check) -> dict[str, Any]:
 def _set(fields: dict[str, Any]) -> dict[str, Any]:
     """The fields that are not empty, as with Go's omitempty."""
     return {key: value for key, value in fields.items() if value}
-
-
-def _requirements(given: Selector) -> Iterator[dict[str, Any]]:
-    """The requirements that a review can express. Without the others, the review asks for more rights, never for fewer.
-
-    A requirement without a key, which a field selector may have, is left out: the API server would refuse the review.
-    """
-    for requirement in given.requirements:
-        operator = _REVIEW_OPERATORS.get(requirement.operator)
-        if operator is not None and requirement.key:
-            yield {"key": requirement.key, "operator": operator, **_set({"values": list(requirement.values)})}
 
 
 def answer_of(status: Mapping[str, Any]) -> CheckAnswer:

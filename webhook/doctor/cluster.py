@@ -11,7 +11,7 @@ import msgspec
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
-from policies.topology.nodes.tree import Machine, best_topology, domain, present, suited
+from policies.topology.nodes.tree import Machine, best_topology, present, suited
 from policies.topology.topology import Catalog, Level, Topology
 from policies.topology.workload import ANNOTATION, Support
 from policies.vocabulary import HOSTNAME
@@ -211,4 +211,4 @@ def _labelled(topology: Topology, machines: Sequence[Machine]) -> Diagnosis:
 
 
 def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:
-    return [level for level in levels if domain(level, machine.node.labels) is None]
+    return [level for level in levels if level.value(machine.node.labels) is None]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from dataclasses import fields
+from itertools import chain
 from typing import Any, Final
 
 from policies.cel.recursion import deeply
 from policies.cel.syntax.ast import (
     Call,
     Comprehension,
-    Entry,
-    FieldValue,
     Ident,
     ListLiteral,
     Literal,
@@ -24,7 +23,6 @@ from policies.cel.syntax.ast import (
     Node,
     Select,
     StructLiteral,
-    children,
 )
 from policies.cel.syntax.lexer import BYTES, DOUBLE, END, INT, STRING, UINT, Tokens, tokenize
 from policies.cel.syntax.parser import parse
@@ -40,6 +38,7 @@ _OPERATORS: Mapping[str, tuple[int, str]] = {
     **{f"_{sign}_": (SUM, sign) for sign in "+-"},
     **{f"_{sign}_": (PRODUCT, sign) for sign in "*/%"},
 }
+_PLACES = frozenset({"position", "start", "end"})
 _LOGIC: Mapping[str, tuple[int, str]] = {"_&&_": (AND, "&&"), "_||_": (OR, "||")}
 _SUMS = ("_+_", "_-_")
 _SIGNS = {"!_": "!", "-_": "-"}
@@ -49,19 +48,6 @@ _PLAIN = re.compile(r"(?!(?:in|true|false|null)\Z)[A-Za-z_]\w*", re.ASCII)
 
 Spelling = Mapping[int, str]
 """How literals are written, by their positions, where it matters to the author: `0x1f`, `r'\\d'`."""
-
-
-_PLAIN_FIELDS: Mapping[type[Node], tuple[str, ...]] = {
-    Ident: ("name",),
-    Select: ("field", "test_only"),
-    Call: ("function",),
-    ListLiteral: ("optional",),
-    Entry: ("optional",),
-    StructLiteral: ("type_name",),
-    FieldValue: ("name", "optional"),
-    Comprehension: ("variable", "variable2", "accumulator", "macro"),
-}
-"""The fields of each node that hold plain values, but for the value of a literal."""
 
 
 WIDTH: Final = 120
@@ -433,19 +419,12 @@ def _pieces(part: Part) -> Iterator[str | Line]:
 
 def same(left: Node, right: Node) -> bool:
     """Whether two trees are the same. Numbers of different types are different, and so are 0.0 and -0.0."""
-    work: list[tuple[Node | None, Node | None]] = [(left, right)]
-    while work:
-        one, other = work.pop()
-        if one is None or other is None or type(one) is not type(other):
-            if one is not other:
-                return False
-            continue
-        names = _PLAIN_FIELDS.get(type(one), ())
-        if any(getattr(one, name) != getattr(other, name) for name in names) or _value(one) != _value(other):
-            return False
-        work += zip_longest(children(one), children(other))
-    return True
+    return deeply(lambda: bool(_content(left) == _content(right)))
 
 
-def _value(node: Node) -> tuple[type, str] | None:
-    return (type(node.value), repr(node.value)) if isinstance(node, Literal) else None
+def _content(value: Any) -> Any:
+    """What a node says, without places and types."""
+    if isinstance(value, Node):
+        given = (field.name for field in fields(value) if field.init and field.name not in _PLACES)
+        return type(value), [_content(getattr(value, name)) for name in given]
+    return list(map(_content, value)) if isinstance(value, list | tuple) else (type(value), repr(value))

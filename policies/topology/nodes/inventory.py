@@ -34,6 +34,11 @@ def room(rows: int) -> int:
     return max(_FEWEST, 1 << (rows - 1).bit_length())
 
 
+def _upto(codes: Codes, rows: int) -> Codes:
+    """Codes for so many rows: -1 for those that are new."""
+    return codes if rows <= len(codes) else np.append(codes, np.full(room(rows) - len(codes), -1, np.int32))
+
+
 class Table(Generic[K]):
     """Columns of amounts by key. What was never added to is 0."""
 
@@ -103,10 +108,7 @@ class Column:
 
     def upto(self, size: int) -> Codes:
         """The codes of so many rows. They are not to be written to."""
-        if size > len(self._codes):
-            longer = np.full(room(size), -1, np.int32)
-            longer[: len(self._codes)] = self._codes
-            self._codes = longer
+        self._codes = _upto(self._codes, size)
         return self._codes[:size]
 
     def _code(self, labels: Mapping[str, str]) -> int:
@@ -226,10 +228,7 @@ class Eligibility:
 
     def put(self, row: int, standing: Standing | None) -> bool:
         """Whether this standing differs from the row's earlier one, which it replaces. None: a row without a Node."""
-        if row >= len(self._codes):
-            longer = np.full(room(row + 1), -1, np.int32)
-            longer[: len(self._codes)] = self._codes
-            self._codes = longer
+        self._codes = _upto(self._codes, row + 1)
         code = -1 if standing is None else self._numbers.setdefault(standing, len(self._standings))
         if standing is not None and code == len(self._standings):
             self._standings.append(standing)

@@ -344,14 +344,9 @@ def present(machines: Iterable[Machine], topology: Topology) -> tuple[Level, ...
     return tuple(level for level in topology.levels if not labelled.isdisjoint(level.keys))
 
 
-def domain(level: Level, labels: Mapping[str, str]) -> str | None:
-    """The domain of a level that a Node with these labels is in; None without such a label."""
-    return next((labels[key] for key in level.keys if key in labels), None)
-
-
 def path(levels: Iterable[Level], labels: Mapping[str, str]) -> Path:
     """The domains of these levels that a Node is in, without levels that it lacks."""
-    return tuple((level, value) for level in levels if (value := domain(level, labels)) is not None)
+    return tuple((level, value) for level in levels if (value := level.value(labels)) is not None)
 
 
 def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -> Topology:
@@ -361,7 +356,7 @@ def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -
     """
     for topology in topologies:
         own = [level for level in topology.levels if level.name not in COMMON]
-        if topology.name == _USUAL and any(domain(level, m.node.labels) is not None for m in machines for level in own):
+        if topology.name == _USUAL and any(level.value(m.node.labels) is not None for m in machines for level in own):
             return topology
     return max(topologies, key=lambda topology: _fit(machines, topology))
 
@@ -392,7 +387,7 @@ def _split(
     by_value: dict[str, list[Machine]] = {}
     without: list[Machine] = []
     for machine in machines:
-        value = domain(level, machine.node.labels)
+        value = level.value(machine.node.labels)
         (without if value is None else by_value.setdefault(value, [])).append(machine)
 
     def below(inside: list[Machine], *, lacking: bool) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
@@ -411,5 +406,5 @@ def _split(
 
 
 def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:
-    carried = [sum(domain(level, machine.node.labels) is not None for machine in machines) for level in topology.levels]
+    carried = [sum(level.value(machine.node.labels) is not None for machine in machines) for level in topology.levels]
     return sum(carried), -carried.count(0)

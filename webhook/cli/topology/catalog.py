@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from policies.engine.match import EVERYTHING, SelectorRequirement
-from policies.topology.nodes.tree import Machine, domain, path, suited
+from policies.topology.nodes.tree import Machine, path, suited
 from policies.topology.term import alternatives
 from policies.topology.topology import Level, Topology
 from webhook.cli import options
@@ -96,7 +96,7 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
 def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
     """How many Nodes have a level, and in how many domains they are."""
     around = [other for other in topology.levels if topology.position(other) <= topology.position(level)]
-    paths = [path(around, m.node.labels) for m in machines if domain(level, m.node.labels) is not None]
+    paths = [path(around, m.node.labels) for m in machines if level.value(m.node.labels) is not None]
     return len(paths), len(set(paths))
 
 

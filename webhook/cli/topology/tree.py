@@ -12,7 +12,7 @@ from msgspec import structs
 
 from policies.engine.violation import listed, printable
 from policies.topology.nodes.manifest import reasons
-from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, Machine, best_topology, domain, flaws, suited
+from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, Machine, best_topology, flaws, suited
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology, natural
 from webhook.cli import exits, options
@@ -79,7 +79,7 @@ def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None
     """Say what the tree does not show."""
     if machines[0].used is None:
         say(f"which GPUs are free is not known without Pods; {inventory.HOW} gives them", err=True)
-    if lowest is not None and all(domain(lowest, machine.node.labels) is None for machine in machines):
+    if lowest is not None and all(lowest.value(machine.node.labels) is None for machine in machines):
         keys = " or ".join(lowest.keys)
         say(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
     fitting = len(suited(topology, machines))

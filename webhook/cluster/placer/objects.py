@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
 
 from policies.engine.request import JsonObject
 from policies.topology.annotation import TOPOLOGY
@@ -29,58 +29,32 @@ class WatchedPod(Object):
     placed: JsonObject | None
 
 
-class _Container(Struct, rename="camel", omit_defaults=True):
-    name: str = ""
-    resources: dict[str, Any] | None = None
-    ports: list[dict[str, Any]] | None = None
-    restart_policy: str | None = None
-
-
-class _PodSpec(Struct, rename="camel", omit_defaults=True):
-    """What decides where a Pod fits."""
-
-    node_name: str = ""
-    scheduling_gates: list[dict[str, str]] | None = None
-    affinity: dict[str, Any] | None = None
-    node_selector: dict[str, str] | None = None
-    tolerations: list[dict[str, Any]] | None = None
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    resources: dict[str, Any] | None = None
-    resource_claims: list[dict[str, Any]] | None = None
-    overhead: dict[str, Any] | None = None
-    host_network: bool = False
-    priority: int | None = None
-    priority_class_name: str = ""
-    preemption_policy: str | None = None
-
-
-class _PodMetadata(Struct, rename="camel", omit_defaults=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[dict[str, Any]] | None = None
-
-
-class _PodStatus(Struct, rename="camel", omit_defaults=True):
-    phase: str = ""
-    conditions: list[dict[str, Any]] | None = None
-
-
-class _Placed(Struct, omit_defaults=True):
-    metadata: _PodMetadata
-    spec: _PodSpec = field(default_factory=_PodSpec)
-    status: _PodStatus = field(default_factory=_PodStatus)
+_CONTAINER = dict.fromkeys(("name", "resources", "ports", "restartPolicy"))
+# What is kept of a Pod with a placement, by field (None: all of it): what decides where the Pod fits, and whose it is.
+_KEPT: Mapping[str, Any] = {
+    "metadata": dict.fromkeys(
+        (
+            *("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels", "annotations"),
+            "ownerReferences",
+        )
+    ),
+    "spec": {
+        "containers": _CONTAINER,
+        "initContainers": _CONTAINER,
+        **dict.fromkeys(
+            (
+                *("nodeName", "schedulingGates", "affinity", "nodeSelector", "tolerations", "resources", "overhead"),
+                *("resourceClaims", "hostNetwork", "priority", "priorityClassName", "preemptionPolicy"),
+            )
+        ),
+    },
+    "status": dict.fromkeys(("phase", "conditions")),
+}
 
 
 _OBJECT = msgspec.json.Decoder(Object)
 _NODE = msgspec.json.Decoder(NodeManifest)
 _POD = msgspec.json.Decoder(PodManifest)
-_PLACED = msgspec.json.Decoder(_Placed)
 
 
 def _node(raw: msgspec.Raw) -> WatchedNode:
@@ -88,8 +62,17 @@ def _node(raw: msgspec.Raw) -> WatchedNode:
 
 
 def _pod(raw: msgspec.Raw) -> WatchedPod:
-    placed = msgspec.to_builtins(_PLACED.decode(raw)) if MENTION in bytes(raw) else None
+    placed = _kept(msgspec.json.decode(raw), _KEPT) if MENTION in bytes(raw) else None
     return WatchedPod(_OBJECT.decode(raw).metadata, _POD.decode(raw), placed)
+
+
+def _kept(value: Any, fields: Mapping[str, Any] | None) -> Any:
+    """The fields of an object that are kept, or of the objects in a list."""
+    if fields is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_kept(item, fields) for item in value]
+    return {name: _kept(value[name], below) for name, below in fields.items() if value.get(name) is not None}
 
 
 # A Node lists up to 50 images and has at least 20 KB, as in webhook/cluster/api/objects.py.

@@ -1,9 +1,11 @@
 """Explanations: which part of an expression decided, where it reads, and what it found there."""
 
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explain import explain
@@ -38,175 +40,19 @@ def _reasons(
     return tuple(map(str, explain(program.source, composition, bound, limit=limit)))
 
 
-_CASES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "constant": ("false", ()),
-    "comparison": (
-        "object.spec.replicas <= params.max",
-        ("spec.replicas: object.spec.replicas <= params.max is false (object.spec.replicas is 7; params.max is 5)",),
-    ),
-    "element of a list": (
-        "object.spec.containers.all(c, has(c.resources.limits))",
-        ('spec.containers[1].resources: has(c.resources.limits) is false (container "sidecar")',),
-    ),
-    "key of a map": (
-        "object.metadata.labels.all(k, !k.startsWith('coreweave.cloud/'))",
-        ("metadata.labels[coreweave.cloud/x]: k.startsWith('coreweave.cloud/') is true (k is \"coreweave.cloud/x\")",),
-    ),
-    "key and value": (
-        "object.metadata.labels.all(k, v, v != 'web')",
-        ("metadata.labels.app: v != 'web' is false (v is \"web\")",),
-    ),
-    "index and element": (
-        "object.spec.containers.all(i, c, i < 1)",
-        ('spec.containers[1]: i < 1 is false (container "sidecar"; i is 1)',),
-    ),
-    "none of the elements": (
-        "object.spec.containers.exists(c, c.image == 'x')",
-        (
-            'spec.containers[0].image: c.image == \'x\' is false (container "app"; c.image is "reg/a:1")',
-            'spec.containers[1].image: c.image == \'x\' is false (container "sidecar"; c.image is "other/x")',
-        ),
-    ),
-    "the element that exists": (
-        "!object.spec.containers.exists(c, c.image.contains('other'))",
-        ('spec.containers[1].image: c.image.contains(\'other\') is true (container "sidecar"; c.image is "other/x")',),
-    ),
-    "no elements": (
-        "object.spec.empty.exists(c, c == 1)",
-        ("spec.empty: object.spec.empty.exists(c, c == 1) is false (there are no elements)",),
-    ),
-    "first of the sides of &&": (
-        "object.spec.replicas == 7 && object.metadata.name == 'y' && object.spec.replicas == 1",
-        ("metadata.name: object.metadata.name == 'y' is false (object.metadata.name is \"web\")",),
-    ),
-    "both sides of ||": (
-        "request.userInfo.username == 'alice' || has(object.spec.x)",
-        (
-            (
-                "request.userInfo.username: request.userInfo.username == 'alice' is false"
-                ' (request.userInfo.username is "bob")'
-            ),
-            "spec: has(object.spec.x) is false",
-        ),
-    ),
-    "the branch that was chosen": (
-        "has(object.spec.replicas) ? object.spec.replicas > 10 : true",
-        ("spec.replicas: object.spec.replicas > 10 is false (object.spec.replicas is 7)",),
-    ),
-    "lists put together": (
-        "(object.spec.containers + object.spec.?initContainers.orValue([])).all(c, !c.image.startsWith('bad'))",
-        (
-            (
-                "spec.initContainers[0].image: c.image.startsWith('bad') is true"
-                ' (init container "init"; c.image is "bad")'
-            ),
-        ),
-    ),
-    "filtered list": (
-        "object.spec.containers.filter(c, c.image != 'reg/a:1').all(c, has(c.x))",
-        ('spec.containers[1]: has(c.x) is false (container "sidecar")',),
-    ),
-    "how many were kept": (
-        "object.spec.containers.filter(c, !c.image.startsWith('reg/')).size() == 0",
-        (
-            (
-                "spec.containers[1].image: c.image.startsWith('reg/') is false"
-                ' (container "sidecar"; c.image is "other/x")'
-            ),
-        ),
-    ),
-    "a failure": (
-        "object.spec.missing.deeper == 'x'",
-        ("spec.missing: object.spec.missing failed: no such key: missing",),
-    ),
-    "a failure in an element": (
-        "object.spec.initContainers.all(c, c.securityContext.privileged)",
-        (
-            (
-                "spec.initContainers[0].securityContext: c.securityContext failed: no such key: securityContext"
-                ' (init container "init")'
-            ),
-        ),
-    ),
-    "a wrong type": (
-        "object.spec.replicas < 'a'",
-        ("spec.replicas: object.spec.replicas < 'a' failed: no such overload",),
-    ),
-    "a call": (
-        "quantity(object.spec.containers[0].resources.limits.memory).isLessThan(quantity('512Mi'))",
-        (
-            (
-                "spec.containers[0].resources.limits.memory:"
-                " quantity(object.spec.containers[0].resources.limits.memory).isLessThan(quantity('512Mi')) is false"
-                ' (quantity(object.spec.containers[0].resources.limits.memory) is "1Gi")'
-            ),
-        ),
-    ),
-    "nothing of the object": ("1 == 2", ("1 == 2 is false",)),
-}
+_CASES = yaml.safe_load((Path(__file__).parent / "explain.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("expression", "expected"), _CASES.values(), ids=_CASES.keys())
-def test_the_smallest_part_that_decided_is_shown(expression: str, expected: tuple[str, ...]) -> None:
-    """The reasons are the deciding parts, each with its path, its values and its element."""
-    assert _reasons(expression, {}) == expected
+@pytest.mark.parametrize("case", _CASES["reasons"], ids=lambda case: case["name"])
+def test_the_smallest_part_that_decided_is_shown(case: dict[str, Any]) -> None:
+    """The reasons are the deciding parts, each with its path, its values and its element, variables looked through."""
+    assert list(_reasons(case["expression"], case.get("variables", {}))) == case["reasons"]
 
 
-_WITH_VARIABLES: dict[str, tuple[str, dict[str, str], tuple[str, ...]]] = {
-    "a list in a variable": (
-        "variables.all.all(c, c.image.startsWith('reg/'))",
-        {"all": "object.spec.containers + object.spec.initContainers"},
-        (
-            (
-                "spec.containers[1].image: c.image.startsWith('reg/') is false"
-                ' (container "sidecar"; c.image is "other/x")'
-            ),
-        ),
-    ),
-    "names of what is wrong": (
-        "variables.bad.size() == 0",
-        {"bad": "object.spec.containers.filter(c, !has(c.resources.limits)).map(c, c.name)"},
-        ('spec.containers[1].resources: has(c.resources.limits) is false (container "sidecar")',),
-    ),
-    "a condition in a variable": (
-        "variables.small",
-        {"small": "object.spec.replicas < 5"},
-        ("spec.replicas: object.spec.replicas < 5 is false (object.spec.replicas is 7)",),
-    ),
-}
-
-
-@pytest.mark.parametrize(("expression", "variables", "expected"), _WITH_VARIABLES.values(), ids=_WITH_VARIABLES.keys())
-def test_variables_are_looked_through(expression: str, variables: dict[str, str], expected: tuple[str, ...]) -> None:
-    """What a variable is made of gives the path and the reason, not the name of the variable."""
-    assert _reasons(expression, variables) == expected
-
-
-_SECRETS: dict[str, tuple[str, dict[str, str], Any]] = {
-    "environment": ("object.spec.containers.all(c, c.?env.orValue([]).all(e, e.value != 's3cret'))", {}, None),
-    "environment by index": ("object.spec.containers[1].env[0].value == 'x'", {}, None),
-    "environment in a variable": ("variables.v == 'x'", {"v": "object.spec.containers[1].env[0].value"}, None),
-    "computed from the environment": ("object.spec.containers[1].env[0].value + '!' == 'x'", {}, None),
-    "a list of values": ("object.spec.containers[1].env.map(e, e.value) == ['x']", {}, None),
-    "all variables": ("object.spec.containers[1].env == []", {}, None),
-    "one variable": ("object.spec.containers[1].env[0] == {'a': 1}", {}, None),
-    "the whole container": ("object.spec.containers[1] == {'a': 1}", {}, None),
-    "Secret": ("object.data.a == 'x'", {}, {"kind": "Secret", "data": {"a": "s3cret"}}),
-    "Secret by key": ("object.stringData['a'] == 'x'", {}, {"kind": "Secret", "stringData": {"a": "s3cret"}}),
-    "Secret as a whole": ("object == {'a': 1}", {}, {"kind": "Secret", "stringData": {"a": "s3cret"}}),
-    "Secret in a macro": (
-        "object.data.all(k, object.data[k] == 'x')",
-        {},
-        {"kind": "Secret", "data": {"a": "s3cret"}},
-    ),
-    "Secret, key and value": ("object.data.all(k, v, v == 'x')", {}, {"kind": "Secret", "data": {"a": "s3cret"}}),
-}
-
-
-@pytest.mark.parametrize(("expression", "variables", "obj"), _SECRETS.values(), ids=_SECRETS.keys())
-def test_secrets_are_masked(expression: str, variables: dict[str, str], obj: Any) -> None:
+@pytest.mark.parametrize("case", _CASES["secrets"], ids=lambda case: case["name"])
+def test_secrets_are_masked(case: dict[str, Any]) -> None:
     """No value of an environment variable or a Secret shows in an explanation, however it is reached."""
-    (reason,) = _reasons(expression, variables, obj)
+    (reason,) = _reasons(case["expression"], case.get("variables", {}), case.get("object"))
 
     assert "(masked)" in reason
     assert "s3cret" not in reason.replace("'s3cret'", "")  # what the author of the policy wrote is not secret

@@ -62,7 +62,7 @@ def spec(
     place = "namespaceObject.metadata.?labels.orValue({})"
     spared = f"{place}[?{text(CONTROL_PLANE_LABEL)}] == optional.of({text(CONTROL_PLANE)})"
     others = [f"!({_meets(place, requirements)})"] if (requirements := tuple(namespaces)) else []
-    is_spared = f"namespaceObject != null && {some([spared, *others])}"
+    is_spared = f"namespaceObject != null && !({_IS_PROBE}) && {some([spared, *others])}"
     everything = {
         "apiGroups": ["*"],
         "apiVersions": ["*"],
@@ -78,7 +78,7 @@ def spec(
             "objectSelector": {},
             "resourceRules": [everything],
         },
-        "matchConditions": [{"name": one.name, "expression": one.expression} for one in conditions],
+        "matchConditions": [{"name": one.name, "expression": f"{_IS_PROBE} || {one.expression}"} for one in conditions],
         "variables": [{"name": name, "expression": expression} for name, expression in variables.items()],
         "validations": [
             {
@@ -89,6 +89,13 @@ def spec(
             }
         ],
     }
+
+
+PROBE = "probe.coreweave.cloud/cks-admission"
+"""A label that the policy refuses in a dry run, whoever asks and wherever, so that one sees whether it is in force."""
+_IS_PROBE = "request.?dryRun == optional.of(true) && " + at(
+    "object", LABELS, lambda it: f"{is_map(it)} && '{PROBE}' in {it}"
+)
 
 
 def no_exception_covers(exceptions: Iterable[PolicyException], today: date) -> list[HookCondition]:

@@ -150,7 +150,10 @@ def _registrar(parts: _Parts, writing: Callable[[], bool]) -> Registrar:
         policies = parts.keeper.rules if parts.keeper.complete and replicas is not None else None
         settings, catalog = parts.configuration.current
         namespaces, bundle = facts.control_plane_namespaces(), parts.certificates.ca_bundle
-        return RegistrarInputs(settings, catalog, policies, namespaces, bundle, writing(), pods.ready, replicas)
+        release = parts.cluster.release.known
+        return RegistrarInputs(
+            settings, catalog, policies, namespaces, bundle, writing(), pods.ready, release, replicas
+        )
 
     return Registrar(facts.api, inputs, parts.replica.webhooks, parts.measures)
 

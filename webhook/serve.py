@@ -261,17 +261,19 @@ def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> U
 
 
 def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
-    replica, facts = parts.replica, parts.facts
-    if replica is None or facts is None or not parts.settings.registration.writes:
+    replica, cluster = parts.replica, parts.cluster
+    if replica is None or cluster is None or not parts.settings.registration.writes:
         return None
     from webhook.registration.registrar import Registrar, RegistrarInputs  # noqa: PLC0415 - for clusters only
 
     def inputs() -> RegistrarInputs:
         policies = parts.keeper.rules if parts.keeper.complete else None
-        namespaces, bundle = facts.control_plane_namespaces(), parts.certificates.ca_bundle
-        return RegistrarInputs(*parts.configuration.current, policies, namespaces, bundle, *leading_and_ready())
+        namespaces, bundle = cluster.facts.control_plane_namespaces(), parts.certificates.ca_bundle
+        leading, ready = leading_and_ready()
+        known = cluster.release.known
+        return RegistrarInputs(*parts.configuration.current, policies, namespaces, bundle, leading, ready, known)
 
-    return Registrar(facts.api, inputs, replica.webhooks, parts.measures)
+    return Registrar(cluster.facts.api, inputs, replica.webhooks, parts.measures)
 
 
 def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:

@@ -102,8 +102,11 @@ def _plain(rights: Iterable[Needed]) -> set[Right]:
 
 
 def test_the_job_may_do_no_more_than_remove(entry: Entry) -> None:
-    """The Job before the removal may read, mark and delete the two configurations by their name, and nothing else."""
-    resources = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    """The Job before the removal may mark and delete what is registered by its name, and nothing else."""
+    resources = (
+        *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    )
 
     assert _granted(entry("default"), "cks-admission-unregister") == {
         (verb, "admissionregistration.k8s.io", resource, "cks-admission", "")

@@ -63,7 +63,7 @@ ROLE: Manifest = {
         {
             "apiGroups": ["admissionregistration.k8s.io"],
             "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
-            "verbs": ["list", "watch"],
+            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
         },
         {
             "apiGroups": ["admissionregistration.k8s.io"],

@@ -40,20 +40,23 @@ def caller(control_plane: ControlPlane) -> Iterator[Caller]:
 @pytest.mark.parametrize("way", ALL, ids=[way.__name__ for way in ALL])
 def test_no_way_round(caller: Caller, namespace: str, way: Callable[[Target], None]) -> None:
     """A reserved label is written at no place, where the same request writes an ordinary one at some."""
-    known = kinds(caller)
-    written: dict[str, set[str]] = {ORDINARY: set(), RESERVED: set()}
-    for key, names in written.items():
-        for number, (place, manifest) in enumerate(places(namespace, key).items()):
-            if key == ORDINARY and names:
-                break  # one is enough to see that the way is one
-            manifest["metadata"]["name"] = f"{way.__name__.replace('_', '-')}-{len(key)}-{number}"
-            target = Target(caller, of(known, manifest), manifest, key)
-            way(target)
-            if key in json.dumps(target.all_stored()):
-                names.add(place)
-            target.delete()
-    assert written[RESERVED] == set()
-    assert bool(written[ORDINARY]) == (way.__name__ not in NOT_SERVED), written
+    assert written(caller, namespace, way, RESERVED) == set()
+    assert bool(written(caller, namespace, way, ORDINARY)) == (way.__name__ not in NOT_SERVED)
+
+
+def written(caller: Caller, namespace: str, way: Callable[[Target], None], key: str) -> set[str]:
+    """Return the places where a way writes the key: of an ordinary one the first, which shows that it is a way."""
+    known, names = kinds(caller), set[str]()
+    for number, (place, manifest) in enumerate(places(namespace, key).items()):
+        if key == ORDINARY and names:
+            break
+        manifest["metadata"]["name"] = f"{way.__name__.replace('_', '-')}-{len(key)}-{number}"
+        target = Target(caller, of(known, manifest), manifest, key)
+        way(target)
+        if key in json.dumps(target.all_stored()):
+            names.add(place)
+        target.delete()
+    return names
 
 
 @pytest.mark.usefixtures("service")

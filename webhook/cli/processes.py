@@ -16,7 +16,7 @@ from webhook.cli.exits import InputError, ToolError
 from webhook.cli.output import say
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.registration.configurations import KINDS
+from webhook.registration.configurations import KINDS, POLICY_KINDS
 
 
 @click.command("serve")
@@ -109,7 +109,7 @@ def place(config: Path | None, **changes: Any) -> None:
 @options.setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
 def unregister(config: Path | None, **changes: Any) -> None:
-    """Remove the webhook configurations from a cluster, whether or not the service runs.
+    """Remove the webhook configurations and the policy from a cluster, whether or not the service runs.
 
     A running service does not write them again until manage, or what does its work, restarts.
 
@@ -127,7 +127,9 @@ def unregister(config: Path | None, **changes: Any) -> None:
         cluster = settings.cluster
         api = await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
         try:
-            return await webhooks.unregister(api, dict.fromkeys(KINDS.values(), settings.registration.name))
+            return await webhooks.unregister(
+                api, dict.fromkeys((*KINDS.values(), *POLICY_KINDS), settings.registration.name)
+            )
         finally:
             await api.close()
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from policies import guard, labels, matchconditions, tolerations
+from policies import guard, labelpolicy, labels, matchconditions, tolerations
 from policies.engine.match import ResourceRule
-from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, Rule
+from policies.engine.request import JsonObject
+from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, PolicyException, Rule
 from policies.engine.safety import Exemptions
+from policies.kubernetes.release import Release
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
 from policies.podspec import Accelerators
 from policies.selectors import rule as selectors
@@ -142,6 +145,28 @@ def labels_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> 
         settings.labels.namespace_selector.label_selector,
         validate=label_guard.validate,
     )
+
+
+def labels_policy(
+    settings: Settings, control_plane_namespaces: Iterable[str], dated: Iterable[PolicyException], today: date
+) -> JsonObject:
+    """The spec of the policy by which the API server itself enforces the rule for reserved labels."""
+    conditions = [
+        _exempt(settings, Requesters(), control_plane_namespaces)[1],
+        *labelpolicy.no_exception_covers(dated, today),
+    ]
+    requirements = settings.labels.namespace_selector.label_selector.requirements
+    return labelpolicy.spec(workload_table(settings), label_exceptions(settings), conditions, requirements)
+
+
+def enforces_labels(settings: Settings, release: Release) -> bool:
+    """Whether the API server enforces the rule for reserved labels itself, by a policy that is written here.
+
+    A release that converts objects for policies takes a millisecond for each Pod, some times as long as to call.
+    """
+    chosen = settings.labels
+    wanted = chosen.enforced_by == "policy" or (chosen.enforced_by == "auto" and not release.converts_objects)
+    return wanted and chosen.action == "deny" and settings.registration.apply
 
 
 def guard_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> Rule:

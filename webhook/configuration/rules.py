@@ -16,10 +16,12 @@ from policies.topology import objects, rule
 from policies.topology.topology import Catalog
 from webhook import refused
 from webhook.configuration.builtinrules import (
+    enforces_labels,
     follows_nodes,
     follows_topologies,
     guard_rule,
     label_exceptions,
+    labels_policy,
     labels_rule,
     schedules_workloads,
     selectors_rule,
@@ -46,9 +48,11 @@ __all__ = [
     "NO_POLICIES",
     "PolicyRules",
     "build",
+    "enforces_labels",
     "follows_nodes",
     "follows_topologies",
     "label_exceptions",
+    "labels_policy",
     "of_policies",
     "reserved",
     "safety",

@@ -84,6 +84,11 @@ class LabelsSettings(Model):
     """The guard of the reserved label namespaces."""
 
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
+    enforced_by: Literal["auto", "policy", "webhook"] = Field(
+        "webhook",
+        description="Who refuses: policy, the API server itself, which works when no process here does; or webhook, an "
+        "entry that fails closed. auto: policy from Kubernetes 1.37 on. Without registration.apply it is a webhook.",
+    )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
     exceptions: Many[LabelExceptionSettings] = Field(
         tuple(LabelExceptionSettings(key=exception.key, kinds=("Pod",)) for exception in EXCEPTIONS),

@@ -48,7 +48,9 @@ def check_registration(
         text = f"it does not exist, and whether it should is unknown: {desired.reason}"
         yield _REGISTRATION.problem(where, text, _put_right(chosen))
     elif desired is not None:
-        text = "it does not exist, so the API server never calls the service"
+        text = "it does not exist, so the API server " + (
+            "never calls the service" if "webhooks" in desired else "does not refuse reserved labels"
+        )
         yield _REGISTRATION.problem(where, text, _put_right(chosen))
 
 
@@ -70,8 +72,11 @@ def _observed(
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
         yield _REGISTRATION.problem(where, "it exists, but no rule needs it", remedy)
         return
-    likened = drift.kept(drift.with_bundles(desired, observed), observed, chosen.kept)
-    differences = drift.difference(likened, observed)
+    if "webhooks" in desired:
+        likened = drift.kept(drift.with_bundles(desired, observed), observed, chosen.kept)
+        differences: Sequence[str] = drift.difference(likened, observed)
+    else:
+        differences = drift.WholeSpec(desired).correction(observed).differences
     by = drift.changed_by(observed)
     for line in differences:
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
@@ -79,7 +84,9 @@ def _observed(
         is_expected = line.startswith(("label ", "annotation ")) or ": matchConditions " in line
         diagnose = _REGISTRATION.warn if is_expected and not chosen.apply else _REGISTRATION.problem
         yield diagnose(where, f"it differs from the settings: {line}{written}", _put_right(chosen))
-    if not differences:
+    if not differences and "spec" in desired:
+        yield _REGISTRATION.ok(where, "as in the settings")
+    elif not differences:
         text = f"{count(len(entries(observed)), 'entry', 'entries')}, as in the settings"
         yield _REGISTRATION.ok(where, text)
 

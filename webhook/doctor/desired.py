@@ -19,7 +19,7 @@ from webhook.configuration.settings import Settings, SettingsError
 from webhook.decisions import shadow
 from webhook.decisions.shadow import Unasked
 from webhook.doctor.observation import PolicySource, Read, Unread
-from webhook.registration.configurations import registered
+from webhook.registration.configurations import policy, registered, without_guard
 from webhook.sources import policyset
 from webhook.sources.policykeeper import shadowed
 from webhook.sources.policyset import Directories
@@ -43,7 +43,8 @@ class ClusterPolicyState(Struct, frozen=True):
 class Desired(Struct, frozen=True):
     """The desired state.
 
-    configurations: the webhook configurations that rules need, by kind. policies: names of usable policies. replaced:
+    configurations: the webhook configurations that rules need, by kind, and the policy of reserved labels with its
+    binding. policies: names of usable policies. replaced:
     names of shipped ones whose place others take.
     refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
     unasked: policies in the shadow that are not asked about all that they are for.
@@ -76,6 +77,9 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
     known = (*policies.files.loaded.policies, *native.loaded.policies, *made.shipped)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
     configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
+    if rules.enforces_labels(settings, state.release):
+        spec = rules.labels_policy(settings, _control_plane(state), ruleset.exceptions, today)
+        configurations = {**without_guard(configurations), **policy(settings, spec)}
     return Desired(
         catalog,
         ruleset,

@@ -16,7 +16,7 @@ A group that fails closed is registered in parts with the same path, so that no 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -114,6 +114,11 @@ CONCERNED = "is-concerned"
 
 KINDS: dict[Phase, str] = {"mutate": "MutatingWebhookConfiguration", "validate": "ValidatingWebhookConfiguration"}
 
+_OWN_LABELS = {"app.kubernetes.io/name": "cks-admission"}
+
+POLICY_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+"""The kinds of the policy by which the API server enforces the rule of reserved labels itself."""
+
 
 class Client(Struct, frozen=True):
     """How the API server reaches the service: a base URL or a Service. ca_bundle: PEM; empty for the system's roots."""
@@ -182,6 +187,32 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[J
     )
 
 
+def policy(settings: Settings, spec: JsonObject) -> dict[str, JsonObject]:
+    """The policy with a spec and its binding, by kind."""
+    name = settings.registration.name
+    metadata = {"name": name, "labels": _OWN_LABELS}
+    specs = zip(POLICY_KINDS, (spec, {"policyName": name, "validationActions": ["Deny"]}), strict=True)
+    return {kind: {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": made} for kind, made in specs}
+
+
+def guards(configuration: JsonObject | None) -> bool:
+    """Whether a configuration has entries for the rule of reserved labels."""
+    return any(map(_is_guard, (configuration or {}).get("webhooks") or ()))
+
+
+def without_guard(made: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """The configurations, by kind, without entries for the rule of reserved labels, and without empty ones."""
+    kept = {
+        kind: {**one, "webhooks": [entry for entry in one["webhooks"] if not _is_guard(entry)]}
+        for kind, one in made.items()
+    }
+    return {kind: one for kind, one in kept.items() if one["webhooks"]}
+
+
+def _is_guard(entry: JsonObject) -> bool:
+    return entry["name"] in (f"{LABELS}.{DOMAIN}", f"cluster-{LABELS}.{DOMAIN}")
+
+
 def configurations(
     ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeouts: Timeouts, inject_ca_from: str = ""
 ) -> list[JsonObject]:
@@ -189,7 +220,7 @@ def configurations(
 
     inject_ca_from: the Certificate whose CA cert-manager writes into them; empty for none.
     """
-    metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "cks-admission"}}
+    metadata: dict[str, Any] = {"name": name, "labels": _OWN_LABELS}
     if inject_ca_from:
         metadata["annotations"] = {INJECT_CA_FROM: inject_ca_from}
     written = []

@@ -74,6 +74,26 @@ class Managed(Struct, frozen=True):
         return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
 
 
+class WholeSpec(Struct, frozen=True):
+    """A policy or a binding that the service writes; None if there should be none. Nobody else adds to its spec."""
+
+    configuration: JsonObject | None
+
+    def correction(self, observed: JsonObject | None) -> Correction:
+        """The whole object is applied. An observed one that should not exist is a difference."""
+        if self.configuration is None or observed is None:
+            return Managed(self.configuration).correction(observed)
+        desired, there = self.configuration["spec"], observed.get("spec") or {}
+        fields = [key for key in sorted({*desired, *there}) if (desired.get(key) or None) != (there.get(key) or None)]
+        differences = [*_metadata_difference(self.configuration, observed), *(f"spec.{key}" for key in fields)]
+        return Correction(_same_object(self.configuration, observed), differences)
+
+    def replacement(self, observed: JsonObject) -> JsonObject | None:
+        """The observed object with the spec as desired."""
+        wanted = self.configuration
+        return wanted and {**observed, "metadata": _restored_metadata(wanted, observed), "spec": wanted["spec"]}
+
+
 class BundleOnly(Struct, frozen=True):
     """A configuration that somebody else applies, except for each entry's caBundle. bundle: PEM; empty for none."""
 
@@ -132,6 +152,16 @@ def with_bundles(desired: JsonObject, observed: JsonObject, other: str | None = 
 
 def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
     """The differences, a line each, for people. What others may add is not a difference."""
+    differences = _metadata_difference(desired, observed)
+    there = {entry["name"]: entry for entry in _entries(observed)}
+    for entry in _entries(desired):
+        name = entry["name"]
+        other = there.pop(name, None)
+        differences += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
+    return [*differences, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
+
+
+def _metadata_difference(desired: JsonObject, observed: JsonObject) -> list[str]:
     metadata = observed["metadata"]
     differences = [
         f"{place[:-1]} {key}"
@@ -140,17 +170,11 @@ def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
         if (metadata.get(place) or {}).get(key) != value
     ]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
-    differences += [
+    return differences + [
         f"owner {owner['kind']} {owner['name']}"
         for owner in desired["metadata"].get("ownerReferences", ())
         if owner["uid"] not in owners
     ]
-    there = {entry["name"]: entry for entry in _entries(observed)}
-    for entry in _entries(desired):
-        name = entry["name"]
-        other = there.pop(name, None)
-        differences += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
-    return [*differences, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
 
 
 def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
@@ -160,6 +184,12 @@ def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
     """
     there = {entry["name"]: entry for entry in _entries(observed)}
     own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(desired)]
+    head = {"apiVersion": desired["apiVersion"], "kind": desired["kind"]}
+    metadata = _restored_metadata(desired, observed)
+    return {**observed, **head, "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
+
+
+def _restored_metadata(desired: JsonObject, observed: JsonObject) -> JsonObject:
     metadata = dict(observed["metadata"])
     for place in ("labels", "annotations"):
         if added := desired["metadata"].get(place):
@@ -167,8 +197,7 @@ def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
     if owners := desired["metadata"].get("ownerReferences"):
         others = [owner for owner in metadata.get("ownerReferences") or () if owner["uid"] != owners[0]["uid"]]
         metadata["ownerReferences"] = [*others, *owners]
-    head = {"apiVersion": desired["apiVersion"], "kind": desired["kind"]}
-    return {**observed, **head, "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
+    return metadata
 
 
 def foreign(observed: JsonObject) -> list[JsonObject]:

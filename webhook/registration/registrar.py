@@ -15,6 +15,7 @@ from certs.errors import PemError
 from certs.material import Bundle
 from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
+from policies.kubernetes.release import Release
 from policies.topology.topology import Catalog
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -24,11 +25,22 @@ from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Registration, Settings
 from webhook.metrics import Metrics
 from webhook.registration.announcement import Announcement, announced
-from webhook.registration.configurations import KINDS, UNREGISTER, Owner, owned, registered
+from webhook.registration.configurations import (
+    KINDS,
+    POLICY_KINDS,
+    UNREGISTER,
+    Owner,
+    guards,
+    owned,
+    policy,
+    registered,
+    without_guard,
+)
 from webhook.registration.drift import (
     BundleOnly,
     Correction,
     Managed,
+    WholeSpec,
     WriteTarget,
     changed_by,
     foreign,
@@ -57,7 +69,8 @@ class RegistrarInputs(NamedTuple):
     policies: None while they are not known; another replica may know them, and its entries must stay. namespaces: those
     of the control plane. ca_bundle: PEM with which clients verify the service; empty for the system's roots, None while
     it is not known. leading: whether this process is the leader, which writes. ready: whether a replica takes calls.
-    replicas: what the Pods of replicas announce; None if this process is the replica.
+    release: that of the API server; None while it is not known. replicas: what the Pods of replicas announce; None if
+    this process is the replica.
     """
 
     settings: Settings
@@ -67,6 +80,7 @@ class RegistrarInputs(NamedTuple):
     ca_bundle: bytes | None
     leading: bool
     ready: bool
+    release: Release | None
     replicas: tuple[Announcement, ...] | None = None
 
 
@@ -102,6 +116,7 @@ _UNREADABLE = Problem("could not read the CA bundle")
 _NO_OWNER = Problem("owner of the registration not found", "warning")
 _ABSENT = Problem("no configuration for the CA bundle", "warning")
 _WAITING = Problem("registration waits", "info")
+_MOVING = Problem("the guard of reserved labels moves", "info")
 _WITHHELD = Problem("entries wait for replicas", "info")
 
 
@@ -129,6 +144,7 @@ class Registrar:
         self._ruleset: RuleSet | None = None
         self._ready_since: float | None = None
         self._calls_arrive = False
+        self._moved_since: float | None = None  # since when the guard is in force where it moves to
         self._problems: dict[Problem, str] = {}
         self._repairs = Repairs()
         self._written: dict[str, WriteTarget] = {}  # the last written target of each configuration, by kind
@@ -156,7 +172,7 @@ class Registrar:
             if self._repairs.undone(self._clock.monotonic()):
                 await self._clock.sleep(UNDONE_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(_READY_SECONDS if _MOVING in self._problems else seconds):
                     await self._reason_to_write()
 
     async def write(self) -> bool:
@@ -186,22 +202,62 @@ class Registrar:
             self._clear(_UNDONE)
         if watch.unregistered:
             return self._suspended()
-        if self._ruleset is None or inputs.policies is None or bundle is None:
+        if self._ruleset is None or inputs.policies is None or bundle is None or inputs.release is None:
             return self._unknown()
         made = registered(inputs.settings, bundle, self._ruleset)
         configurations = {str(configuration["kind"]): configuration for configuration in made}
+        enforced = rules.enforces_labels(inputs.settings, inputs.release)
+        if registration.apply and not watch.synced and (inputs.replicas is not None or enforced):
+            return self._unknown()  # what is registered already must not be taken for new
         if inputs.replicas is not None and registration.apply:
-            if not watch.synced:  # what is registered already must not be taken for new
-                return self._unknown()
             configurations = self._announced(configurations, inputs.replicas)
         else:
             self._withhold([])
+        if registration.apply and watch.synced:
+            spec = rules.labels_policy(
+                inputs.settings, inputs.namespaces, self._ruleset.exceptions, self._clock.now().date()
+            )
+            native = policy(inputs.settings, spec)
+            configurations = await self._with_guard(configurations, native, inputs, enforced=enforced)
         targets = self._targets(registration, configurations, bundle)
         if inputs.leading:
             return await self._reconciled(registration, configurations, bundle, targets)
         self._written = {}
-        self._clear(_FAILED, _SUSPENDED, _UNDONE, _NO_OWNER, _ABSENT, _WAITING)
+        self._clear(_FAILED, _SUSPENDED, _UNDONE, _NO_OWNER, _ABSENT, _WAITING, _MOVING)
         return not any(target.correction(watch.current.get(kind)).differences for kind, target in targets.items())
+
+    async def _with_guard(
+        self,
+        configurations: Mapping[str, JsonObject],
+        made: Mapping[str, JsonObject],
+        inputs: RegistrarInputs,
+        *,
+        enforced: bool,
+    ) -> dict[str, JsonObject]:
+        """The configurations with the guard of reserved labels where it belongs: in entries, or in the policy.
+
+        While it moves from one to the other, both are there, until the API server has gone by the new one for a while.
+        made: the policy and its binding, by kind. Raises ClusterError.
+        """
+        validating, there, now = KINDS["validate"], self._webhooks.state.current, self._clock.monotonic()
+        if enforced:
+            moves = guards(there.get(validating))
+            arrived = moves and inputs.leading and all(kind in there for kind in made)
+            arrived = arrived and await cluster.is_enforced(self._api, inputs.settings.cluster.namespace)
+        else:
+            moves = any(kind in there for kind in made) and guards(configurations.get(validating))
+            arrived = guards(there.get(validating))
+        if not (moves and arrived):
+            self._moved_since = None
+        elif self._moved_since is None:
+            self._moved_since = now
+        moves = moves and (self._moved_since is None or now - self._moved_since < REACHED_SECONDS)
+        where = "the policy" if enforced else "the webhook"
+        self._note(
+            _MOVING, f"{where} is to refuse reserved labels; until the API server goes by it, both do" if moves else ""
+        )
+        entries = dict(configurations) if moves or not enforced else without_guard(configurations)
+        return {**entries, **made} if moves or enforced else entries
 
     def _unknown(self) -> bool:
         self._withhold([])
@@ -351,7 +407,10 @@ class Registrar:
             return {kind: BundleOnly(b"" if registration.inject_ca_from else bundle) for kind in configurations}
         if self._owner is not None:
             configurations = {kind: owned(each, self._owner) for kind, each in configurations.items()}
-        return {kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()}
+        return {
+            **{kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()},
+            **{kind: WholeSpec(configurations.get(kind)) for kind in POLICY_KINDS if self._webhooks.state.synced},
+        }
 
     def _pending(self, targets: Mapping[str, WriteTarget]) -> dict[str, WriteTarget]:
         """The targets of configurations that need a write, or may need one."""
@@ -366,7 +425,7 @@ class Registrar:
 
     def _waits(self, kind: str, target: WriteTarget, there: JsonObject | None) -> bool:
         """Whether to delay the creation of a configuration until calls reach a replica: entries may fail closed."""
-        is_absent = there is None and kind not in self._webhooks.state.ever
+        is_absent = kind not in POLICY_KINDS and there is None and kind not in self._webhooks.state.ever
         return is_absent and target.correction(None).configuration is not None and not self._calls_arrive
 
     def _announced(

@@ -20,6 +20,7 @@ from webhook.configuration.settings import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+POLICIES = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
 _FOLLOW = ("list", "watch")
 _LEASES = "coordination.k8s.io"
 _READ = ("get", *_FOLLOW)
@@ -257,8 +258,7 @@ def _policies(settings: Settings) -> Iterator[Right]:
         reason = "policies may be in ConfigMaps"
         yield from _rights(_FOLLOW, "", "configmaps", reason, namespace=settings.cluster.namespace)
     if settings.policies.native:
-        natives = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-        yield from _rights(_FOLLOW, ADMISSION, natives, "policies of the cluster may ask for rules for pod templates")
+        yield from _rights(_FOLLOW, ADMISSION, POLICIES, "policies of the cluster may ask for rules for pod templates")
 
 
 def _events(settings: Settings) -> list[Right]:
@@ -285,11 +285,11 @@ def _authorizer(settings: Settings) -> list[Right]:
 def _registration(settings: Settings) -> Iterator[Right]:
     chosen = settings.registration
     if chosen.apply:
-        reason = "the service writes its webhook configurations, and follows them"
+        reason = "the service writes its webhook configurations and the policy of reserved labels, and follows them"
         # Authorization of a creation does not know the name.
-        yield from _rights("create", ADMISSION, CONFIGURATIONS, reason)
+        yield from _rights("create", ADMISSION, CONFIGURATIONS + POLICIES, reason)
         verbs = (*_READ, "patch", "update", "delete")
-        yield from _rights(verbs, ADMISSION, CONFIGURATIONS, reason, name=chosen.name)
+        yield from _rights(verbs, ADMISSION, CONFIGURATIONS + POLICIES, reason, name=chosen.name)
     elif chosen.ca_only:
         reason = "the service writes the caBundle into its webhook configurations, and follows them"
         yield from _rights((*_READ, "patch"), ADMISSION, CONFIGURATIONS, reason, name=chosen.name)

@@ -154,8 +154,16 @@
 {{- if $all.registration.apply }}
 {{- $verbs = concat $verbs (list "update" "delete") }}
 - apiGroups: [admissionregistration.k8s.io]
-  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  resources:
+    - mutatingwebhookconfigurations
+    - validatingwebhookconfigurations
+    - validatingadmissionpolicies
+    - validatingadmissionpolicybindings
   verbs: [create]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames: [{{ $all.registration.name }}]
+  verbs: {{ toJson $verbs }}
 {{- end }}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]

@@ -10,6 +10,14 @@ from aiohttp import web
 from support.api.fakeapi import MUTATING, VALIDATING, FakeApi, Json, status
 
 PATHS = {"MutatingWebhookConfiguration": MUTATING, "ValidatingWebhookConfiguration": VALIDATING}
+POLICIES = {
+    kind: f"/apis/admissionregistration.k8s.io/v1/{plural}"
+    for kind, plural in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    )
+}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks-admission/leases"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 NAME = "cks-admission"
 
@@ -25,7 +33,7 @@ class WebhookApi(FakeApi):
         self.cloud: list[Json] = []
         self._applied: dict[tuple[str, str], Json] = {}
         self._uids = 0
-        self._objects |= {path: {} for path in (*PATHS.values(), ROLES)}
+        self._objects |= {path: {} for path in (*PATHS.values(), *POLICIES.values(), ROLES, LEASES)}
 
     def configuration(self, kind: str) -> Json:
         """A copy of the only configuration of a kind, to be changed and put."""
@@ -46,8 +54,11 @@ class WebhookApi(FakeApi):
 
     async def _single(self, request: web.Request, body: bytes) -> web.Response:
         path, _, name = request.path.rpartition("/")
-        if path not in PATHS.values() or request.method not in ("PATCH", "PUT"):
-            return await super()._single(request, body)
+        is_policy = path in POLICIES.values() and request.content_type == "application/apply-patch+yaml"
+        if is_policy:
+            self.put(path, {**(self.get(path, name) or {}), **json.loads(body)})
+        if is_policy or path not in PATHS.values() or request.method not in ("PATCH", "PUT"):
+            return web.json_response(self.get(path, name)) if is_policy else await super()._single(request, body)
         if self.held is not None:
             await self.held.wait()
         found, given = self.get(path, name), json.loads(body)

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, VALIDATING, Json, status
 from support.api.times import Times
-from support.api.webhookapi import NAME, PATHS, ROLES, WebhookApi
+from support.api.webhookapi import LEASES, NAME, PATHS, POLICIES, ROLES, WebhookApi
 from support.patience import until
 
 from certs.authority import new_authority
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
+from policies.kubernetes.release import NEWEST, RELEASES, Release
 from policies.topology.topology import BUILT_IN, Catalog
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.webhooks import Webhooks, unregister
@@ -37,6 +38,7 @@ _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))
 _CATALOG = Catalog(BUILT_IN)
 _URL = "https://127.0.0.1:9443"
 _MUTATING, _VALIDATING = PATHS
+POLICY = POLICIES["ValidatingAdmissionPolicy"]
 _FIRST, _SECOND = (new_authority(datetime(2026, 3, 1, tzinfo=UTC)).cert_pem for _ in range(2))
 _NOTHING = {"action": "off"}
 _ALL_OFF = {
@@ -58,13 +60,22 @@ class Known:
     ca_bundle: bytes | None = _FIRST
     leads: bool = True
     ready: bool = True
+    release: Release | None = RELEASES[0]
     replicas: tuple[Announcement, ...] | None = None
     metrics: Metrics = field(default_factory=Metrics)
 
     def inputs(self) -> RegistrarInputs:
         """What is known now."""
         return RegistrarInputs(
-            self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready, self.replicas
+            self.settings,
+            _CATALOG,
+            self.policies,
+            (),
+            self.ca_bundle,
+            self.leads,
+            self.ready,
+            self.release,
+            self.replicas,
         )
 
     def counted(self) -> dict[str, float]:
@@ -95,7 +106,7 @@ def known() -> Known:
 @asynccontextmanager
 async def followed(api: Connection, times: Times) -> AsyncIterator[Webhooks]:
     """The configurations, followed."""
-    webhooks = Webhooks(api, NAME, times.clock)
+    webhooks = Webhooks(api, NAME, times.clock, policies=True)
     await webhooks.start()
     try:
         await until(lambda: not webhooks.unsynced())
@@ -130,7 +141,7 @@ async def seen(server: WebhookApi, webhooks: Webhooks) -> None:
             {kind: each["metadata"]["resourceVersion"] for kind, each in webhooks.state.current.items()}
             == {
                 kind: found["metadata"]["resourceVersion"]
-                for kind, path in PATHS.items()
+                for kind, path in (PATHS | POLICIES).items()
                 if (found := server.get(path, NAME)) is not None
             }
         )
@@ -191,6 +202,59 @@ async def test_a_configuration_that_nothing_needs_is_removed(
         ["policies.cks-admission.dev", "system-policies.cks-admission.dev"],
     )
     assert server.writes()[2:] == [("DELETE", _MUTATING), ("PATCH", _VALIDATING)]
+
+
+async def test_the_guard_moves_without_a_gap(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
+    """The entries go once the API server has refused a label by the policy, and it goes once they are there again."""
+    guards: list[tuple[bool, bool]] = []
+
+    async def turn(writer: Registrar, webhooks: Webhooks, seconds: float = 0) -> None:
+        times.pass_by(seconds)
+        await writer.write()
+        await seen(server, webhooks)
+        guards.append(("labels.cks-admission.dev" in entries(server), server.get(POLICY, NAME) is not None))
+
+    async with followed(api, times) as webhooks:
+        writer = await registrar(api, known, webhooks, times, settings(labels={"enforcedBy": "auto"}))
+        await turn(writer, webhooks)
+        known.release = NEWEST
+        await turn(writer, webhooks)
+        await turn(writer, webhooks, REACHED_SECONDS)
+        server.fail(LEASES, 403, status(403, "ValidatingAdmissionPolicy 'cks-admission' denied request"), times=2)
+        await turn(writer, webhooks)
+        problems = writer.problems()
+        await turn(writer, webhooks, REACHED_SECONDS)
+        known.release = RELEASES[0]
+        await turn(writer, webhooks)
+        await turn(writer, webhooks)
+        await turn(writer, webhooks, REACHED_SECONDS)
+
+    both, entry, native = (True, True), (True, False), (False, True)
+    assert guards == [entry, both, both, both, native, both, both, entry]
+    assert problems == ["the policy is to refuse reserved labels; until the API server goes by it, both do"]
+    assert writer.problems() == []
+
+
+@pytest.mark.parametrize("change", [{"failurePolicy": "Ignore"}, {"paramKind": {"kind": "X"}}, None])
+async def test_the_policy_is_put_back(
+    server: WebhookApi, api: Connection, times: Times, known: Known, change: Json | None
+) -> None:
+    """A policy that somebody edits or deletes is as it was with the next turn."""
+    async with followed(api, times) as webhooks:
+        writer = await registrar(api, known, webhooks, times, settings(labels={"enforcedBy": "policy"}))
+        await writer.write()
+        await seen(server, webhooks)
+        before = server.get(POLICY, NAME)
+        assert before is not None
+        if change is None:
+            server.delete(POLICY, NAME)
+        else:
+            server.put(POLICY, {**before, "spec": {**before["spec"], **change}})
+        await until(lambda: webhooks.state.current.get("ValidatingAdmissionPolicy", {}).get("spec") != before["spec"])
+        await writer.write()
+
+    after = server.get(POLICY, NAME)
+    assert (after and after["spec"], "labels.cks-admission.dev" in entries(server)) == (before["spec"], False)
 
 
 async def test_what_failed_is_written_again_and_said_once(

@@ -55,6 +55,10 @@ _PLACES = {"cluster": {"namespace": "cloud", "lease": "agreed", "inCluster": Tru
 _APART = _PLACES | {"place": {"apart": True, "lease": "opener"}}
 _TRAIN = [{"group": "example.org", "kind": "Train", "templates": ["spec.template"]}]
 _CONFIGURATIONS = [f"{kind}webhookconfigurations.admissionregistration.k8s.io" for kind in ("mutating", "validating")]
+_WRITTEN = [
+    *_CONFIGURATIONS,
+    *(f"validatingadmissionpolic{end}.admissionregistration.k8s.io" for end in ("ies", "ybindings")),
+]
 _WAITING = {"list pods", "create events"}
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
     f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
@@ -147,11 +151,11 @@ def _written(found: list[Right]) -> list[str]:
         pytest.param(
             {"registration": {"apply": True, "name": "hooks", "owner": "cks"}},
             {
-                *(f"create {each}" for each in _CONFIGURATIONS),
+                *(f"create {each}" for each in _WRITTEN),
                 *(
                     f"{verb} {each} hooks"
                     for verb in ("get", "list", "watch", "patch", "update", "delete")
-                    for each in _CONFIGURATIONS
+                    for each in _WRITTEN
                 ),
                 "get clusterroles.rbac.authorization.k8s.io cks",
                 *_LEASE,

@@ -50,6 +50,11 @@ class ServedRelease:
         """Whether it is proven that policies are judged as by this API server."""
         return is_proven(self.version) and nearest(self.version) == self.current
 
+    @property
+    def known(self) -> Release | None:
+        """The release; None until the API server has told its version, unless the settings name one."""
+        return self.current if self.version or self._chosen else None
+
     async def start(self) -> None:
         """Begin to ask."""
         self._task = [asyncio.create_task(self._run(), name="version")]

@@ -19,7 +19,7 @@ from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import inventory, labelwriters
 from webhook.cluster.placer.gates import PlacerLookout, gated
 from webhook.cluster.replicas.pods import certificates
-from webhook.cluster.replicas.webhooks import GROUP, PLURALS, path
+from webhook.cluster.replicas.webhooks import ALL_PLURALS, GROUP, PLURALS, path
 from webhook.cluster.watches.policies import DERIVE, REFUSED, SELECTOR
 from webhook.configuration.settings import Settings
 from webhook.doctor import connection, processes
@@ -107,7 +107,8 @@ async def _gathered(**reading: Awaitable[Any]) -> dict[str, Any]:
 
 async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
     name = settings.registration.name
-    own = {kind: tried(one(api, path(kind, name)), f"get {plural} {name}") for kind, plural in PLURALS.items()}
+    plurals = ALL_PLURALS if settings.registration.apply else PLURALS
+    own = {kind: tried(one(api, path(kind, name)), f"get {plural} {name}") for kind, plural in plurals.items()}
     found = await _gathered(
         own=_gathered(**own),
         user=tried(_user(api), "create selfsubjectreviews"),

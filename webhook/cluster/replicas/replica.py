@@ -65,7 +65,7 @@ async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
     authority = SecretStore(api, namespace, settings.tls.secret, changed=changed) if settings.tls.secret else None
     began = authority.reread if authority is not None else (lambda: None)
     leadership = Leadership(api, namespace, settings.cluster.lease, identity(), changed=changed, began=began)
-    webhooks = Webhooks(api, settings.registration.name, noticed=changed.set)
+    webhooks = Webhooks(api, settings.registration.name, noticed=changed.set, policies=settings.registration.apply)
     taking_part = asyncio.create_task(leadership.run(), name="lease")
     try:
         await webhooks.start()

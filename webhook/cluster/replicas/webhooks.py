@@ -11,6 +11,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
+from policies.labelpolicy import PROBE
 from webhook.cluster.api.call import Call, fetch, one, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -31,6 +32,11 @@ PLURALS = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
+POLICY_PLURALS = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+ALL_PLURALS = {**PLURALS, **POLICY_PLURALS}
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _MANAGER = (("fieldManager", MANAGER),)
 # The API server itself aborts a write after 34 s. It compiles all conditions of a configuration. If that takes long, a
@@ -78,6 +84,22 @@ async def owner_uid(api: ApiClient, name: str) -> str | None:
     return None if found is None else str(found["metadata"]["uid"])
 
 
+async def is_enforced(api: ApiClient, namespace: str) -> bool:
+    """Whether the API server refuses a reserved label by the policy, in a dry run. Raises ClusterError."""
+    metadata = {"name": "probe", "labels": {PROBE: ""}}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    target = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+    call = Call("POST", target, (("dryRun", "All"),), content_type="application/json", body=lease, seconds=_SECONDS)
+    try:
+        await fetch(api, call)
+    except ApiError as error:
+        # Policies are asked before webhooks.
+        if error.status == 403 and "ValidatingAdmissionPolicy" in str(error):
+            return True
+        raise
+    return False
+
+
 async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
     """Delete the configurations, given as a name by kind, permanently. Returns those that existed, as `kind/name`.
 
@@ -123,9 +145,9 @@ async def remove(api: ApiClient, names: Mapping[str, str]) -> list[str]:
 
 def path(kind: str, name: str = "") -> str:
     """The path of a configuration, or of all configurations of a kind. Raises ClusterError for other kinds."""
-    if kind not in PLURALS:
-        raise ClusterError(f"{kind} is not a kind of webhook configuration; these are: {', '.join(PLURALS)}")
-    whole = f"/apis/{GROUP}/v1/{PLURALS[kind]}"
+    if kind not in ALL_PLURALS:
+        raise ClusterError(f"{kind} is not written here; what is: {', '.join(ALL_PLURALS)}")
+    whole = f"/apis/{GROUP}/v1/{ALL_PLURALS[kind]}"
     return f"{whole}/{quote(name, safe='')}" if name else whole
 
 
@@ -150,7 +172,9 @@ def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterEr
     if not isinstance(error, ApiError):
         return ClusterError(f"{what}: {error}")
     remedy = (
-        f"; a ClusterRole must allow its account to {verbs} {PLURALS[kind]} in {GROUP}" if error.status == 403 else ""
+        f"; a ClusterRole must allow its account to {verbs} {ALL_PLURALS[kind]} in {GROUP}"
+        if error.status == 403
+        else ""
     )
     return ApiError(f"{what}: {error}{remedy}", error.status, error.retry_after)
 
@@ -170,23 +194,30 @@ class WatchState(Struct, frozen=True):
 
 
 class Webhooks(Followers):
-    """The two configurations with a name.
+    """The two webhook configurations with a name, and the policy with its binding where they are written, too.
 
     changed: set when either of them may have changed; its waiter clears it. noticed: called at the same time, for
     another waiter.
     """
 
     def __init__(
-        self, api: Connection, name: str, clock: Clock | None = None, noticed: Callable[[], None] = lambda: None
+        self,
+        api: Connection,
+        name: str,
+        clock: Clock | None = None,
+        noticed: Callable[[], None] = lambda: None,
+        *,
+        policies: bool = False,
     ) -> None:
         clock = clock or Clock()
         self.changed = asyncio.Event()
         self._name = name
         self._noticed = noticed
-        self._latest = {kind: _Latest(kind, self._notice) for kind in PLURALS}
+        plurals = ALL_PLURALS if policies else PLURALS
+        self._latest = {kind: _Latest(kind, self._notice) for kind in plurals}
         selector = (("fieldSelector", f"metadata.name={name}"),)
         self._reflectors = [
-            Reflector(api, FollowedResource(PLURALS[kind], whole, query=selector), path(kind), latest, clock)
+            Reflector(api, FollowedResource(plurals[kind], whole, query=selector), path(kind), latest, clock)
             for kind, latest in self._latest.items()
         ]
 

@@ -90,8 +90,8 @@ async def test_apply_fails(server: FakeApi, api: Connection, code: int, body: An
     ids=["apply", "replace", "read", "remove", "unregister"],
 )
 async def test_another_kind(server: FakeApi, api: Connection, call: Callable[[Connection], Awaitable[Any]]) -> None:
-    """A kind that is no webhook configuration is refused before anything is sent."""
-    with pytest.raises(ClusterError, match="Secret is not a kind of webhook configuration; these are: Mutating"):
+    """A kind that is neither a webhook configuration nor a policy is refused before anything is sent."""
+    with pytest.raises(ClusterError, match="Secret is not written here; what is: Mutating"):
         await call(api)
 
     assert server.seen == []

@@ -115,7 +115,7 @@ lock: venv ## resolve pyproject.toml again into requirements/
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
 		--upgrade --extra server --extra tracing pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
-		--upgrade -c requirements/runtime.txt --extra server --extra tracing --group dev pyproject.toml -o requirements/dev.txt
+		--upgrade -c requirements/runtime.txt --extra server --extra tracing --extra playground --group dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
 		--upgrade --group docs -o requirements/docs.txt
 

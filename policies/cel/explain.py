@@ -12,7 +12,7 @@ kept for a while, because the same refusal is often met again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -217,6 +217,8 @@ REASONS = 5
 """The most reasons that are given, also for the elements of one list."""
 _LONGEST_TEXT = 160
 _KEPT = 64
+_TURNS = 20
+"""The most elements of one list that a tree shows."""
 _QUANTIFIERS = {"all": False, "exists": True}
 _COUNTING = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 UNKNOWN: Final = object()
@@ -271,6 +273,24 @@ def explain(
     return tuple(dict.fromkeys(reasons))
 
 
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A part of an expression with its outcome, and the parts that it was made of, in their order."""
+
+    expression: str
+    outcome: str
+    parts: tuple[Branch, ...] = ()
+
+
+def tree(source: Source, composition: Composition, names: Names, *, limit: int) -> Branch | None:
+    """All parts of an expression that was evaluated with these names; None if that costs more than `limit`."""
+    try:
+        explainer = _Explainer(source, composition, Run(names, limit, None, composition.environment.dialect))
+        return deeply(lambda: explainer.branch(explainer.tree, NOTHING))
+    except (BudgetError, RecursionError):
+        return None
+
+
 def _tree(source: Source, composition: Composition) -> Node:
     return checked(source, composition.environment)[0]
 
@@ -314,6 +334,41 @@ class _Explainer:
             known = self._steps[id(node)] = node, plan(node)
         self._run.scopes = [dict(scope.values)]
         return known[1].evaluate(self._run)
+
+    def branch(self, node: Node, scope: Scope, *, element: str = "") -> Branch:
+        """A part of the expression. element: of the list or map that it was evaluated for. Raises BudgetError."""
+        outcome = self._outcome(node, self.evaluate(node, scope), scope)
+        text = _cut(self._text[node.start : node.end])
+        return Branch(f"{element}: {text}" if element else text, outcome, tuple(self._parts(node, scope)))
+
+    def _parts(self, node: Node, scope: Scope) -> Iterator[Branch]:
+        match node:
+            case Select(operand=Ident(name="variables")) if node.field in self._variables:
+                outside, self._text = self._text, self._texts[node.field]
+                yield self.branch(self._variables[node.field], NOTHING)
+                self._text = outside
+            case Call(function="_?_:_"):
+                condition = self.evaluate(node.args[0], scope)
+                chosen = () if failed(condition) else (node.args[1 if condition is True else 2],)
+                yield from (self.branch(part, scope) for part in (node.args[0], *chosen))
+            case Select() if self._places.of(node, scope) is not None:
+                return  # a path: its beginnings say nothing
+            case Comprehension():
+                yield from self._parts_of([node.range], scope)
+                elements = self.evaluate(node.range, scope)
+                turns = self._turns(node, elements, scope) if isinstance(elements, list | dict) else ()
+                for index, (inner, element) in enumerate(islice(turns, _TURNS)):
+                    yield self.branch(node.body[0], inner, element=element or f"{node.variable} {index}")
+            case _:
+                yield from self._parts_of(children(node), scope)
+
+    def _parts_of(self, nodes: Iterable[Node], scope: Scope) -> Iterator[Branch]:
+        """Branches of what has a value that can differ: a path as a whole, and no literal."""
+        for node in nodes:
+            if isinstance(node, Literal) or not _is_expression(node):
+                continue
+            if not (isinstance(node, Ident) and node.name not in scope.values):
+                yield self.branch(node, scope)
 
     def reasons(self, node: Node, scope: Scope, outcome: Outcome = UNKNOWN) -> Iterator[Reason]:
         """The reasons for the outcome of a node, which is found out if it is unknown."""

@@ -42,6 +42,7 @@ VERBS = {
     "review": "Answer AdmissionReviews from files or standard input.",
     "audit": "Show what policies would say to objects that exist already.",
     "replay": "Show whose verdict other policies would change.",
+    "playground": "Open a page on which policies are tried.",
     "eval": "Evaluate a CEL expression as Kubernetes does, and explain it.",
     "topology": "Show topologies, place gangs, draw Nodes as a tree.",
     "certs": "Show, issue and verify certificates.",

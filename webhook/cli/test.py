@@ -182,7 +182,7 @@ def _run(file: Path, today: date, asked: _Asked) -> _Run:
         run = SuiteRun(
             policies.loaded,
             policies.parameters,
-            _target,
+            target,
             schemas=policies.schema,
             decisions=policies.rights,
             release=release,
@@ -269,7 +269,7 @@ def _policies(file: Path, suite: Suite, today: date, release: Release) -> Policy
     return loaded
 
 
-def _target(group: str, kind: str) -> KindTarget:
+def target(group: str, kind: str) -> KindTarget:
     """As kubectl guesses offline."""
     shown = {"apiVersion": f"{group}/v1".lstrip("/"), "kind": kind}
     request = manifest.request(shown, None, user=UserInfo(), namespace="any")

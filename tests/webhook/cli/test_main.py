@@ -54,6 +54,7 @@ _COMMANDS = [
     ("unregister",),
     ("doctor",),
     ("audit",),
+    ("playground",),
 ]
 
 

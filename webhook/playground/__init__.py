@@ -1,0 +1,1 @@
+"""The page on which policies are tried: `cks-admission playground`."""

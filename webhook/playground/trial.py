@@ -1,0 +1,378 @@
+"""What the page shows of a policy and an object: the verbs of the command line, run on their texts.
+
+A trial is answered by `check`, `eval`, `lint` and `topology`, so that the page says what they say. They do not print
+the values of all expressions, which `_rows` evaluates as a review does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from difflib import unified_diff
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import msgspec
+from click.testing import CliRunner, Result
+from msgspec import Struct
+from msgspec.structs import replace
+
+from policies import suite as suites
+from policies.admissionpolicy.evaluation.compilation import Unit
+from policies.admissionpolicy.evaluation.validator import parameters_of
+from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_force
+from policies.admissionpolicy.rules.suiterun import SuiteRun
+from policies.cel.cases import encode
+from policies.cel.cost import EXPRESSION_LIMIT
+from policies.cel.explain import Branch, tree
+from policies.cel.program import Composition, Names
+from policies.cel.syntax.source import CompileError
+from policies.cel.values import type_of
+from policies.engine import patch
+from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
+from policies.kubernetes.release import NEWEST, RELEASES, named
+from policies.objects.fieldpath import render
+from policies.objects.workload import BUILT_IN, table
+from webhook.cli import judging
+from webhook.cli.main import main as command_line
+from webhook.cli.output import to_json, to_yaml
+from webhook.cli.test import target
+from webhook.files import manifest
+from webhook.files.yamlfile import FileError
+from webhook.sources import policyfiles
+from webhook.sources.policyfiles import PolicyFiles
+
+LARGEST = 3 * 2**20
+"""The characters that a trial may have, as much as a write to the API server."""
+_SHOWN = 2_000
+_DOCUMENT = re.compile(r"^\s*(?:apiVersion|kind)\s*:|^\s*\{", re.MULTILINE)
+_PLACED = re.compile(
+    r"^(?:Error: |  )?(expression|policy|object|old|nodes)(?:\.yaml)?(?::(\d+))?(?::(\d+))?: (.*)", re.DOTALL
+)
+
+
+class Trial(Struct, frozen=True):
+    """What stands on the page, and in a link to it. policy: YAML documents, or one CEL expression.
+
+    object: what is written. old: the same object before; empty if it is created. groups and labels are separated by
+    spaces; labels are those of the Namespace, as KEY=VALUE.
+    """
+
+    policy: str = ""
+    object: str = ""
+    old: str = ""
+    nodes: str = ""
+    user: str = "alice"
+    groups: str = ""
+    namespace: str = "default"
+    labels: str = ""
+    release: str = NEWEST.name
+
+    @property
+    def is_expression(self) -> bool:
+        """Whether the policy is one bare expression."""
+        return bool(self.policy.strip()) and not _DOCUMENT.search(self.policy)
+
+    def link(self) -> str:
+        """The trial as the fragment of a link."""
+        return base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(self), 9)).decode().rstrip("=")
+
+
+def from_link(fragment: str) -> Trial:
+    """The trial of a link. Raises ValueError."""
+    try:
+        text = zlib.decompressobj().decompress(base64.urlsafe_b64decode(fragment + "=="), LARGEST)
+        return msgspec.json.decode(text, type=Trial)
+    except (binascii.Error, zlib.error, msgspec.MsgspecError) as error:
+        raise ValueError(f"the link holds no trial: {error}") from None
+
+
+class Mark(Struct, frozen=True):
+    """Something about a place in an editor: `policy`, `object`, `old` or `nodes`. Lines and columns are from 1."""
+
+    editor: str
+    line: int
+    column: int
+    level: str
+    text: str
+
+
+class Row(Struct, frozen=True):
+    """An expression with what it came to. cost: as Kubernetes counts, with the variables that it reads first.
+
+    tree: the parts of what is not true.
+    """
+
+    path: str
+    text: str
+    line: int
+    value: str
+    type: str
+    cost: int
+    tree: Branch | None = None
+
+
+class Answer(Struct, frozen=True):
+    """What the page shows. patch: the change of the first object, as JSON Patch.
+
+    The rest is added by `details`. releases: of each other release, what is different there; empty for nothing.
+    """
+
+    verdict: Literal["admitted", "refused", "unreadable"] = "unreadable"
+    lines: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    patch: tuple[JsonObject, ...] = ()
+    rows: tuple[Row, ...] = ()
+    diff: str = ""
+    releases: Mapping[str, str] = {}
+
+
+def answer(trial: Trial) -> Answer:
+    """The verdict on a trial, which comes first: its words, and what is marked where."""
+    with _files(trial):
+        return _of_expression(trial) if trial.is_expression else _of_policy(trial)
+
+
+def details(trial: Trial, given: Answer) -> Answer:
+    """The answer with all that takes longer than the verdict: expressions, the change, `lint`, the other releases."""
+    if given.verdict == "unreadable" or trial.is_expression:
+        return given
+    with _files(trial):
+        rows, diff = _evaluated(trial, given.patch)
+        others = (release.name for release in RELEASES if release.name != trial.release)
+        differences = {release: _difference(given, _checked(trial, release)) for release in others}
+        return replace(given, marks=(*given.marks, *_lint(trial)), rows=tuple(rows), diff=diff, releases=differences)
+
+
+def placement(trial: Trial, kubeconfig: str = "") -> tuple[tuple[str, ...], str]:
+    """Where the gangs of the object go, what waits in a cluster, and a picture (SVG) of the Nodes, if there are any.
+
+    kubeconfig: of the cluster that has the Nodes; empty if they are written.
+    """
+    with _files(trial):
+        where = ("--kubeconfig", kubeconfig) if kubeconfig else ("--nodes", "nodes.yaml")
+        runs = [
+            _run("topology", "explain", "-f", "object.yaml", *where),
+            _run("topology", "place", "-f", "object.yaml", *where),
+        ]
+        if kubeconfig:
+            runs.append(_run("topology", "queue", *where))
+        picture = _run("topology", "tree", "-o", "svg", *(where if kubeconfig else ("-f", "nodes.yaml")))
+        lines = [line for run in runs for line in (run.stderr if run.exit_code > 1 else run.stdout).splitlines()]
+        return tuple(dict.fromkeys(lines)), picture.stdout if picture.exit_code == 0 else ""
+
+
+def suite(trial: Trial) -> str:
+    """The trial as a suite that `cks-admission test` passes, beside the policy as policy.yaml.
+
+    Raises ValueError if the policy or the object cannot be used.
+    """
+    name, release = "playground", named(trial.release)
+    with _files(trial):
+        objects = {key: _objects(f"{key}.yaml") for key in ("object", "old")}
+        try:
+            files = policyfiles.load(["policy.yaml"], drafts=True, release=release)
+        except policyfiles.PolicyFilesError as error:
+            raise ValueError(str(error)) from None
+    labels = dict(label.partition("=")[::2] for label in trial.labels.split())
+    case: dict[str, Any] = {
+        "name": "as on the page",
+        "object": objects["object"][0],
+        **({"oldObject": objects["old"][0]} if objects["old"] else {}),
+        "user": {"name": trial.user, "groups": trial.groups.split()},
+        "namespace": {"name": trial.namespace, "labels": labels},
+    }
+    whole = {"name": name, "policies": ["policy.yaml"], "derived": True, "cases": [{**case, "expect": "allowed"}]}
+    run = SuiteRun(
+        files.loaded, files.parameters, target, schemas=files.schema, decisions=files.rights, release=release
+    )
+    outcome = run.outcome(run.received(suites.read(whole).cases[0]))
+    texts = {key: list(getattr(outcome, key)) for key in ("messages", "warnings", "audit") if getattr(outcome, key)}
+    patched = {} if outcome.patched is None else {"patched": outcome.patched}
+    return to_yaml({**whole, "cases": [{**case, "expect": outcome.verdict, **texts, **patched}]})
+
+
+@contextmanager
+def _files(trial: Trial) -> Iterator[None]:
+    """A folder with the texts of a trial, which is the current one during the block."""
+    before = Path.cwd()
+    with TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for name in ("policy", "object", "old", "nodes"):
+                Path(f"{name}.yaml").write_text(getattr(trial, name), encoding="utf-8")
+            yield
+        finally:
+            os.chdir(before)
+
+
+def _objects(file: str) -> list[JsonObject]:
+    """The objects in a file. Raises ValueError."""
+    try:
+        return [one.object for one in manifest.read([file])]
+    except (manifest.ManifestError, FileError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(command_line, arguments, catch_exceptions=False)
+
+
+def _checked(trial: Trial, release: str) -> Result:
+    groups = (part for group in trial.groups.split() for part in ("--as-group", group))
+    labels = (part for label in trial.labels.split() for part in ("--namespace-labels", label))
+    old = ("--old", "old.yaml") if trial.old.strip() else ()
+    policy = ("--policies", "policy.yaml", "--kubernetes", release) if trial.policy.strip() else ()
+    about = ("--as", trial.user, *groups, "-n", trial.namespace, *labels)
+    return _run("check", "object.yaml", "-o", "json", *about, *old, *policy)
+
+
+def _of_policy(trial: Trial) -> Answer:
+    checked = _checked(trial, trial.release)
+    if checked.exit_code > 1:
+        return Answer(lines=tuple(_lines(checked)), marks=tuple(_marks("\n".join(_lines(checked)))))
+    objects: list[dict[str, Any]] = json.loads(checked.stdout)
+    findings = (finding for obj in objects for finding in obj["findings"])
+    return Answer(
+        "admitted" if all(obj["allowed"] for obj in objects) else "refused",
+        tuple(_lines(checked)),
+        tuple(Mark("object", one["line"], one["column"], one["level"], one["message"]) for one in findings),
+        tuple(objects[0]["patch"]),
+    )
+
+
+def _lines(checked: Result) -> Iterator[str]:
+    """What a person at kubectl reads, or why a text cannot be read."""
+    if checked.exit_code > 1:
+        said = json.loads(checked.stdout or "[]")  # of each object, or the error that stderr has, too
+        yield from (obj["error"] for obj in said if isinstance(said, list) and "error" in obj)
+        yield from checked.stderr.splitlines()
+        return
+    for obj in json.loads(checked.stdout):
+        yield f"{obj['kind']} {obj['namespace']}/{obj['name']}: {'admitted' if obj['allowed'] else 'refused'}"
+        yield from obj["message"].splitlines()
+        yield from (f"Warning: {warning}" for warning in obj["warnings"])
+    # Of the policies, `lint` says it with a code; what names no file is about the run, as that nothing was matched.
+    yield from (line for line in checked.stderr.splitlines() if not line.startswith((" ", "hint:", "policy.yaml:")))
+
+
+def _difference(here: Answer, there: Result) -> str:
+    """What another release says, where it says something else."""
+    lines = tuple(_lines(there))
+    return "" if lines == here.lines else "\n".join(lines)
+
+
+def _marks(text: str) -> Iterator[Mark]:
+    """The lines of a command that name a place in one of the files; further lines belong to the one before."""
+    for line in re.split(r"\n(?! |hint: )|\n(?=  expression:)", text.strip()):
+        if (place := _PLACED.match(line)) is not None:
+            editor, number, column, words = place.groups()
+            editor = editor.replace("expression", "policy")
+            yield Mark(editor, int(number or 1), int(column or 1), "error", words)
+
+
+def _lint(trial: Trial) -> Iterator[Mark]:
+    if not trial.policy.strip():
+        return
+    done = _run("lint", "policy.yaml", "-o", "json", "--kubernetes", trial.release)
+    for finding in json.loads(done.stdout) if done.exit_code < 2 else ():
+        words = f"{finding['code']} {finding['message']}" + (
+            f"\nhint: {finding['remedy']}" if finding["remedy"] else ""
+        )
+        yield Mark("policy", finding["line"], finding["column"], "lint", words)
+
+
+def _of_expression(trial: Trial) -> Answer:
+    """The answer of `eval`, in whose environment there are no parameters."""
+    old = ("--old", "old.yaml") if trial.old.strip() else ()
+    groups = (part for group in trial.groups.split() for part in ("--group", group))
+    given = ("-f", "object.yaml") if trial.object.strip() else ()
+    about = ("--user", trial.user, *groups, *old, "--kubernetes", trial.release)
+    done = _run("eval", "-o", "json", "--why", *given, *about, "--", trial.policy.strip())
+    if done.exit_code > 1:
+        return Answer(lines=tuple(done.stderr.splitlines()), marks=tuple(_marks(done.stderr)))
+    said = json.loads(done.stdout)
+    value = to_json(said["value"], None) if "value" in said else f"failed: {said['error']}"
+    row = Row("expression", trial.policy.strip(), 1, value, said.get("type", ""), said["cost"])
+    return Answer("admitted" if done.exit_code == 0 else "refused", (value, *said.get("why", ())), rows=(row,))
+
+
+def _evaluated(trial: Trial, operations: Sequence[JsonObject]) -> tuple[list[Row], str]:
+    """The expressions of the policies that match the first object, as it is written and changed, and the change."""
+    release, today = named(trial.release), datetime.now(UTC).date()
+    text = Path("policy.yaml").read_text(encoding="utf-8")
+    files = policyfiles.read([("policy.yaml", text)], today, drafts=True, release=release)
+    known = judging.schemas((), files, release)
+    given, before = (
+        [judging.as_received(one.object, known) for one in manifest.read([name])]
+        for name in ("object.yaml", "old.yaml")
+    )
+    changed = patch.apply(given[0], operations) if operations else given[0]
+    lines = [to_yaml(value).splitlines() if operations else [] for value in (given[0], changed)]
+    diff = "\n".join(unified_diff(lines[0], lines[1], "as received", "as admitted", lineterm=""))
+    who = UserInfo(trial.user, groups=(*trial.groups.split(), "system:authenticated"))
+    old = before[0] if before else None
+    requests = {
+        kind: manifest.request(obj, old, user=who, namespace=trial.namespace)
+        for kind, obj in (("MutatingAdmissionPolicy", given[0]), ("ValidatingAdmissionPolicy", changed))
+    }
+    rows = [row for kind, request in requests.items() for row in _rows(kind, request, files, trial)]
+    return rows, diff
+
+
+def _rows(kind: str, request: AdmissionRequest, files: PolicyFiles, trial: Trial) -> Iterator[Row]:
+    labels = dict(label.partition("=")[::2] for label in trial.labels.split())
+    facts = judging.in_namespace(files.facts(datetime.now(UTC).date()), request.namespace, labels)
+    subject = Subject(request, facts, table(BUILT_IN))
+    pods = [(render(pod.place(())), one) for pod, several in subject.pods for one in several[:1]]
+    for bound in in_force(kind, files.loaded.policies, files.loaded.bindings):
+        for about, one in [("", subject), *(pods if kind == "ValidatingAdmissionPolicy" else ())]:
+            bindings = bound.matching(one.request, one.selects)
+            if bindings:
+                yield from _of_subject(bound, bindings, one, about, files)
+                break  # the first template stands for all
+
+
+def _of_subject(bound: BoundPolicy, bindings: Any, subject: Subject, about: str, files: PolicyFiles) -> Iterator[Row]:
+    compiled = bound.compiled
+    parameters = subject.parameters(files.parameters)
+    for params in parameters_of(compiled, bindings, parameters, subject.request.namespace)[:1]:
+        names = subject.inputs.names(params, namespace=True)
+        head = f"{bound.policy.name}: {about}: " if about else f"{bound.policy.name}: "
+        variables = [
+            Unit(variable.expression, compiled.composition.programs[variable.name])
+            for variable in compiled.policy.variables
+        ]
+        for units, composition in (
+            ((*compiled.conditions, *variables, *compiled.validations), compiled.composition),
+            (tuple(unit for unit in compiled.messages if unit is not None), compiled.speaking),
+            (compiled.annotations, compiled.composition),
+            (compiled.mutations, compiled.patching),
+        ):
+            for unit in units:
+                yield _row(unit, composition, names, head)
+
+
+def _row(unit: Unit, composition: Composition, names: Names, head: str) -> Row:
+    expression, program = unit.expression, unit.program
+    path, place = head + expression.path.removesuffix(".expression"), expression.line
+    if isinstance(program, CompileError):
+        return Row(path, expression.text, place, f"does not compile: {program}", "", 0)
+    bound = composition.bind(names)
+    evaluation = program.evaluate(bound)
+    cost = evaluation.cost + bound["variables"].cost
+    if evaluation.error is not None:
+        value, kind = f"failed: {evaluation.error}", ""
+    else:
+        value, kind = to_json(encode(evaluation.value), None)[:_SHOWN], type_of(evaluation.value).name
+    is_true = evaluation.error is None and evaluation.value is True
+    parts = None if is_true else tree(program.source, composition, bound, limit=EXPRESSION_LIMIT)
+    return Row(path, expression.text, place, value, kind, cost, parts)

@@ -23,7 +23,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explain import Branch
 from policies.kubernetes.release import RELEASES
-from webhook.child import Child, Limits
+from webhook.child import Child
+from webhook.limits import Limits
 from webhook.playground import trial as trials
 from webhook.playground.gallery import gallery
 from webhook.playground.trial import Answer, Mark, Row, Trial

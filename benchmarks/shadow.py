@@ -1,4 +1,4 @@
-"""Admission beside policies in the shadow: the same service with them, without them, and without them once more."""
+"""Admission beside shadow policies: the same service with them, without them, and without them once more."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def measure(directory: Path, rounds: int, _seconds: float, say: Callable[[str], 
                 for name in sorted(running, reverse=number % 2 == 1):
                     of_rate[name].append(_run(running[name], rate, number))
     if not all(run.shadow.get("judged") for of_rate in samples.values() for run in of_rate[SHADOW]):
-        raise LoadError("the policies in the shadow were asked about nothing")
+        raise LoadError("the shadow policies were asked about nothing")
     return Measurement(samples)
 
 
@@ -118,7 +118,7 @@ async def _paced(listening: Listening, sent: bytes, random: Random) -> tuple[flo
 
 
 def _shadow(listening: Listening) -> dict[str, int]:
-    """What became of the reviews for policies in the shadow until now, from the metrics."""
+    """What became of the reviews for shadow policies until now, from the metrics."""
     connection = HTTPConnection("127.0.0.1", listening.health, timeout=10)
     try:
         connection.request("GET", "/metrics")

@@ -147,7 +147,7 @@ def trace(stack: AsyncExitStack, service: Service, settings: TracingSettings) ->
 
 
 class Followers:
-    """What follows the answers. shadow, keeper: the policies in the shadow, and what reads them; None without any."""
+    """What follows the answers. shadow, keeper: the shadow policies, and what reads them; None without any."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -162,7 +162,7 @@ class Followers:
 
         try:
             await self.keeper.reconfigure(loaded._replace(settings=shadowed(loaded.settings)))
-        except Exception:  # noqa: BLE001 - policies in the shadow must not keep a configuration out
+        except Exception:  # noqa: BLE001 - shadow policies must not keep a configuration out
             structlog.get_logger().exception("could not reconfigure shadow policies")
 
     async def swap(self) -> None:
@@ -180,7 +180,7 @@ async def follow(
 ) -> Followers:
     """Have the answers of a service followed until the stack is closed.
 
-    parameters: of the policies in the shadow; None without a cluster.
+    parameters: of the shadow policies; None without a cluster.
     """
     settings = loaded.settings
     log = _decision_log(stack, service, settings, cluster)

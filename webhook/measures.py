@@ -1,4 +1,4 @@
-"""Families of metrics about one thing: rules and policies, policies in the shadow, gangs, audits."""
+"""Families of metrics about one thing: rules and policies, shadow policies, gangs, audits."""
 
 from __future__ import annotations
 
@@ -213,33 +213,33 @@ _COUNTED = 100  # policies with series of their own
 
 
 class ShadowMetrics:
-    """The metrics of policies in the shadow. expression_faults: those of all policies."""
+    """The metrics of shadow policies. expression_faults: those of all policies."""
 
     def __init__(self, registry: CollectorRegistry, expression_faults: Counter) -> None:
         self.expression_faults = expression_faults
         self._counted: set[str] = set()
         self.decisions = Counter(
             "cks_admission_shadow_decisions_total",
-            "Requests by what a policy in the shadow would make of them: same, refuse, admit or warn; for at most 100 "
+            "Requests by what a shadow policy would make of them: same, refuse, admit or warn; for at most 100 "
             "policies.",
             ("policy", "outcome"),
             registry=registry,
         )
         self.reviews = Counter(
             "cks_admission_shadow_reviews_total",
-            "Reviews for policies in the shadow: judged, dropped for want of time, late if it took too long, failed.",
+            "Reviews for shadow policies: judged, dropped for want of time, late if it took too long, failed.",
             ("outcome",),
             registry=registry,
         )
-        self.policies = Gauge("cks_admission_shadow_policies", "Policies in the shadow.", registry=registry)
+        self.policies = Gauge("cks_admission_shadow_policies", "Shadow policies.", registry=registry)
         self.unasked = Gauge(
             "cks_admission_shadow_policies_not_asked",
-            "Policies in the shadow that are not asked about all that they are for: their counts show too little.",
+            "Shadow policies that do not see all of their requests: their counts are too low.",
             registry=registry,
         )
         self.refused = Gauge(
             "cks_admission_shadow_policies_refused",
-            "1 while the newest content of a directory of policies in the shadow is not used, since it was refused.",
+            "1 while the newest content of a directory of shadow policies is refused.",
             registry=registry,
         )
 

@@ -93,7 +93,7 @@ class Metrics:
         self.connections = gauge("cks_admission_connections", "Connections to the TLS port.")
         self.no_room = counter(
             "cks_admission_no_room_total",
-            "Calls and connections refused, or ended for another, for want of room: by the limit that was reached.",
+            "Calls and connections refused, or closed for another, by the limit that was reached.",
             ("limit",),
         )
         self.rejected_calls = counter(
@@ -125,15 +125,15 @@ class Metrics:
         )
         self.policies_refused = gauge(
             "cks_admission_policies_refused",
-            "1 while the newest content of a source of policies is not in force, since it was refused; else 0.",
+            "1 while the newest content of a source of policies is refused; else 0.",
         )
         self.expression_faults = counter(
             "cks_admission_expression_faults_total",
-            "Evaluations in which generated code failed although the expression has a value, which was found slowly.",
+            "Evaluations in which generated code failed although the expression has a value.",
         )
         self.loop_lag = Histogram(
             "cks_admission_loop_lag_seconds",
-            "How much later than it should the event loop runs a task, ten times a second.",
+            "Delay of a task of the event loop, ten times a second.",
             buckets=LAG_BUCKETS,
             registry=self.registry,
         )
@@ -191,7 +191,7 @@ class Metrics:
         )
         self.decision_records = counter(
             "cks_admission_decision_records_total",
-            "Records for the log of decisions: written, or lost since they could not be written.",
+            "Records for the decision log: written, or lost.",
             ("outcome",),
         )
         self.refusal_events = counter(

@@ -49,7 +49,7 @@ class _Parts(NamedTuple):
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
     configurations that manage writes; None if it does not run apart. placement: None where this process places no
-    gangs. lookout: for a placer that runs apart. parameters: those of the cluster, if policies in the shadow follow
+    gangs. lookout: for a placer that runs apart. parameters: those of the cluster, if shadow policies follow
     them, too.
     """
 

@@ -87,7 +87,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shadow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of policies in the shadow: one of those in force, changed."""
+    """The directory of shadow policies: one of those in force, changed."""
     folder = tmp_path_factory.mktemp("shadow")
     _write(folder / "policies.yaml", _policy("reasons", "configmaps", SILENCE, *REASONS[:-1]))
     return folder
@@ -95,7 +95,7 @@ def shadow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def decisions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The log of decisions."""
+    """The decision log."""
     return tmp_path_factory.mktemp("decisions") / "log.jsonl"
 
 
@@ -352,7 +352,7 @@ def test_a_reload(served: Service, directory: Path) -> None:
 
 
 def test_a_policy_that_is_tried(served: Service, shadow: Path, decisions: Path) -> None:
-    """A changed policy in the shadow refuses nobody; what it would change it records, and replay says the same."""
+    """A changed shadow policy refuses nobody; what it would change it records, and replay says the same."""
     asked = {
         "tried-same": {"a": "b"},
         "tried-loud": {"loud": "x"},

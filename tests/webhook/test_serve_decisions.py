@@ -1,4 +1,4 @@
-"""The log of decisions and the policies in the shadow of the real process, and the replay of what it recorded."""
+"""The decision log and the shadow policies of the real process, and the replay of what it recorded."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def _judged(service: Service) -> int:
 
 
 async def _ask(service: Service, asked: list[Case]) -> None:
-    """Send the reviews over one connection, and wait until the policies in the shadow have had their say."""
+    """Send the reviews over one connection, and wait until the shadow policies have had their say."""
     before = await _judged(service)
     async with connected(await service.port(), service.context()) as wire:
         for case in asked:
@@ -57,7 +57,7 @@ def _replayed(log: Path, sets: Sets) -> tuple[int, dict[str, dict[str, str]], Js
 
 
 async def test_a_thousand_requests(tmp_path: Path) -> None:
-    """Replay names exactly the verdicts that change; the policies in the shadow count and record the same."""
+    """Replay names exactly the verdicts that change; the shadow policies count and record the same."""
     sets, log, asked = written(tmp_path), tmp_path / "decisions.jsonl", cases(1000)
     options = ("--policies", str(sets.old), "--shadow", str(sets.new), "--decision-log", str(log))
     recorded = {"content": "objects", "samples": _EVERYTHING}
@@ -131,7 +131,7 @@ async def test_by_default_refusals_are_recorded_without_content(tmp_path: Path) 
 
 
 async def test_a_broken_shadow(tmp_path: Path) -> None:
-    """Policies in the shadow follow their files; broken and blind ones are told, and disturb nothing."""
+    """Shadow policies follow their files; broken and blind ones are told, and disturb nothing."""
     sets = written(tmp_path)
     file = sets.new / "policies.yaml"
     good = file.read_text(encoding="utf-8")

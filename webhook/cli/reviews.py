@@ -141,7 +141,7 @@ class _Summary:
         if records["withoutContent"]:
             yield f"{records['withoutContent']} records without content were not replayed; {_WHY}"
         if records["shadow"]:
-            yield f"{records['shadow']} records of policies in the shadow were left out"
+            yield f"{records['shadow']} records of shadow policies were left out"
         if records["unreadable"] > _NAMED:
             yield f"{records['unreadable']} lines were no records"
         if records["masked"] and self.changes:

@@ -64,7 +64,7 @@ class LabelExceptionSettings(Model):
 
 
 class Requesters(Model):
-    """Requesters to leave alone, beside those of labels.exempt. Exact names, or globs with * and ?."""
+    """Exempt requesters, beside those of labels.exempt. Exact names, or globs with * and ?."""
 
     users: Globs = Field((), description="User names.")
     groups: Globs = Field((), description="Groups.")
@@ -72,16 +72,16 @@ class Requesters(Model):
 
 
 class Exempt(Requesters):
-    """Requesters to leave alone, beside the cluster's own components. Exact names, or globs with * and ?."""
+    """Exempt requesters, beside the cluster's own components. Exact names, or globs with * and ?."""
 
     control_plane_namespaces: Strings = Field(
         (),
-        description="Namespaces known to be the control plane's: their accounts pass even while the service is down.",
+        description="Namespaces of the control plane: their accounts pass also while the service is down.",
     )
 
 
 class LabelsSettings(Model):
-    """The guard of the reserved label namespaces."""
+    """The guard of reserved labels."""
 
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
     enforced_by: Literal["auto", "policy", "webhook"] = Field(
@@ -94,7 +94,7 @@ class LabelsSettings(Model):
         tuple(LabelExceptionSettings(key=exception.key, kinds=("Pod",)) for exception in EXCEPTIONS),
         description="Reserved labels that people may set. A list given here replaces this one.",
     )
-    exempt: Exempt = Field(Exempt(), description="More requesters to leave alone.")
+    exempt: Exempt = Field(Exempt(), description="More exempt requesters.")
     trusted: KindsAndNames = Field(
         (),
         description="Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
@@ -103,7 +103,7 @@ class LabelsSettings(Model):
 
 
 class GuardSettings(Model):
-    """What only the cloud may take away. It fails open, whatever happens on a violation."""
+    """Namespaces and taints that only the cloud may change. It fails open."""
 
     namespaces: DenyWarnOff = Field(
         "warn", description="Edits and deletions of Namespaces of the control plane: deny, warn or off."
@@ -113,7 +113,7 @@ class GuardSettings(Model):
         description="Removals of Nodes' taints node.coreweave.cloud/reserved, is_gpu, is_cpu_compute and "
         "sunk.coreweave.com/lock: deny, warn or off.",
     )
-    exempt: Requesters = Field(Requesters(), description="More requesters to leave alone, such as SUNK's accounts.")
+    exempt: Requesters = Field(Requesters(), description="More exempt requesters, such as SUNK's accounts.")
 
 
 class AcceleratorSettings(Model):
@@ -150,12 +150,10 @@ class SunkSettings(Model):
 
 
 class SelectorsSettings(Model):
-    """Node selectors, node affinity and topology keys that people write by hand."""
+    """Node selectors, node affinity and topology keys."""
 
-    action: WarnAuditOff = Field(
-        "warn", description="What happens on one that selects nothing, or not what it says: warn, audit or off."
-    )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are looked at.")
+    action: WarnAuditOff = Field("warn", description="What happens on a mistake: warn, audit or off.")
+    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
 
 
 class Organization(Model):
@@ -163,7 +161,7 @@ class Organization(Model):
 
     id: str = Field("", description="Value that users may give the label ns.coreweave.cloud/org on their Namespaces.")
     reserved_hash: str = Field(
-        "", description="Value of the Nodes' taint node.coreweave.cloud/reserved; empty: read off Nodes."
+        "", description="Value of the Nodes' taint node.coreweave.cloud/reserved; empty: that of the Nodes."
     )
 
 
@@ -181,18 +179,18 @@ class Policies(Model):
     )
     kubernetes: ReleaseName = Field(
         "",
-        description="Release of Kubernetes by whose rules policies are judged, such as 1.36; empty: that of the "
-        "cluster's API server, without a cluster the newest one known.",
+        description="Release of Kubernetes that judges policies, such as 1.36; empty: that of the API server, without "
+        "a cluster the newest.",
     )
     slow: Literal["keep", "skip"] = Field(
         "keep",
-        description="A policy that was over its time 3 times in a minute: keep, or skip it as failed for 5 minutes or "
-        "until policies change (not just the objects that paramRefs name).",
+        description="A policy that is over its time 3 times in a minute: keep it, or skip it as failed for 5 minutes "
+        "or until policies change.",
     )
     shadow: Strings = Field(
         (),
-        description="Files and directories with validating policies that decide nothing: what they would change is "
-        "counted, and recorded in the log of decisions; watched for changes.",
+        description="Files and directories with shadow policies, which decide nothing: what they would change is "
+        "counted and recorded; watched for changes.",
     )
 
     @property
@@ -269,7 +267,7 @@ class ExceptionSettings(Model):
 
 
 class SafetySettings(Model):
-    """Writes that no outage may stop, beside those that every cluster needs. Policies judge them all the same."""
+    """More essential writes, which no outage may stop. Policies judge them all the same."""
 
     namespaces: Strings = Field(
         (),
@@ -280,7 +278,7 @@ class SafetySettings(Model):
         description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io; without a "
         "group it means the core group; never pods.",
     )
-    users: Globs = Field((), description="Users who write what controllers write, as globs.")
+    users: Globs = Field((), description="Users who count as the control plane, as globs.")
 
 
 def _text(value: object) -> object:
@@ -315,15 +313,15 @@ class PackSettings(Model):
 
 
 class PacksSettings(Model):
-    """Shipped policies: enforce, warn, audit or off. Another policy with the name of one takes its place."""
+    """Shipped policies: enforce, warn, audit or off. A policy of your own with the same name takes the place of one."""
 
     interruptable_qos: PackSettings = Field(
-        PackSettings(), alias="interruptable-qos", description="What is labelled interruptable can be interrupted."
+        PackSettings(), alias="interruptable-qos", description="Interruptable workloads can be interrupted."
     )
     scheduling_safety: PackSettings = Field(
-        PackSettings(), alias="scheduling-safety", description="Tolerations and node selectors that do no harm."
+        PackSettings(), alias="scheduling-safety", description="Tolerations and node selectors do no harm."
     )
-    sunk: PackSettings = Field(PackSettings(), description="Nodes that Slurm has locked are left alone.")
+    sunk: PackSettings = Field(PackSettings(), description="Pods stay off Nodes that Slurm has locked.")
 
     @field_validator("*", mode="after")
     @classmethod
@@ -389,7 +387,7 @@ class OwnTopology(Model):
         description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
     )
     node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
-    pool: Selector = Field(Selector(), description="Label selector of the Nodes that it is for; empty: unspecified.")
+    pool: Selector = Field(Selector(), description="Label selector of its Nodes; empty: unspecified.")
 
     @model_validator(mode="after")
     def _is_a_topology(self) -> Self:
@@ -405,12 +403,12 @@ class OwnTopology(Model):
 
 
 class DefaultPlacement(Model):
-    """Defaults for what no annotation says."""
+    """Defaults for workloads without annotations."""
 
-    topology: str = Field("", description="Topology of placements that name none; empty for none.")
+    topology: str = Field("", description="Topology of placements that name none.")
     preferred: str = Field(
         "lowest",
-        description="Level that distributed workloads without annotations prefer; lowest for the last above a Node.",
+        description="Level that distributed workloads without annotations prefer; lowest: the last above a Node.",
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces in which these defaults apply.")
 
@@ -436,7 +434,7 @@ class SchedulerSettings(Model):
 
 
 class TopologySettings(Model):
-    """Topology annotations, by which the Pods of a gang start together."""
+    """Placement of gangs by topology annotations."""
 
     action: RuleAction = Field("deny", description="What happens on a wrong annotation; off disables the rule.")
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are checked and changed.")
@@ -444,7 +442,7 @@ class TopologySettings(Model):
         "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
     )
     unapplied: DenyOrWarn = Field(
-        "warn", description="A Pod or template that lacks its gate or its annotations at /validate: deny or warn."
+        "warn", description="A Pod or template that lacks its gate or annotations after mutation: deny or warn."
     )
     workload_scheduling: OnOff = Field(
         "off",
@@ -453,28 +451,27 @@ class TopologySettings(Model):
     placement: Many[WaySettings] = Field((), description=WaySettings.__doc__)
     autoscaling: OnOff = Field(
         "on",
-        description="on: a gang that no domain of the Nodes can hold is kept together by Pod affinity, which an "
-        "autoscaler sees; off: it is refused.",
+        description="A gang that no domain can hold. on: it gets Pod affinity, which an autoscaler sees; off: it is "
+        "refused.",
     )
     settle_seconds: float = Field(
         2.0,
         gt=0,
-        description="How long after its first Pod a gang starts of which it is not known whether more Pods come, or "
-        "that only prefers a level.",
+        description="How long a gang of unknown size, or one that only prefers a level, waits after its first Pod.",
     )
     patience_seconds: float = Field(
         900.0,
         gt=0,
-        description="How long a gang lets others pass for which there is room; then a domain is kept free for it.",
+        description="How long a gang lets others pass; then a domain is kept free for it.",
     )
     deletion: RuleAction = Field(
         "warn",
-        description="What happens when a Topology object that workloads name goes or changes; off where action is.",
+        description="What happens when a Topology object that workloads name goes or changes; off if action is off.",
     )
     facts: str = Field(
         "",
-        description="ConfigMap in cluster.namespace that is kept up to date with the domains, Nodes and GPUs of each "
-        "topology, for policies to read as params; empty for none.",
+        description="ConfigMap in cluster.namespace with the domains, Nodes and GPUs of each topology, for policies to "
+        "read as params; empty: none.",
     )
     default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
     topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)
@@ -482,7 +479,7 @@ class TopologySettings(Model):
         (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
     )
     topograph_prefixes: Strings = Field(
-        (), description="Prefixes of keys that Topograph was told to write; it shortens values over 63 characters."
+        (), description="Prefixes of keys that Topograph writes; it shortens values over 63 characters."
     )
     pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
     schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)

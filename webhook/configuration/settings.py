@@ -38,33 +38,31 @@ class Listen(Model):
     max_in_flight: int = Field(
         512,
         ge=1,
-        description="Reviews that are answered at once; more get 503 with Retry-After, which the API server obeys.",
+        description="Reviews answered at once; more get 503 with Retry-After.",
     )
     max_bytes_in_flight: int = Field(
         64 * 1024 * 1024,
         ge=16 * 1024 * 1024,
-        description="Bytes of bodies that are held at once; more get 503, too.",
+        description="Bytes of bodies held at once; more get 503.",
     )
     body_seconds: float = Field(
         3.0, gt=0, le=30, description="How long a body may take to arrive, within the time-out of its caller."
     )
     max_connections: int = Field(
-        1024, ge=1, description="Connections at once; beyond, one that stands around is closed for a new one."
+        1024, ge=1, description="Connections at once; beyond, an idle one is closed for a new one."
     )
     max_connections_per_address: int = Field(
         768,
         ge=1,
-        description="The same for one address, without effect above maxConnections; all API servers may call from one.",
+        description="The same for one address; all API servers may call from one.",
     )
     connection_seconds: float = Field(
-        60.0, ge=0, description="How long a connection stays open, give or take a quarter; 0 for as long as it is used."
+        60.0, ge=0, description="How long a connection stays open, give or take a quarter; 0: as long as it is used."
     )
     drain_seconds: float = Field(
-        5.0, ge=0, le=600, description="After SIGTERM, how long the port stays open while readiness already says no."
+        5.0, ge=0, le=600, description="How long the port stays open after SIGTERM, while the service is not ready."
     )
-    grace_seconds: float = Field(
-        20.0, ge=0, le=600, description="After that, how long requests in flight may take to finish."
-    )
+    grace_seconds: float = Field(20.0, ge=0, le=600, description="How long requests in flight may take after that.")
 
 
 class Health(Model):
@@ -75,7 +73,7 @@ class Health(Model):
 
 
 class Tls(Model):
-    """The certificate to serve: a pair of files that somebody else renews, or one of the service's own."""
+    """The served certificate: a pair of files, or one that the service makes."""
 
     cert_file: str = Field("", description="Certificate chain, PEM; watched. Empty: the service makes its own.")
     key_file: str = Field("", description="Private key of certFile, PEM.")
@@ -84,28 +82,28 @@ class Tls(Model):
     )
     directory: str = Field(".cks-admission/certs", description="Where the service keeps the CA and pair that it makes.")
     client_ca_file: str = Field(
-        "", description="CA bundle, PEM, watched: only callers with a certificate of these CAs are answered."
+        "", description="CA bundle, PEM, watched: only callers with a certificate of these CAs get an answer."
     )
     names: Strings = Field(
         ("localhost", "127.0.0.1"), description="DNS names and IP addresses in the certificate that the service makes."
     )
-    check_seconds: float = Field(10.0, gt=0, description="How often the pair is checked for changes and for its age.")
+    check_seconds: float = Field(10.0, gt=0, description="How often the service checks the pair for changes and age.")
 
 
 class ClusterSettings(Model):
-    """The cluster to read Namespaces, Nodes and claims from; without one, rules know only what the request says."""
+    """The cluster whose Namespaces, Nodes and claims rules read. Without one, they know only the request."""
 
     kubeconfig: str = Field("", description="Path of a kubeconfig.")
     in_cluster: bool = Field(False, description="Use the Pod's service account.")
     service_account: str = Field(
-        "", description="Directory with token and ca.crt of the service account; empty for where Pods usually have it."
+        "", description="Directory with token and ca.crt of the service account; empty: the usual one."
     )
     namespace: str = Field("cks-admission", min_length=1, description="The Namespace in which the service runs.")
     lease: str = Field(
-        "cks-admission", min_length=1, description="Lease there by which replicas agree who writes to the cluster."
+        "cks-admission", min_length=1, description="Lease in that Namespace; its holder writes to the cluster."
     )
     cut_off_seconds: float = Field(
-        1800.0, ge=300, description="After so long without a word from the API server a replica is not ready."
+        1800.0, ge=300, description="A replica is not ready after the API server has not answered for so long."
     )
 
     @property
@@ -117,7 +115,7 @@ class ClusterSettings(Model):
 class Manage(Model):
     """The process `cks-admission manage`, which writes to the cluster what all replicas share."""
 
-    apart: bool = Field(False, description="It runs, so that serve itself writes nothing that replicas share.")
+    apart: bool = Field(False, description="Whether it runs; then serve writes nothing that replicas share.")
     secret: str = Field("", description="Secret in cluster.namespace in which it keeps the replicas' certificate.")
     pods: str = Field(
         "app.kubernetes.io/name=cks-admission,app.kubernetes.io/component=webhook",
@@ -128,11 +126,11 @@ class Manage(Model):
 class Place(Model):
     """The process `cks-admission place`, which chooses domains for gangs and opens the gates of their Pods."""
 
-    apart: bool = Field(False, description="It runs, so that serve itself places nothing.")
+    apart: bool = Field(False, description="Whether it runs; then serve places nothing.")
     lease: str = Field(
         "cks-admission-placer",
         min_length=1,
-        description="Lease in cluster.namespace by which placers agree who opens gates.",
+        description="Lease in cluster.namespace; its holder opens gates.",
     )
 
 
@@ -144,19 +142,15 @@ class KeptRequirement(Model):
 
 
 class Registration(Model):
-    """The webhook configurations by which the API server knows the service."""
+    """The webhook configurations, by which the API server calls the service."""
 
-    apply: bool = Field(
-        False, description="Write them to the cluster, and again whenever somebody changes or deletes them."
-    )
-    ca_only: bool = Field(
-        False, description="Write nothing but the caBundle, into configurations that somebody else applies."
-    )
+    apply: bool = Field(False, description="Write them to the cluster, and repair them.")
+    ca_only: bool = Field(False, description="Write only the caBundle, into configurations that somebody else applies.")
     name: str = Field("cks-admission", min_length=1, description="Name of both webhook configurations.")
     url: str = Field(
         "", pattern=r"^(https://.*)?$", description="Base URL of the service, for one outside the cluster."
     )
-    service: str = Field("cks-admission", description="Name of the Service; used where no url is given.")
+    service: str = Field("cks-admission", description="Name of the Service, if url is empty.")
     service_port: Port = Field(443, description="Port of the Service.")
     ca_file: str = Field("", description="CA bundle for tls.certFile, PEM; not needed for the service's own CA.")
     inject_ca_from: str = Field(
@@ -171,12 +165,10 @@ class Registration(Model):
         "rules, the guard's too.",
     )
     timeout_seconds: int = Field(
-        5, ge=1, le=30, description="How long the API server waits for an answer of what fails closed."
+        5, ge=1, le=30, description="How long the API server waits for entries that fail closed."
     )
-    open_timeout_seconds: int = Field(3, ge=1, le=30, description="The same for what fails open.")
-    essential_timeout_seconds: int = Field(
-        1, ge=1, le=30, description="The same for writes that a cluster needs to come up."
-    )
+    open_timeout_seconds: int = Field(3, ge=1, le=30, description="The same for entries that fail open.")
+    essential_timeout_seconds: int = Field(1, ge=1, le=30, description="The same for essential writes.")
 
     @property
     def writes(self) -> bool:
@@ -191,16 +183,16 @@ class SampleSettings(Model):
         Many[Literal["admit", "patch", "deny", "warn", "audit", "excepted", "error"]], Field(min_length=1)
     ] = Field(description="Verdicts: admit, patch, deny, warn, audit, excepted or error.")
     rules: Globs = Field(("*",), description="Names of rules and policies, as globs.")
-    share: float = Field(1.0, ge=0, le=1, description="Share of these answers that is recorded, from 0 to 1.")
+    share: float = Field(1.0, ge=0, le=1, description="Share of these answers to record, from 0 to 1.")
 
 
 class DecisionsSettings(Model):
-    """The log of decisions: a JSON line for each answer that is sampled, apart from the logs on stderr."""
+    """The decision log: a JSON line for each sampled answer, apart from the logs on stderr."""
 
     log: str = Field("", description="File, or - for stdout. Empty: no log.")
     content: Content = Field(
         "none",
-        description="none: identities, verdicts and field paths; messages: also what people were told; objects: all "
+        description="none: identities, verdicts and field paths; messages: also messages and warnings; objects: all "
         "that replay needs. Secrets and values of environment variables are always masked.",
     )
     samples: Many[SampleSettings] = Field(
@@ -212,12 +204,10 @@ class DecisionsSettings(Model):
         128 * 1024,
         ge=4096,
         le=1024 * 1024,
-        description="Messages and objects of a review or record with more bytes are left out, which the record says.",
+        description="Size of a review or record beyond which messages and objects are left out.",
     )
-    max_file_bytes: int = Field(
-        64 * 1024 * 1024, ge=1024 * 1024, description="A file with more bytes is renamed, with a number at its end."
-    )
-    max_files: int = Field(5, ge=1, le=100, description="How many of these are kept besides the one written to.")
+    max_file_bytes: int = Field(64 * 1024 * 1024, ge=1024 * 1024, description="Size at which the file is rotated.")
+    max_files: int = Field(5, ge=1, le=100, description="How many rotated files are kept.")
 
 
 class TracingSettings(Model):
@@ -232,48 +222,45 @@ class TracingSettings(Model):
         0.01,
         ge=0,
         le=1,
-        description="Share of reviews that are traced, from 0 to 1; where the API server traces, it decides instead.",
+        description="Share of reviews that are traced, from 0 to 1; an API server that traces decides instead.",
     )
-    rule_seconds: float = Field(
-        0.001, ge=0, description="A rule that takes less has no span of its own; 0: each has one."
-    )
+    rule_seconds: float = Field(0.001, ge=0, description="Rules that take longer have spans of their own; 0: all.")
 
 
 class EventsSettings(Model):
-    """Events in a cluster, by which people see on their workloads what is said of them."""
+    """Events on people's workloads."""
 
     refusals: bool = Field(
         True,
-        description="Tell a Deployment, JobSet or the like when what its controllers make is refused; once in an hour "
+        description="Write an Event on a Deployment, JobSet or the like when its controllers are refused; once an hour "
         "for each rule.",
     )
     findings: bool = Field(
         True,
-        description="Tell a workload when an audit with reports finds that it, or what controllers make for it, would "
-        "be refused; again when its report changes.",
+        description="Write an Event on a workload when an audit with reports finds that it, or what it owns, would be "
+        "refused; again when its report changes.",
     )
 
 
 class AuditSettings(Model):
-    """What audits with reports leave behind, beside these."""
+    """The record of audits with reports."""
 
     record: str = Field(
         "",
         max_length=253,
-        description="Name of a ConfigMap in cluster.namespace, which must be there. An audit of all Namespaces writes "
-        "into it what it did, and manage makes metrics of it. Empty: neither happens.",
+        description="An existing ConfigMap in cluster.namespace. An audit of all Namespaces records there what it did, "
+        "and manage makes metrics of it. Empty: neither happens.",
     )
 
 
 class HelpSettings(Model):
-    """Where people whom a rule refuses or warns can read on."""
+    """Where people who are refused or warned can read on."""
 
     url: str = Field(
         "",
         pattern=r"^(https?://\S{1,500})?$",
-        description="Address that ends each refusal, and stands in the last warning. {page} and {code} stand for a "
-        "page of docs/refused and a heading on it: https://docs.example.org/refused/{page}/#{code}. Empty: neither has "
-        "one.",
+        description="Address at the end of each refusal and of the last warning. {page} and {code} stand for a page of "
+        "docs/refused and a heading on it: https://docs.example.org/refused/{page}/#{code}. Empty: none.",
     )
 
 

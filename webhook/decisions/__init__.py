@@ -1,1 +1,1 @@
-"""What follows an answer: the log of decisions, and policies in the shadow."""
+"""What follows an answer: the decision log, and shadow policies."""

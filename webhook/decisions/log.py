@@ -1,4 +1,4 @@
-"""The log of decisions: records of the answers that are sampled, written by a thread of its own."""
+"""The decision log: records of the answers that are sampled, written by a thread of its own."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class DecisionLog:
             asyncio.get_running_loop().call_soon(self._write, answered, datetime.now(UTC), {})
 
     def shadow(self, answered: Answered, changes: Iterable[tuple[Outcome, Change]]) -> None:
-        """Record what policies in the shadow would have changed."""
+        """Record what shadow policies would have changed."""
         told = [
             {"policy": change.policy, "outcome": outcome, "then": _told(change.then), "now": _told(change.now)}
             for outcome, change in changes

@@ -41,7 +41,7 @@ from webhook.version import VERSION
 
 EVENT = "decision"
 SHADOW = "shadow decision"
-"""What tells records from log lines where both are on one stream, and those of policies in the shadow from others."""
+"""What tells records from log lines where both are on one stream, and those of shadow policies from others."""
 
 # Masked texts of fewer characters are left in messages: "1" stands in many of them, and hides nothing.
 _SHORTEST = 4
@@ -318,7 +318,7 @@ _recorded = msgspec.json.Decoder(Recorded)
 
 
 def read(line: bytes) -> Recorded | Kept:
-    """The record in a line; `shadow` for one of policies in the shadow, `other` for another log line.
+    """The record in a line; `shadow` for one of shadow policies, `other` for another log line.
 
     Raises RecordError.
     """

@@ -1,4 +1,4 @@
-"""What policies in the shadow are asked about: what the API server sends because of the policies in force. Pure."""
+"""What shadow policies are asked about: what the API server sends because of the policies in force. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def validating(policies: PolicyRules) -> tuple[str, ...]:
 
 
 def beside(policies: PolicyRules, ruleset: RuleSet, real: RuleSet) -> RuleSet:
-    """The rules of policies in the shadow, where they are asked. ruleset: theirs. real: the rules in force."""
+    """The rules of shadow policies, where they are asked. ruleset: theirs. real: the rules in force."""
     names = validating(policies)
     groups = {
         rule.name: dict.fromkeys(hook.group for hook in rule.hooks if hook.phase == PHASE)
@@ -114,7 +114,7 @@ class Budget:
 
 
 class _Set(NamedTuple):
-    """The policies in the shadow as they are asked beside those in force. names: theirs. groups: where they are."""
+    """The shadow policies as they are asked beside those in force. names: theirs. groups: where they are."""
 
     names: tuple[str, ...]
     served: Served

@@ -47,7 +47,7 @@ class Desired(Struct, frozen=True):
     binding. policies: names of usable policies. replaced:
     names of shipped ones whose place others take.
     refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
-    unasked: policies in the shadow that are not asked about all that they are for.
+    unasked: shadow policies that are not asked about all that they are for.
     """
 
     catalog: Read[Catalog]
@@ -93,14 +93,14 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
 
 
 class _Shadow(NamedTuple):
-    """What is to be said of policies in the shadow."""
+    """What is to be said of shadow policies."""
 
     refused: tuple[str, ...] = ()
     unasked: tuple[Unasked, ...] = ()
 
 
 async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: Release, today: date) -> _Shadow:
-    """What is to be said of the policies in the shadow. real: the rules in force. Raises SettingsError."""
+    """What is to be said of the shadow policies. real: the rules in force. Raises SettingsError."""
     if not settings.policies.shadow:
         return _Shadow()
     own = shadowed(settings)

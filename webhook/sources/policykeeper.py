@@ -396,14 +396,14 @@ class CurrentRelease:
 
 
 def shadow_keeper(loaded: LoadedConfiguration, metrics: ShadowMetrics, cluster: InCluster | None) -> PolicyKeeper:
-    """The keeper of the policies in the shadow. What it cannot use is told, and changes nothing else."""
+    """The keeper of the shadow policies. What it cannot use is told, and changes nothing else."""
     log = structlog.get_logger().bind(shadow=True)
     settings = shadowed(loaded.settings)
     return PolicyKeeper(settings, [Directories(settings.policies.directories)], metrics, loaded.catalog, cluster, log)
 
 
 def shadowed(settings: Settings) -> Settings:
-    """The settings for policies in the shadow: their directories, and no packs. Exceptions are those in force."""
+    """The settings for shadow policies: their directories, and no packs. Exceptions are those in force."""
     off = PackSettings(mode="off")
     packs = settings.packs.model_copy(update=dict.fromkeys(type(settings.packs).model_fields, off))
     policies = settings.policies.model_copy(update={"directories": settings.policies.shadow})

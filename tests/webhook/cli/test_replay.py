@@ -151,7 +151,7 @@ def test_lines_that_are_no_records() -> None:
     why = "records need their objects: set decisions.content to objects, and admit in decisions.samples"
     assert told[2:] == [
         f"1 records without content were not replayed; {why}",
-        "1 records of policies in the shadow were left out",
+        "1 records of shadow policies were left out",
     ]
 
 

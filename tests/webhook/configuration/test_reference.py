@@ -69,7 +69,7 @@ def test_lists_in_lists_are_explained() -> None:
         "  #     nodeLabel: Key of the label that Nodes of one domain share. (required)",
         '  #     alias: Further name of the level. (default "")',
         "  #   nodeRequirement: Label selector of Nodes that Pods may be placed on. (default {})",
-        "  #   pool: Label selector of the Nodes that it is for; empty: unspecified. (default {})",
+        "  #   pool: Label selector of its Nodes; empty: unspecified. (default {})",
     ]
 
 

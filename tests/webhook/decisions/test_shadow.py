@@ -1,4 +1,4 @@
-"""Policies in the shadow: their budget, what is dropped, and where they are asked."""
+"""Shadow policies: their budget, what is dropped, and where they are asked."""
 
 from __future__ import annotations
 

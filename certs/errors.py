@@ -13,18 +13,6 @@
 Messages are for people: what was found, where, and what to do about it. They never hold key material.
 """
 
-__all__ = [
-    "AuthorityError",
-    "CertificateError",
-    "ForeignFileError",
-    "InvalidNameError",
-    "KeyMismatchError",
-    "PairError",
-    "PemError",
-    "ServingError",
-    "StoreError",
-]
-
 
 class CertificateError(Exception):
     """Something about a certificate, a key or the place where they are kept is wrong."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import Any
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -36,35 +36,23 @@ class Finding:
     text: str
 
 
-class Description(TypedDict):
-    """A certificate's properties, in this order. Moments are `2026-03-01 12:00:00 UTC`; the fingerprint is hex."""
+def describe(certificate: x509.Certificate, now: datetime) -> dict[str, Any]:
+    """The properties of a certificate, in this order. Moments are `2026-03-01 12:00:00 UTC`; the fingerprint is hex.
 
-    subject: str
-    issuer: str
-    serial: str
-    names: list[str]
-    not_before: str
-    not_after: str
-    days_left: int
-    key: str
-    signature: str
-    fingerprint_sha256: str
-
-
-def describe(certificate: x509.Certificate, now: datetime) -> Description:
-    """The properties of a certificate. `days_left` counts whole days and is negative once it has expired."""
-    return Description(
-        subject=titled(certificate.subject),
-        issuer=titled(certificate.issuer),
-        serial=f"{certificate.serial_number:x}",
-        names=list(names_of(certificate)),
-        not_before=moment(certificate.not_valid_before_utc),
-        not_after=moment(certificate.not_valid_after_utc),
-        days_left=(certificate.not_valid_after_utc - now) // timedelta(days=1),
-        key=key_title(certificate),
-        signature=signature_title(certificate),
-        fingerprint_sha256=fingerprint(certificate),
-    )
+    `days_left` counts whole days and is negative once it has expired.
+    """
+    return {
+        "subject": titled(certificate.subject),
+        "issuer": titled(certificate.issuer),
+        "serial": f"{certificate.serial_number:x}",
+        "names": list(names_of(certificate)),
+        "not_before": moment(certificate.not_valid_before_utc),
+        "not_after": moment(certificate.not_valid_after_utc),
+        "days_left": (certificate.not_valid_after_utc - now) // timedelta(days=1),
+        "key": key_title(certificate),
+        "signature": signature_title(certificate),
+        "fingerprint_sha256": fingerprint(certificate),
+    }
 
 
 def verify(

@@ -210,14 +210,15 @@ def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, clust
     """Tells owners of refusals until the stack is closed; None without a cluster."""
     if cluster is None or not settings.events.refusals:
         return None
-    from webhook.cluster.api.clock import Clock  # noqa: PLC0415 - for clusters only
+    from webhook.audit.owners import Owners  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.api.clock import Clock  # noqa: PLC0415 - as above
     from webhook.cluster.api.events import Events  # noqa: PLC0415 - as above
-    from webhook.cluster.facts.workloads import Owners  # noqa: PLC0415 - as above
+    from webhook.cluster.facts.workloads import owner_reader  # noqa: PLC0415 - as above
     from webhook.decisions.refusals import Refusals  # noqa: PLC0415 - as above
 
     api = cluster.facts.api
     events = Events(api)
-    owners = Owners(api, rules.topology_options(settings).workloads)
+    owners = Owners(owner_reader(api, rules.topology_options(settings).workloads))
     refusals = Refusals(owners.top, events.write, events.hour, service.metrics, Clock())
     run(stack, "refusals", refusals.run())
     return refusals

@@ -131,8 +131,8 @@ def policies(namespaces: Mapping[str, Any], more: int = 0) -> Iterator[Json]:
     yield from _mutating(namespaces)
 
 
-SILENT = ("audit-old", "audit-rights", "audit-user")
-"""The policies that cannot be audited."""
+SILENT = ("audit-rights", "audit-user")
+"""The policies that cannot be audited. The one that reads oldObject says what it says of a creation: nothing."""
 
 
 def _validating(

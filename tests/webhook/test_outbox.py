@@ -11,16 +11,17 @@ from structlog.testing import capture_logs
 from support.patience import PATIENCE
 
 from webhook import opentelemetry
-from webhook.decisions.log import writer
+from webhook.decisions.log import Output, writer
 from webhook.opentelemetry import BACKLOG, BATCH
 from webhook.outbox import Outbox
 from webhook.tracing import Span, Trace
 
 
-class _Place:
+class _Place(Output):
     """Takes lines or spans once it is free. answers: what becomes of them, True by default."""
 
     def __init__(self, *answers: bool | Exception) -> None:
+        super().__init__(None)
         self.begun, self.free = threading.Event(), threading.Event()
         self.lines: list[bytes] = []
         self.sizes: list[int] = []

@@ -14,7 +14,7 @@ MOST: Final = 10_000
 _DEEPEST: Final = 8
 
 Read = Callable[[Owner, str], Awaitable[JsonObject | None]]
-"""Returns the metadata of an owner of what is in a Namespace; None if it is not known."""
+"""Returns the metadata of an owner of what is in a Namespace; None if it is not known. May raise ClusterError."""
 
 
 class _Known(NamedTuple):
@@ -53,19 +53,24 @@ class Owners:
         name = about.workload
         namespace = str(mapping(request.object, "metadata").get("namespace") or "")
         scope = Scope(about.api_version, about.kind, namespace, about.name, about.uid)
-        async for owner, known in self._above(request):
+        async for owner, known in self._chain(controller(request.object), request.scope_namespace):
             name = f"{owner.kind}/{owner.name}"
             if known is not None and known.namespace and known.namespace == namespace:
                 scope = Scope(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
         return name, scope
 
-    async def _above(self, request: AdmissionRequest) -> AsyncIterator[tuple[Owner, _Known | None]]:
-        """The owners, one above the other, each with what is known of it."""
-        owner = controller(request.object)
+    async def top(self, namespace: str, owner: Owner) -> Owner:
+        """The topmost owner that is named above an owner in a Namespace, or the owner itself."""
+        async for above, _ in self._chain(owner, namespace):
+            owner = above
+        return owner
+
+    async def _chain(self, owner: Owner | None, namespace: str) -> AsyncIterator[tuple[Owner, _Known | None]]:
+        """Owners, one above the other, each with what is known of it."""
         for _ in range(_DEEPEST):
             if owner is None:
                 return
-            known = await self._of(owner, request.scope_namespace)
+            known = await self._of(owner, namespace)
             yield owner, known
             owner = known.above if known is not None else None
 

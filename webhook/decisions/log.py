@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 from zlib import crc32
 
 import structlog
@@ -63,95 +63,57 @@ class Sampling:
         return share
 
 
-class Output(Protocol):
-    """A place for whole lines. It may block; a thread of its own writes."""
+class Output:
+    """A place for whole lines, which may block: an open descriptor, or a file with older ones beside it.
 
-    def write(self, lines: bytes) -> None:
-        """Write lines, all of them. Raises OSError; what was torn then is ended before the next ones."""
-
-    def close(self) -> None:
-        """Write no more."""
-
-
-class Descriptor:
-    """An open descriptor, which stays open."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._torn = False
-
-    def write(self, lines: bytes) -> None:
-        """Write lines, whatever time it takes. Raises OSError."""
-        rest = memoryview(b"\n" + lines if self._torn else lines)
-        while rest:
-            written = os.write(self._descriptor, rest)
-            self._torn = rest[written - 1] != ord("\n")
-            rest = rest[written:]
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class RotatingFile:
-    """A file with older ones beside it, the oldest with the highest number: `decisions.jsonl`, `decisions.jsonl.1`.
-
-    longest: after how many bytes it is renamed. older: how many such files are kept. Its owner alone may read it.
+    path: of the file, which its owner alone may read; None for the descriptor. The oldest of older ones has the highest
+    number: `decisions.jsonl`, `decisions.jsonl.1`. longest: after how many bytes it is renamed. older: how many such
+    files are kept.
     """
 
-    def __init__(self, path: Path, longest: int, older: int) -> None:
+    def __init__(self, path: Path | None, longest: int = 0, older: int = 0, descriptor: int = -1) -> None:
         self._path = path
         self._longest = longest
         self._older = older
-        self._open: _File | None = None
+        self._descriptor = descriptor
+        self._size = 0
+        self._torn = False
 
     def write(self, lines: bytes) -> None:
-        """Write lines. Raises OSError; the next call opens the file again."""
+        """Write lines, all of them. Raises OSError; what was torn then is ended before the next ones."""
         try:
-            if self._open is not None and self._open.size + len(lines) > self._longest:
-                self._rotate()
-            if self._open is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._open = _File(self._path)
-            self._open.write(lines)
+            if self._path is not None:
+                self._open(self._path, len(lines))
+            rest = memoryview(b"\n" + lines if self._torn else lines)
+            while rest:
+                written = os.write(self._descriptor, rest)
+                self._size += written
+                self._torn = rest[written - 1] != ord("\n")
+                rest = rest[written:]
         except OSError:
-            self.close()
+            self.close()  # the next call opens the file again
             raise
 
     def close(self) -> None:
         """Close the file."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        if self._path is not None and self._descriptor >= 0:
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
 
-    def _rotate(self) -> None:
-        self.close()
-        for number in range(self._older, 0, -1):
-            newer = self._numbered(number - 1)
-            if newer.exists():
-                newer.replace(self._numbered(number))
-
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
-
-
-class _File(Descriptor):
-    """A file that is open, at its end. A line that was torn there, as by a full disk, is ended. Raises OSError."""
-
-    def __init__(self, path: Path) -> None:
-        self._number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        super().__init__(self._number)
-        self.size = os.fstat(self._number).st_size
-        self._torn = self.size > 0 and os.pread(self._number, 1, self.size - 1) != b"\n"
-
-    def write(self, lines: bytes) -> None:
-        """Write lines. Raises OSError."""
-        super().write(lines)
-        self.size += len(lines)
-
-    def close(self) -> None:
-        """Close it."""
-        with suppress(OSError):
-            os.close(self._number)
+    def _open(self, path: Path, more: int) -> None:
+        """Open the file, with room for more bytes. A line torn at its end, as by a full disk, is to be ended."""
+        if self._descriptor >= 0 and self._size + more > self._longest:
+            self.close()
+            names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, self._older + 1))]
+            for newer, renamed in reversed(list(pairwise(names))):
+                if newer.exists():
+                    newer.replace(renamed)
+        if self._descriptor < 0:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._size = os.fstat(self._descriptor).st_size
+            self._torn = self._size > 0 and os.pread(self._descriptor, 1, self._size - 1) != b"\n"
 
 
 # The bytes that wait for a slow disk: some hundred of the longest records.
@@ -227,5 +189,5 @@ def _told(judgement: Judgement) -> dict[str, object]:
 def output(settings: DecisionsSettings) -> Output:
     """Where records go."""
     if settings.log == "-":
-        return Descriptor(os.dup(_STDOUT))
-    return RotatingFile(Path(settings.log), settings.max_file_bytes, settings.max_files)
+        return Output(None, descriptor=os.dup(_STDOUT))
+    return Output(Path(settings.log), settings.max_file_bytes, settings.max_files)

@@ -8,7 +8,7 @@ from support.service.reviews import violation
 
 from policies.engine.engine import Answer, Decision, RuleFailure, Unanimity
 from webhook.configuration.settings import DecisionsSettings, SampleSettings
-from webhook.decisions.log import RotatingFile, Sampling
+from webhook.decisions.log import Output, Sampling
 
 
 def _texts(directory: Path) -> dict[str, str]:
@@ -17,7 +17,7 @@ def _texts(directory: Path) -> dict[str, str]:
 
 def test_files_are_rotated(tmp_path: Path) -> None:
     """A file that would get too large is renamed, and of the older ones so many are kept; no line is torn."""
-    file = RotatingFile(tmp_path / "log", longest=12, older=2)
+    file = Output(tmp_path / "log", longest=12, older=2)
     for number in range(8):
         file.write(f"line {number}\n".encode())
     file.close()
@@ -29,7 +29,7 @@ def test_files_are_rotated(tmp_path: Path) -> None:
 def test_a_torn_line_is_ended(tmp_path: Path) -> None:
     """A process that begins with a file whose last line is torn writes its own on a new one."""
     (tmp_path / "log").write_text("half", encoding="utf-8")
-    file = RotatingFile(tmp_path / "log", longest=1000, older=1)
+    file = Output(tmp_path / "log", longest=1000, older=1)
     file.write(b"whole\n")
     file.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from policies.engine.facts import References
-from policies.engine.request import Owner, controller, mapping
+from policies.engine.request import JsonObject, Owner, mapping
 from policies.engine.violation import listed
 from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
@@ -182,49 +182,21 @@ def _in_short(error: ClusterError) -> str:
     return "no answer" if isinstance(error, UnreachableError) else "failed"
 
 
-Workloads = Mapping[tuple[str, str], Workload]
+def owner_reader(
+    api: ApiClient, workloads: Mapping[GroupKind, Workload]
+) -> Callable[[Owner, str], Awaitable[JsonObject | None]]:
+    """Reads the metadata of an owner in a Namespace; None if it is gone, or of a kind that is not among the workloads.
 
-# A Pod of a TrainJob has four: Job, JobSet, TrainJob.
-_HIGHEST = 5
-_KNOWN = 1_000
+    A list by name needs no right but to list, which replicas have anyway. It raises ClusterError.
+    """
 
-
-class Owners:
-    """Reads the metadata of workloads by their names. workloads: the kinds that are read; others count as the top."""
-
-    def __init__(self, api: ApiClient, workloads: Workloads) -> None:
-        self._api = api
-        self._workloads = workloads
-        self._known: dict[tuple[str, Owner], Owner | None] = {}
-
-    async def top(self, namespace: str, owner: Owner) -> Owner:
-        """The owner that nobody owns: of the owner, of its owner, and so on. Raises ClusterError."""
-        for _ in range(_HIGHEST):
-            above = await self._above(namespace, owner)
-            if above is None:
-                break
-            owner = above
-        return owner
-
-    async def _above(self, namespace: str, owner: Owner) -> Owner | None:
-        row = self._workloads.get(owner.group_kind)
+    async def read(owner: Owner, namespace: str) -> JsonObject | None:
+        row = workloads.get(owner.group_kind)
         if row is None:
             return None
-        key = namespace, owner  # all of it, since whoever makes an object can write a false reference
-        if key not in self._known:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[key] = await self._read(namespace, owner, row.resource)
-        return self._known[key]
-
-    async def _read(self, namespace: str, owner: Owner, resource: str) -> Owner | None:
-        """The controller of an owner; None if it has none, is gone, or is of a kind that is not served.
-
-        A list by name needs no right but to list, which replicas have anyway. Raises ClusterError.
-        """
         root = f"/apis/{quote(owner.api_version)}" if "/" in owner.api_version else f"/api/{quote(owner.api_version)}"
-        path = f"{root}/namespaces/{quote(namespace, safe='')}/{resource}"
-        query = (("fieldSelector", f"metadata.name={owner.name}"),)
-        items = await several(self._api, path, query, ACCEPT)
-        found = next((item for item in items if mapping(item, "metadata").get("uid") == owner.uid), None)
-        return controller(found)
+        path = f"{root}/namespaces/{quote(namespace, safe='')}/{row.resource}"
+        items = await several(api, path, (("fieldSelector", f"metadata.name={owner.name}"),), ACCEPT)
+        return next((item for item in items if mapping(item, "metadata").get("uid") == owner.uid), None)
+
+    return read

@@ -34,8 +34,8 @@ from policies.matchconditions import GROUPS, KIND, LABELS, RESERVED, RESERVED_PA
 from policies.objects.fieldpath import Pattern, Wildcard, parse, render
 from policies.objects.workload import STANDARD, Workload
 
-MOST_LABELS = 2000
-"""The most labels that a place may have, as looking through many more takes the API server seconds."""
+MOST = 2000
+"""The most labels at a place, and places in a list: looking through many more takes the API server seconds."""
 
 _SHOWN = 10
 # Ten of them, the sentence and a remedy stay below the 5,120 bytes that a message may have.
@@ -138,6 +138,8 @@ _LABEL = "k + (type(v) == string ? '=\"' + v + '\"' : '')"
 _PLAIN = "^[-_A-Za-z0-9]+$"
 # What gets the labels at a place: Pods; a workload, or a job between it and its Pods; anything else.
 _POD, _MAKER, _OTHER = "pod", "maker", "other"
+# Too many places to look at each.
+_MANY = "many"
 
 
 def _places(workloads: Mapping[tuple[str, str], Workload]) -> str:
@@ -183,8 +185,9 @@ def _listed(pattern: Pattern, use: str, base: str, path: str = "") -> str:
             where = f"'[' + string({index}) + ']'" if step is Wildcard.ITEMS else key
             inner = _listed(tail, use, child, f"{path}{_path(head)} + {where} + ")
             is_there = f"{is_map(child)} && {text(str(tail[0]))} in {child}" if tail else "true"
+            whole = f"[[dyn({path}{_path(head)}), dyn({children}), dyn({text(_MANY)})]]"
             listed = f"{children}.transformList({index}, {child}, {is_there},\n    {inner}).flatten()"
-            return f"({every(tests)} ? {listed} : [])"
+            return f"({every(tests)} ? ({children}.size() > {MOST} ? {whole} : {listed}) : [])"
     tests, there = guarded(base, pattern)
     listed = f"[[dyn({path}{_path(pattern)}), dyn({there}), dyn({text(use)})]]"
     return f"({every(tests)} ? {listed} : [])" if tests else listed
@@ -208,10 +211,10 @@ def _added(exceptions: Sequence[LabelException]) -> str:
     is_allowed = some(allowed, " ||\n    ")
     where = f"variables.both[0].filter(t, t[2] == {text(_POD)}).map(t, string(t[0]).substring(1)).join(' or ')"
     useless = f"p[2] == {text(_MAKER)} && {on_pod} ? ' has no effect on any Pod here, put it at ' + {where} : ''"
-    many = f": more than {MOST_LABELS:,} labels are too many to look through"
+    many = f": more than {MOST:,} entries are too many to look through"
     return (
-        f"!({is_map('p[1]')}) ? [] :\n"
-        f"  p[1].size() > {MOST_LABELS} ? ({_BEFORE} == p[1] ? [] : [p[0].substring(1) + {text(many)}]) :\n"
+        f"!({is_map('p[1]')} || p[2] == {text(_MANY)}) ? [] :\n"
+        f"  p[1].size() > {MOST} ? ({_BEFORE} == p[1] ? [] : [p[0].substring(1) + {text(many)}]) :\n"
         f"  p[1].transformList(k, v, {_IS_RESERVED} && !{is_allowed},\n"
         f"    p[0].substring(1) + ': ' + {_LABEL} + ({useless}))"
     )

@@ -76,11 +76,15 @@ def test_ten_labels_are_named_in_one_short_line() -> None:
 
 
 def test_too_many_labels_are_not_looked_through() -> None:
-    """A place with more than 2,000 labels is refused unless it was so before."""
+    """More than 2,000 labels at a place, or places in a list, are refused unless they were there before."""
     many = _object(labels={f"k{number}": "" for number in range(2001)})
 
-    refusal = f"{SUMMARY} metadata.labels: more than 2,000 labels are too many to look through. {USE_OWN_PREFIX}"
-    assert (_refusal(many), _refusal(many, many)) == (refusal, None)
+    jobs = _object("JobSet", {}, "jobset.x-k8s.io/v1", replicatedJobs=[{"template": {}}] * 2001)
+
+    words = "more than 2,000 entries are too many to look through"
+    refusals = [f"{SUMMARY} {path}: {words}. {USE_OWN_PREFIX}" for path in ("metadata.labels", "spec.replicatedJobs")]
+    assert [_refusal(many), _refusal(many, many), _refusal(jobs, jobs)] == [refusals[0], None, None]
+    assert f"{SUMMARY} spec.replicatedJobs: {words}" in str(_refusal(jobs))
 
 
 def test_a_label_without_effect_is_told_its_place() -> None:

@@ -11,7 +11,7 @@ OLDER := 1.36
 TIMED := $(BIN)/python tests/timing.py
 PYTEST := $(BIN)/pytest --durations=30 --durations-min=0.1
 
-.PHONY: help venv run test check unit cluster-test dist programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart lock docs clean
+.PHONY: help venv run test check unit cluster-test dist programs releases figures cluster conformance fuzz fuzz-service faults optimal soak bench format chart upstream lock docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -110,6 +110,9 @@ format: venv ## rewrite the code in the project's format
 
 chart: venv ## make again what in helm/ is made from other things: table of values, schema, webhook configurations, golden
 	cd tests && ../$(BIN)/python -m chart.generate
+
+upstream: venv ## what is pinned here and has a newer version on its registry (needs go)
+	$(BIN)/python tests/upstream.py
 
 lock: venv ## resolve pyproject.toml again into requirements/
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \

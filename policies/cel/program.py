@@ -27,7 +27,7 @@ from policies.cel.generation.codegen import Function, Generated, generate
 from policies.cel.generation.support import HandOverError
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
 from policies.cel.recursion import NestingError, deeply
-from policies.cel.syntax.ast import Node
+from policies.cel.syntax.ast import Node, walk
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
@@ -207,6 +207,11 @@ class Program:
     def generated(self, generated: Generated | None) -> None:
         self._generated, self._tree, self._function = generated, None, _unloaded
         self._reads_variables = generated is not None and generated.reads_variables
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of which a function is still to be made."""
+        return 0 if self._tree is None else sum(1 for _ in walk(self._tree))
 
     def load(self) -> None:
         """Compile the function now, for a program that will be used."""

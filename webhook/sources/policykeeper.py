@@ -132,7 +132,7 @@ class PolicyKeeper:
         """The sources whose current contents are not in force, with reasons: a text for each source."""
         stays = "what was loaded before stays in force"
         refused = [f"{source}: refused, {stays}:\n{why}" for source, why in self._made.refused.items()]
-        return refused + [f"{name}: takes long to compile; until then {stays}" for name in self._readings.waiting]
+        return refused + [f"{name}: is not compiled yet; until then {stays}" for name in self._readings.waiting]
 
     def file_of(self, policy: str) -> str:
         """The file in which a policy stands; for one in a ConfigMap, the ConfigMap's name and the key."""
@@ -218,7 +218,7 @@ class PolicyKeeper:
     async def _look(self, before: _Made | None) -> bool:
         complete = self._cluster is None or not self._cluster.unsynced()
         read = await _collected_later(self._read())
-        self.complete = self.complete or (complete and not self._readings.waiting)
+        self.complete = self.complete or (complete and self._readings.is_done)
         if read is None:
             return False
         versions, made = read

@@ -7,15 +7,16 @@ child that is ended is followed by one for the sources that it did not get to.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from time import monotonic
 from typing import NamedTuple
 
 from policies.admissionpolicy.documents.reader import Part, portable
-from policies.admissionpolicy.evaluation.compilation import compile_policy, part_of
+from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.model import Policy
-from policies.cel.generation import fusion
-from policies.kubernetes.release import Release
+from policies.kubernetes.release import NEWEST, Release
 from webhook.child import KILLED, Child, ChildError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.files.yamlfile import FileError
@@ -25,6 +26,8 @@ QUICK, SLOW = COMPILING._replace(seconds=1), COMPILING
 """What the children of most sources may use, and those of the ones that take longer, so that others need not wait."""
 # A child may wait for its processor so many times as long as it may use it.
 _PATIENCE = 60
+# The seconds that a look waits for what is new, and a start for what takes long.
+_LOOK, _START = 3.0, 60.0
 
 
 class Unit(NamedTuple):
@@ -49,68 +52,97 @@ class Content(NamedTuple):
 
 
 class Readings:
-    """The contents of units, each version of which is read once. changed: set after each that took long."""
+    """The contents of units, each version of which is read once. changed: set after each that took long.
+
+    There are two children at most: one for units that have not ended any, one for those that have.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Content] = {}
         self._waiting: dict[str, Unit] = {}
         self._slow: set[str] = set()
+        self._ended = Counter[str]()  # children, by source
+        self._tasks: dict[bool, asyncio.Task[None]] = {}
+        self._release = NEWEST
+        self._is_late = False
+        self._end = monotonic() + _START
         self.changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> Sequence[str]:
-        """The names of the units that take long, and are not read yet."""
+        """The names of the units that take long, or wait for such, and are not read yet."""
         return tuple(self._waiting)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is read, or has had its time."""
+        return not self._waiting or monotonic() > self._end
 
     async def of(self, units: Sequence[Unit], release: Release) -> Mapping[str, Content]:
         """The contents of units by name, as an API server of a release takes them, without those that take long."""
         asked = {unit.name: unit for unit in units}
-        new = [unit for unit in units if self._version(unit.name) != unit.version]
+        self._release = release
         self._known = {name: content for name, content in self._known.items() if name in asked}
-        slow = {unit.name: unit for unit in new if unit.name in self._slow}
-        self._waiting = {name: slow[name] for name in (*self._waiting, *slow) if name in slow}  # each keeps its place
+        new = {name: unit for name, unit in asked.items() if self._version(name) != unit.version}
+        self._waiting = {name: new[name] for name in (*self._waiting, *new) if name in new}
         self._slow &= asked.keys()
-        quick = [unit for unit in new if unit.name not in self._slow]
-        while quick:
-            done, reason = await self._read(quick, QUICK, release)
-            self._known |= done
-            quick = quick[len(done) :]
-            if reason and not done:
-                unit = quick.pop(0)
-                self._slow.add(unit.name)
-                self._waiting[unit.name] = unit
-        if self._waiting and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._read_slowly(release))
-        return {unit.name: self._known[unit.name] for unit in units if self._version(unit.name) == unit.version}
+        self._ended = Counter({unit.source: self._ended[unit.source] for unit in units})
+        tasks = [task for slow in (True, False) if (task := self._started(slow=slow))]
+        if self._next(slow=False):
+            ended, pending = await asyncio.wait(tasks[-1:], timeout=_LOOK)
+            self._is_late = bool(pending)
+            for task in ended:
+                task.result()
+        return {name: self._known[name] for name, unit in asked.items() if self._version(name) == unit.version}
 
     async def all(self, units: Sequence[Unit], release: Release) -> Mapping[str, Content]:
         """The contents of all units, which may take long."""
         contents = await self.of(units, release)
-        while self._task is not None and not self._task.done():
-            await self._task
+        while self._waiting:
+            await asyncio.wait([task for task in self._tasks.values() if not task.done()])
             contents = await self.of(units, release)
         return contents
 
     def _version(self, name: str) -> str | None:
         return self._known[name].version if name in self._known else None
 
-    async def _read_slowly(self, release: Release) -> None:
-        """Read what waits, one by one."""
-        while self._waiting:
-            unit = next(iter(self._waiting.values()))
-            done, reason = await self._read([unit], SLOW, release)
-            newest = self._waiting.pop(unit.name, unit)
-            if newest.version != unit.version:
-                self._waiting[unit.name] = newest
-            elif reason == KILLED:
-                # There was no processor, process or memory for it, for which it need not be at fault.
-                self._waiting[unit.name] = unit
-                await asyncio.sleep(LOOK_SECONDS)
-            else:
-                self._known |= done or {unit.name: _refused(unit, reason)}
-                self._slow -= done.keys()
-            self.changed.set()
+    def _next(self, *, slow: bool) -> list[Unit]:
+        """What waits, in its order: new versions of what is in force, and of sources that have ended few children."""
+
+        def turn(unit: Unit) -> tuple[bool, int]:
+            known = self._known.get(unit.name)
+            return known is None or bool(known.problem), self._ended[unit.source]
+
+        return sorted((unit for unit in self._waiting.values() if (unit.name in self._slow) == slow), key=turn)
+
+    def _started(self, *, slow: bool) -> asyncio.Task[None] | None:
+        """The task that reads the units of one sort, if there are any."""
+        if self._next(slow=slow) and (slow not in self._tasks or self._tasks[slow].done()):
+            self._tasks[slow] = asyncio.create_task(self._run(slow=slow))
+        return self._tasks.get(slow)
+
+    async def _run(self, *, slow: bool) -> None:
+        while units := self._next(slow=slow)[: 1 if slow else None]:
+            done, reason = await self._read(units, SLOW if slow else QUICK, self._release)
+            if reason and len(done) < len(units):
+                unit = units[len(done)]
+                self._ended[unit.source] += 1
+                if not slow and not done:
+                    self._slow.add(unit.name)
+                    self._started(slow=True)
+                elif slow and reason == KILLED:
+                    # There was no processor, process or memory for it, for which it need not be at fault.
+                    await asyncio.sleep(LOOK_SECONDS)
+                elif slow:
+                    done = {unit.name: _refused(unit, reason)}
+            for name, content in done.items():
+                if name in self._waiting and self._waiting[name].version == content.version:
+                    self._known[name] = content
+                    del self._waiting[name]
+                if not content.problem:
+                    self._slow.discard(name)
+            if slow or self._is_late:
+                self.changed.set()
 
     async def _read(self, units: Sequence[Unit], limits: Limits, release: Release) -> tuple[dict[str, Content], str]:
         """What a child has read before its end, and what ended it before it had read all."""
@@ -137,15 +169,12 @@ def _refused(unit: Unit, reason: str) -> Content:
 
 
 def _read(units: Iterable[Unit], release: Release) -> Iterator[Content]:
-    """The contents of units, each after its policies were compiled in every form. Runs in a child."""
+    """The contents of units, each after its policies were compiled. Runs in a child."""
     for unit in units:
         content = here(unit)
         for part in content.parts:
             if isinstance(part.value, Policy):
-                compiled = compile_policy(part.value, release)
-                compiled.load()
-                if part.kind == "ValidatingAdmissionPolicy" and compiled.reads:
-                    fusion.written([part_of(compiled, is_selective=True)])
+                compile_policy(part.value, release).load_large()
         yield content._replace(parts=tuple(map(portable, content.parts)))
 
 

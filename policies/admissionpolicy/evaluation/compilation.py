@@ -49,6 +49,8 @@ _CHEAP_CALLS = frozenset(
     )
 )
 _SELECTION = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
+# The nodes of all trees of a policy, each of which takes 1 to 15 µs to become part of a function.
+_LARGE = 1_000
 _CHEAP_COUNT = 4
 """This many expressions, variables included, stay below a policy's limit even at twice their own limits."""
 
@@ -173,6 +175,12 @@ class CompiledPolicy:
             if isinstance(unit.program, Program):
                 unit.program.load()
 
+    def load_large(self) -> None:
+        """The same for a policy whose functions take over some 10 ms to be made."""
+        programs = [unit.program for unit in self._units() if isinstance(unit.program, Program)]
+        if sum(program.nodes for program in programs) > _LARGE:
+            self.load()
+
     def _units(self) -> Iterator[Unit]:
         yield from self.conditions
         for variable in self.policy.variables:
@@ -235,6 +243,7 @@ class Compiler:
         compiled = self._previous.get(id(policy))
         if compiled is None:
             compiled = compile_policy(policy, self._release)
+            compiled.load_large()
             if self._on_fault is not None:
                 compiled.watch(partial(self._on_fault, policy))
         self._cache[id(policy)] = compiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,33 @@ async def test_what_a_child_returns(tmp_path: Path) -> None:
 
     assert isinstance(content, Content)
     assert [part.place for part in content.parts] == [f"{file}:6"]
+
+
+async def test_hostile_sources_come_after_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was in force comes first, then each source in turn, however many units of another one end children."""
+    readings, first = Readings(), list[str]()
+    good = _unit("good")
+
+    class Noted(Child):
+        def __init__(self, work: Callable[[], list[object]], limits: Limits) -> None:
+            super().__init__(work, limits)
+            assert isinstance(work, partial)
+            first.append(work.args[0][0].name)
+
+    monkeypatch.setattr(reading, "Child", Noted)
+    await readings.all([good], NEWEST)
+    hostile = [_unit(f"hostile-{number}", _crash)._replace(source="hostile") for number in range(5)]
+    await readings.all([*hostile, _unit("new"), good._replace(version="2")], NEWEST)
+
+    assert first[:4] == ["good", "good", "new", "hostile-0"]
+
+
+async def test_a_look_does_not_wait_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells what is known after a while, and whoever follows the contents hears of the rest."""
+    monkeypatch.setattr(reading, "_LOOK", 0.0)
+    readings = Readings()
+    early, waiting = await readings.of([_unit("a")], NEWEST), readings.waiting
+    await readings.changed.wait()
+    late = await readings.of([_unit("a")], NEWEST)
+
+    assert (list(early), waiting, list(late), readings.is_done) == ([], ("a",), ["a"], True)

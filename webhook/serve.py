@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import UTC, date, datetime
@@ -76,6 +77,10 @@ class _Parts(NamedTuple):
         return self.cluster.facts if self.cluster else None
 
 
+# The seconds that a thread which compiles policies may keep the event loop waiting, each time it wakes up.
+_SWITCH = 0.001
+
+
 async def serve(
     read: Callable[[], Settings],
     path: Path | None = None,
@@ -87,6 +92,7 @@ async def serve(
     whose losses are counted.
     """
     log = structlog.get_logger()
+    sys.setswitchinterval(_SWITCH)
     stopping = stop_signal()
     measures = Metrics()
     measures.log = log_lines

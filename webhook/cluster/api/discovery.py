@@ -27,17 +27,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ServedKind(msgspec.Struct, frozen=True):
-    """A kind that is served: `root` is `/api/v1` or `/apis/GROUP/VERSION`, `resource` its plural name."""
+class ServedResource(Struct, frozen=True):
+    """A resource that is served, in one version. It is the target of the creation of one of its objects."""
 
-    root: str
-    resource: str
-    scope: KindScope
+    resource: GroupVersionResource
+    kind: str
+    namespaced: bool
 
-    def path(self, namespace: str) -> str:
-        """The path for lists of objects in a namespace, or of all objects."""
-        place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-        return f"{self.root}{place}/{self.resource}"
+    @property
+    def scope(self) -> KindScope:
+        """Whether its objects are in Namespaces."""
+        return "Namespaced" if self.namespaced else "Cluster"
+
+    @property
+    def operation(self) -> Operation:
+        """That of a creation."""
+        return "CREATE"
+
+    @property
+    def sub_resource(self) -> str:
+        """None: the object itself is created."""
+        return ""
+
+    @property
+    def api_version(self) -> str:
+        """The group and the version, as objects name them."""
+        group, version = self.resource.group, self.resource.version
+        return f"{group}/{version}" if group else version
+
+    @property
+    def name(self) -> str:
+        """Kind and group, such as `Deployment.apps`."""
+        return f"{self.kind}.{self.resource.group}" if self.resource.group else self.kind
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """The path of a list or of an object. namespace: empty for all."""
+        root = "/apis" if self.resource.group else "/api"
+        place = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
+        end = f"/{quote(name, safe='')}" if name else ""
+        return f"{root}/{self.api_version}{place}/{self.resource.resource}{end}"
 
 
 class _Version(msgspec.Struct):
@@ -77,26 +105,27 @@ async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(version.version for version in (*preferred, *document.versions)))
 
 
-async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedKind]:
+async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedResource]:
     """The kinds of `v1` or `GROUP/VERSION` by name; none if the version is not served. Raises ClusterError."""
     root = f"/apis/{quote(api_version)}" if "/" in api_version else f"/api/{quote(api_version)}"
     document = await _read(api, root, _RESOURCES, "a list of resources")
-    served: dict[str, ServedKind] = {}
+    group, _, version = api_version.rpartition("/")
+    served: dict[str, ServedResource] = {}
     for resource in (document and document.resources) or ():
         if "/" not in resource.name:  # with a slash, it is a subresource
-            scope: KindScope = "Namespaced" if resource.namespaced else "Cluster"
-            served.setdefault(resource.kind, ServedKind(root, resource.name, scope))
+            target = GroupVersionResource(group, version, resource.name)
+            served.setdefault(resource.kind, ServedResource(target, resource.kind, resource.namespaced))
     return served
 
 
 async def places(
     api: ApiClient, group: str, names: Iterable[str], order: Callable[[Sequence[str]], Iterable[str]] = tuple
-) -> dict[str, ServedKind]:
+) -> dict[str, ServedResource]:
     """The served kinds of a group, each in the first version that has it. Raises ClusterError.
 
     order: the versions that count, of those that are served, of which the API server's preferred one is the first.
     """
-    served: dict[str, ServedKind] = {}
+    served: dict[str, ServedResource] = {}
     for version in order(await versions(api, group)):
         if missing := set(names) - served.keys():
             there = await kinds(api, f"{group}/{version}" if group else version)
@@ -104,7 +133,7 @@ async def places(
     return served
 
 
-async def find(api: ApiClient, kind: ParamKind) -> ServedKind | None:
+async def find(api: ApiClient, kind: ParamKind) -> ServedResource | None:
     """The served kind; None if it is not served. Raises ClusterError."""
     return (await kinds(api, kind.api_version)).get(kind.kind)
 
@@ -159,42 +188,6 @@ async def _read(api: ApiClient, path: str, decoder: msgspec.json.Decoder[T], wha
 
 
 _ACCEPT: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-
-class ServedResource(Struct, frozen=True):
-    """A resource in one version. It is the target of the creation of one of its objects."""
-
-    resource: GroupVersionResource
-    kind: str
-    namespaced: bool
-
-    @property
-    def operation(self) -> Operation:
-        """That of a creation."""
-        return "CREATE"
-
-    @property
-    def sub_resource(self) -> str:
-        """None: the object itself is created."""
-        return ""
-
-    @property
-    def api_version(self) -> str:
-        """The group and the version, as objects name them."""
-        group, version = self.resource.group, self.resource.version
-        return f"{group}/{version}" if group else version
-
-    @property
-    def name(self) -> str:
-        """Kind and group, such as `Deployment.apps`."""
-        return f"{self.kind}.{self.resource.group}" if self.resource.group else self.kind
-
-    def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of a list or of an object. namespace: empty for all."""
-        root = "/apis" if self.resource.group else "/api"
-        place = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
-        end = f"/{quote(name, safe='')}" if name else ""
-        return f"{root}/{self.api_version}{place}/{self.resource.resource}{end}"
 
 
 class _Kind(Struct):

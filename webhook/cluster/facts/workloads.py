@@ -18,7 +18,7 @@ from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.membership import membership
 from webhook.cluster.api.call import UNREADABLE, Page, pages, several
-from webhook.cluster.api.discovery import ServedKind, places
+from webhook.cluster.api.discovery import ServedResource, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _Search:
         for kind, place in served.items():
             tasks.create_task(self._kind(group, kind, place))
 
-    async def _kind(self, group: str, kind: str, place: ServedKind) -> None:
+    async def _kind(self, group: str, kind: str, place: ServedResource) -> None:
         """Search all objects of a kind. Those that name topologies in fields are read whole."""
         # Pods with a Node are not affected. Others may have the annotation only from a template.
         is_pod = (group, kind) == ("", "Pod")

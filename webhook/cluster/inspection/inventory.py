@@ -68,7 +68,7 @@ async def workloads(api: ApiClient) -> WorkloadObjects:
     for group, rows in groupby(sorted(ROOT_KINDS), key=itemgetter(0)):
         served = await places(api, group, [kind for _, kind in rows])
         for kind, place in sorted(served.items()):
-            head = {"apiVersion": place.root.removeprefix("/apis/").removeprefix("/api/"), "kind": kind}
+            head = {"apiVersion": place.api_version, "kind": kind}
             try:
                 objects = [item async for item in _listed(api, place.path(""), _placed, _WORKLOADS_PAGE)]
             except ApiError as error:

@@ -15,7 +15,7 @@ from policies.topology.placer.state import Options
 from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import ServedKind
+from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, name_of, whole
 from webhook.cluster.placer.objects import MENTION, NODES, PODS, WatchedNode, WatchedPod
 from webhook.cluster.watches.cluster import STALE_SECONDS
@@ -118,10 +118,9 @@ class _Workloads(FollowedGroup):
             return [] if self._discovery.problem else [self._discovery.waiting]
         return [reason for reflector in self.reflectors() if not reflector.problem for reason in reflector.unsynced()]
 
-    def _reflector(self, kind: str, served: ServedKind) -> Reflector[WholeObject]:
-        name = f"{served.resource}.{self._group}".rstrip(".")
-        version = served.root.removeprefix("/apis/").removeprefix("/api/")
-        resource = FollowedResource(name, _decoder(version, kind))
+    def _reflector(self, kind: str, served: ServedResource) -> Reflector[WholeObject]:
+        name = f"{served.resource.resource}.{self._group}".rstrip(".")
+        resource = FollowedResource(name, _decoder(served.api_version, kind))
         return Reflector(self._api, resource, served.path(""), self._sinks[kind], self._clock)
 
     def _gone(self, kind: str) -> None:

@@ -13,7 +13,7 @@ from policies.selectors import pool
 from policies.topology.objects import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import Discovery, ServedKind, places
+from webhook.cluster.api.discovery import Discovery, ServedResource, places
 from webhook.cluster.api.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Watch(NamedTuple):
-    served: ServedKind
+    served: ServedResource
     reflector: Reflector[Any]
     task: asyncio.Task[NoReturn]
 
@@ -109,20 +109,20 @@ class FollowedGroup:
         """The versions to follow, best first. served: those that there are, the API server's preferred one first."""
         return served
 
-    def _reflector(self, kind: str, served: ServedKind) -> Reflector[Any]:
+    def _reflector(self, kind: str, served: ServedResource) -> Reflector[Any]:
         """What follows a kind that is served, under one of its names."""
         raise NotImplementedError
 
     def _gone(self, kind: str) -> None:
         """Forget the objects of a kind, by its first name, that is not served."""
 
-    async def _find(self) -> Mapping[str, ServedKind]:
+    async def _find(self) -> Mapping[str, ServedResource]:
         names = [name for kind in self._kinds for name in kind]
         served = await places(self._api, self._group, names, self._versions)
         chosen = (next((name for name in kind if name in served), "") for kind in self._kinds)
         return {name: served[name] for name in chosen if name}
 
-    async def _follow(self, served: Mapping[str, ServedKind]) -> None:
+    async def _follow(self, served: Mapping[str, ServedResource]) -> None:
         changed = [name for name, watch in self._watches.items() if served.get(name) != watch.served]
         await cancelled([self._watches.pop(name).task for name in changed])
         for kind in self._kinds:
@@ -144,8 +144,8 @@ def _right(watch: _Watch) -> str:
     """The right that has to be granted."""
     if watch.reflector.status != 403:
         return ""
-    group = watch.served.root.removeprefix("/apis/").removeprefix("/api/").rpartition("/")[0]
-    resource = f"{watch.served.resource} of {group}" if group else watch.served.resource
+    target = watch.served.resource
+    resource = f"{target.resource} of {target.group}" if target.group else target.resource
     return f"; a ClusterRole must allow the service's account to list and watch {resource}"
 
 
@@ -175,7 +175,7 @@ class Devices(FollowedGroup):
             version for version in (*served[:1], *DEVICE_VERSIONS) if version in DEVICE_VERSIONS and version in served
         ]
 
-    def _reflector(self, kind: str, served: ServedKind) -> Reflector[Any]:
+    def _reflector(self, kind: str, served: ServedResource) -> Reflector[Any]:
         resource, sink = self._sinks[kind]
         return Reflector(self._api, resource, served.path(""), sink, self._clock)
 
@@ -236,9 +236,9 @@ class FollowedObjects(FollowedGroup, Generic[T]):
     def _versions(self, served: Sequence[str]) -> Iterable[str]:
         return [version for version in self._known_versions if version in served]
 
-    def _reflector(self, kind: str, served: ServedKind) -> Reflector[Any]:
+    def _reflector(self, kind: str, served: ServedResource) -> Reflector[Any]:
         self._kind = kind
-        resource = FollowedResource(f"{served.resource}.{self._group}", whole, cached=True)
+        resource = FollowedResource(f"{served.resource.resource}.{self._group}", whole, cached=True)
         return Reflector(self._api, resource, served.path(""), self._objects, self._clock)
 
     def _gone(self, kind: str) -> None:  # noqa: ARG002 - there is one kind

@@ -23,7 +23,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, common
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import Discovery, ServedKind, find
+from webhook.cluster.api.discovery import Discovery, ServedResource, find
 from webhook.cluster.api.objects import FollowedResource, Metadata, Object, WholeObject, key_of, whole
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
 
@@ -51,7 +51,7 @@ class ParamWatch:
         api: Connection,
         reach: ParametersKey,
         keys: frozenset[ParametersKey],
-        served: ServedKind,
+        served: ServedResource,
         clock: Clock,
         noticed: Callable[[ParamWatch], None],
     ) -> None:
@@ -135,11 +135,12 @@ def _query(key: ParametersKey) -> tuple[tuple[str, str], ...]:
     return (("labelSelector", labels),) if labels else ()
 
 
-def _right(key: ParametersKey, served: ServedKind) -> str:
+def _right(key: ParametersKey, served: ServedResource) -> str:
     """The right that has to be granted."""
     group = key.kind.api_version.rpartition("/")[0]
     role = f"a Role in namespace {key.namespace}" if key.namespace else "a ClusterRole"
-    resource = f"{served.resource} of {group}" if group else served.resource
+    plural = served.resource.resource
+    resource = f"{plural} of {group}" if group else plural
     return f"{role} must allow the service's account to list and watch {resource}"
 
 
@@ -208,7 +209,7 @@ class FollowedKind:
         self._api = api
         self._clock = clock
         self._keys: frozenset[ParametersKey] = frozenset()
-        self._served: ServedKind | None = None
+        self._served: ServedResource | None = None
         self._decided = asyncio.Event()
         self._moved = asyncio.Event()  # set, and replaced, when more may be known than before
         self._discovery = Discovery(self._name, clock)
@@ -289,7 +290,7 @@ class FollowedKind:
                 self._adjust()
             await self._clock.sleep(LOOK_AGAIN_SECONDS)
 
-    def _found(self, served: ServedKind | None) -> None:
+    def _found(self, served: ServedResource | None) -> None:
         if served == self._served and self._decided.is_set():
             return
         self._log.info("param kind is served" if served else "param kind is not served", param_kind=self._name)
@@ -314,7 +315,7 @@ class FollowedKind:
                 self._serving[key] = watch
         self._clear()
 
-    def _watch(self, reach: ParametersKey, keys: frozenset[ParametersKey], served: ServedKind) -> ParamWatch:
+    def _watch(self, reach: ParametersKey, keys: frozenset[ParametersKey], served: ServedResource) -> ParamWatch:
         """The watch of a reach that keeps these references: one that runs, or a new one."""
         for watch in self._watches:
             if watch.reach == reach and keys <= watch.keys:

@@ -7,7 +7,7 @@ import binascii
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 from cryptography import x509
@@ -36,20 +36,9 @@ from webhook.metrics import Metrics
 from webhook.registration.configurations import is_own
 
 if TYPE_CHECKING:
+    from webhook.cluster.replicas.lease import Leadership
     from webhook.cluster.replicas.webhooks import Webhooks
     from webhook.cluster.watches.secrets import SecretStore
-
-
-class Leader(Protocol):
-    """Tells which replica writes."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether this process is the leader."""
-
-    @property
-    def holder(self) -> str:
-        """The name of the leader; empty if there is none."""
 
 
 class _Rewrite(NamedTuple):
@@ -67,7 +56,7 @@ class StoredAuthority:
     remembers earlier CAs, so that a lost Secret breaks nobody's trust.
     """
 
-    def __init__(self, secret: SecretStore, leader: Leader) -> None:
+    def __init__(self, secret: SecretStore, leader: Leadership) -> None:
         self.authority: Authority | None = None
         self.bundle = Bundle()
         self._secret = secret
@@ -245,7 +234,7 @@ class Issuance(Renewed):
         self,
         authority: StoredAuthority,
         secret: SecretStore,
-        leader: Leader,
+        leader: Leadership,
         names: Sequence[str],
         trusted: Trusted,
         handshakes: Handshakes,

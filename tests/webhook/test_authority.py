@@ -184,12 +184,16 @@ def _reasons(entries: Sequence[Any], event: str = "certificate") -> list[str]:
     return [entry["reason"] for entry in entries if entry["event"] == event]
 
 
+def _leader() -> Any:
+    return SimpleNamespace(leading=True, holder="me")
+
+
 class Managing:
     """A process that manages, what clients know, and what replicas show."""
 
     def __init__(self, world: World, stores: Sequence[SecretStore]) -> None:
         self.world = world
-        self.leader = SimpleNamespace(leading=True, holder="me")
+        self.leader = _leader()
         self.known: set[Certificate] | None = None
         self.shown: list[Certificate | None] = []
         self.metrics = Metrics("manage")

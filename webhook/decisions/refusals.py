@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn
 
 import structlog
 
@@ -19,7 +19,7 @@ from policies.engine.request import Owner, controller
 from policies.engine.violation import squeezed
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Reason, Subject
+from webhook.cluster.api.events import Subject
 from webhook.http.decision import Answered
 from webhook.logs import Seldom
 from webhook.metrics import Metrics
@@ -38,20 +38,10 @@ _RIGHT: Final = "; a ClusterRole must allow the service's account to list the wo
 _GONE: Final = 404
 
 
-class Find(Protocol):
-    """Finds the workload at the top."""
-
-    def __call__(self, namespace: str, owner: Owner) -> Awaitable[Owner]:
-        """The owner that nobody owns. Raises ClusterError."""
-        ...
-
-
-class Write(Protocol):
-    """Writes an Event; see `Events.write`."""
-
-    def __call__(self, about: Subject, reason: Reason, message: str, *, occasion: str) -> Awaitable[object]:
-        """Write it. Raises ClusterError."""
-        ...
+Find = Callable[[str, Owner], Awaitable[Owner]]
+"""Returns the owner that nobody owns, by a Namespace and an owner in it. It raises ClusterError."""
+Write = Callable[..., Awaitable[object]]
+"""Writes an Event; see `Events.write`."""
 
 
 class _Refusal(NamedTuple):

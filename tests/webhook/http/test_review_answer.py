@@ -2,9 +2,11 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -17,178 +19,50 @@ from policies.engine.violation import Status
 from webhook.http.review import encode
 
 _ADD = {"op": "add", "path": "/spec/tolerations", "value": [CPU_TOLERATION]}
-_TIDY = 'Tidiness is required.\n  metadata.name: "x" is untidy\nTidy up.'
 _MOVING = PolicyException("moving", ("tidy",), "new\nhouse", TODAY)
 _INVALID, _UNAUTHORIZED = Status("Invalid", 422), Status("Unauthorized", 401)
-_ENDED = 'The exception "moving" from tidy ended on 2026-03-01 (new house).'
-_CAUSE = 'Tidiness is required.\nmetadata.name: "x" is untidy\nTidy up.'
 _LOST = FileNotFoundError("no map")
-_BROKEN = (
-    "Rule 'lost' could not be evaluated (FileNotFoundError: no map).\n"
-    "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
-)
 
 
-def _refusal(message: str, code: int = 403, reason: str = "Forbidden") -> Json:
-    return {"message": message, "reason": reason, "code": code, "status": "Failure"}
+_LOST_RULE = Decision("lost", "error", failure=RuleFailure(_LOST, "Fail"))
+_ANSWERS_BY_CASE: dict[str, Answer] = {
+    "no-rule-ran": ADMITTED,
+    "admitted": Answer((Decision("labels", "admit"), Decision("tidy", "admit"))),
+    "audited-without-a-place": Answer((Decision("tidy", "audit", (violation(path=""), violation(path="spec.x"))),)),
+    "patched-with-warnings": Answer((Decision("tolerations", "patch"),), (_ADD,), ("one", "two")),
+    "refused": Answer((Decision("tidy", "deny", (violation(), violation(path="spec.x", value="3"))),)),
+    "refused-twice-at-one-path": Answer((Decision("tidy", "deny", (violation(), violation(value='"y"'))),)),
+    "warned": Answer((Decision("tidy", "warn", (violation(),)),), (), ('metadata.name: "x" is untidy',)),
+    "audited": Answer((Decision("tidy", "audit", (violation(),)),)),
+    "excepted": Answer((Decision("tidy", "excepted", (violation(),), exception=_MOVING),)),
+    "refused-since-an-exception-ended": Answer((Decision("tidy", "deny", (violation(),), exception=_MOVING),)),
+    "kubectl-shows-only-causes": Answer(
+        (Decision("tidy", "deny", (replace(violation(), status=_INVALID),), exception=_MOVING),)
+    ),
+    "refused-as-the-first-validation-says": Answer(
+        (
+            Decision("tidy", "deny", (replace(violation(path="a"), status=_INVALID, position=1),)),
+            Decision("tidy", "deny", (replace(violation(path="b"), status=_UNAUTHORIZED),)),
+        )
+    ),
+    "failed-with-fail": Answer((_LOST_RULE,)),
+    "failed-with-ignore": Answer(
+        (Decision("lost", "error", failure=RuleFailure(_LOST, "Ignore")),), (), ("rule 'lost' was skipped",)
+    ),
+    "refused-and-failed": Answer((_LOST_RULE, Decision("tidy", "deny", (violation(),)))),
+    "a-refusal-drops-the-patch": Answer((Decision("tolerations", "patch"), _LOST_RULE), (_ADD,)),
+}
+_RESPONSES: dict[str, Json] = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("answer", "response"),
-    [
-        pytest.param(ADMITTED, {"allowed": True}, id="no-rule-ran"),
-        pytest.param(
-            Answer((Decision("labels", "admit"), Decision("tidy", "admit"))),
-            {"allowed": True, "auditAnnotations": {"labels": "admit", "tidy": "admit"}},
-            id="admitted",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "audit", (violation(path=""), violation(path="spec.x"))),)),
-            {"allowed": True, "auditAnnotations": {"tidy": "audit: Tidiness is required., spec.x"}},
-            id="audited-without-a-place",
-        ),
-        pytest.param(
-            Answer((Decision("tolerations", "patch"),), (_ADD,), ("one", "two")),
-            {
-                "allowed": True,
-                "patch": [_ADD],
-                "patchType": "JSONPatch",
-                "auditAnnotations": {"tolerations": "patch"},
-                "warnings": ["one", "two"],
-            },
-            id="patched-with-warnings",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "deny", (violation(), violation(path="spec.x", value="3"))),)),
-            {
-                "allowed": False,
-                "status": _refusal(
-                    'Tidiness is required.\n  metadata.name: "x" is untidy\n  spec.x: 3 is untidy\nTidy up.'
-                ),
-                "auditAnnotations": {"tidy": "deny: metadata.name, spec.x"},
-            },
-            id="refused",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "deny", (violation(), violation(value='"y"'))),)),
-            {
-                "allowed": False,
-                "status": _refusal(
-                    'Tidiness is required.\n  metadata.name: "x" is untidy\n  metadata.name: "y" is untidy\nTidy up.'
-                ),
-                "auditAnnotations": {"tidy": "deny: metadata.name"},
-            },
-            id="refused-twice-at-one-path",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "warn", (violation(),)),), (), ('metadata.name: "x" is untidy',)),
-            {
-                "allowed": True,
-                "auditAnnotations": {"tidy": "warn: metadata.name"},
-                "warnings": ['metadata.name: "x" is untidy'],
-            },
-            id="warned",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "audit", (violation(),)),)),
-            {"allowed": True, "auditAnnotations": {"tidy": "audit: metadata.name"}},
-            id="audited",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "excepted", (violation(),), exception=_MOVING),)),
-            {"allowed": True, "auditAnnotations": {"tidy": "excepted: moving until 2026-03-01: new house"}},
-            id="excepted",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "deny", (violation(),), exception=_MOVING),)),
-            {
-                "allowed": False,
-                "status": _refusal(f"{_TIDY}\n{_ENDED}"),
-                "auditAnnotations": {"tidy": "deny: metadata.name"},
-            },
-            id="refused-since-an-exception-ended",
-        ),
-        pytest.param(
-            Answer((Decision("tidy", "deny", (replace(violation(), status=_INVALID),), exception=_MOVING),)),
-            {
-                "allowed": False,
-                "status": _refusal(f"{_TIDY}\n{_ENDED}", 422, "Invalid")
-                | {"details": {"causes": [{"message": _CAUSE, "field": "metadata.name"}, {"message": _ENDED}]}},
-                "auditAnnotations": {"tidy": "deny: metadata.name"},
-            },
-            id="kubectl-shows-only-causes",
-        ),
-        pytest.param(
-            Answer(
-                (
-                    Decision("tidy", "deny", (replace(violation(path="a"), status=_INVALID, position=1),)),
-                    Decision("tidy", "deny", (replace(violation(path="b"), status=_UNAUTHORIZED),)),
-                )
-            ),
-            {
-                "allowed": False,
-                "status": _refusal(
-                    'Tidiness is required.\n  b: "x" is untidy\n  a: "x" is untidy\nTidy up.', 401, "Unauthorized"
-                ),
-                "auditAnnotations": {"tidy": "deny: a; deny: b"},
-            },
-            id="refused-as-the-first-validation-says",
-        ),
-        pytest.param(
-            Answer((Decision("lost", "error", failure=RuleFailure(_LOST, "Fail")),)),
-            {
-                "allowed": False,
-                "status": _refusal(_BROKEN, 500, "InternalError"),
-                "auditAnnotations": {"lost": "error: FileNotFoundError"},
-            },
-            id="failed-with-fail",
-        ),
-        pytest.param(
-            Answer(
-                (Decision("lost", "error", failure=RuleFailure(_LOST, "Ignore")),), (), ("rule 'lost' was skipped",)
-            ),
-            {
-                "allowed": True,
-                "auditAnnotations": {"lost": "error: FileNotFoundError"},
-                "warnings": ["rule 'lost' was skipped"],
-            },
-            id="failed-with-ignore",
-        ),
-        pytest.param(
-            Answer(
-                (
-                    Decision("lost", "error", failure=RuleFailure(_LOST, "Fail")),
-                    Decision("tidy", "deny", (violation(),)),
-                )
-            ),
-            {
-                "allowed": False,
-                "status": _refusal(f"{_TIDY}\n{_BROKEN}"),
-                "auditAnnotations": {"lost": "error: FileNotFoundError", "tidy": "deny: metadata.name"},
-            },
-            id="refused-and-failed",
-        ),
-        pytest.param(
-            Answer(
-                (Decision("tolerations", "patch"), Decision("lost", "error", failure=RuleFailure(_LOST, "Fail"))),
-                (_ADD,),
-            ),
-            {
-                "allowed": False,
-                "status": _refusal(_BROKEN, 500, "InternalError"),
-                "auditAnnotations": {"tolerations": "patch", "lost": "error: FileNotFoundError"},
-            },
-            id="a-refusal-drops-the-patch",
-        ),
-    ],
-)
-def test_an_answer_is_encoded(answer: Answer, response: Json) -> None:
-    """The whole answering review is as the API expects it, its patch in base64."""
-    found = answer_of(encode(UID, answer))
+@pytest.mark.parametrize("case", _ANSWERS_BY_CASE)
+def test_an_answer_is_encoded(case: str) -> None:
+    """The whole answering review is as the API expects it, its patch in base64; answers.yaml has all of them."""
+    found = answer_of(encode(UID, _ANSWERS_BY_CASE[case]))
     if "patch" in found:
         found["patch"] = json.loads(base64.b64decode(found["patch"], validate=True))
 
-    assert found == {"uid": UID, **response}
+    assert found == {"uid": UID, **_RESPONSES[case]}
 
 
 def test_a_long_audit_annotation_is_cut() -> None:

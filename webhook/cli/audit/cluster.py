@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final, Protocol, get_args
+from typing import Any, Final, get_args
 
 import click
 import msgspec
@@ -70,16 +70,8 @@ def _warnings_alone() -> Iterator[None]:
         structlog.configure(**before)
 
 
-class _Bar(Protocol):
-    """Progress: objects that were judged, of so many."""
-
-    length: int | None
-
-    def update(self, n_steps: int) -> None: ...
-
-
 @contextmanager
-def _bar(*, shown: bool) -> Iterator[_Bar | None]:
+def _bar(*, shown: bool) -> Iterator[Any]:
     """A progress bar on stderr, where it has the terminal to itself. shown: whether results come at the end."""
     if not sys.stderr.isatty() or (sys.stdout.isatty() and not shown):
         yield None
@@ -88,17 +80,7 @@ def _bar(*, shown: bool) -> Iterator[_Bar | None]:
         yield bar
 
 
-class _Output(Protocol):
-    """Where findings go: `AuditReport` prints them, `_Stored` keeps them for reports."""
-
-    def add(self, judged: Judged) -> None: ...
-
-    def passed(self, name: str, objects: int) -> None: ...
-
-    def unreadable(self, result: Result) -> None: ...
-
-
-async def _run(work: ClusterAudit, output: _Output, lists: Sequence[Unit], bar: _Bar | None) -> None:
+async def _run(work: ClusterAudit, output: AuditReport | _Stored, lists: Sequence[Unit], bar: Any) -> None:
     """Audit list after list. One that cannot be read is reported, unless its kind is gone. Raises ClusterError."""
     if bar is not None:
         bar.length = sum([await _expected(work, unit) for unit in lists]) // work.part.count

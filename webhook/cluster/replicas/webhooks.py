@@ -261,10 +261,18 @@ class _Latest:
         self._kind = kind
         self._notice = notice
 
-    def replace(self, objects: Sequence[WholeObject]) -> None:
+    def begin(self) -> None:
+        """Begin a list."""
+        self._listed: list[WholeObject] = []
+
+    def page(self, objects: Sequence[WholeObject]) -> None:
+        """Take a part of a list, which has one object at most."""
+        self._listed += objects
+
+    def complete(self) -> None:
         """Handle a list. If the configuration is gone, its last state still tells whether it was unregistered."""
         self.configuration = None
-        for item in objects:
+        for item in self._listed:
             self._take(item)
         self._notice()
 

@@ -180,7 +180,7 @@ class Devices(FollowedGroup):
         return Reflector(self._api, resource, served.path(""), sink, self._clock)
 
     def _gone(self, kind: str) -> None:
-        self._sinks[kind][1].replace([])
+        self._sinks[kind][1].clear()
 
 
 VERSIONS: Mapping[str, Sequence[str]] = {
@@ -242,7 +242,7 @@ class FollowedObjects(FollowedGroup, Generic[T]):
         return Reflector(self._api, resource, served.path(""), self._objects, self._clock)
 
     def _gone(self, kind: str) -> None:  # noqa: ARG002 - there is one kind
-        self._objects.replace([])
+        self._objects.clear()
 
     def _read(self, item: WholeObject) -> _Read[T]:
         """What is kept of the object, or why it is invalid. An invalid object does not affect the others."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -32,18 +32,7 @@ Change = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class Sink(Protocol[T_contra]):
-    """Receives the objects of a reflector."""
-
-    def replace(self, objects: Sequence[T_contra]) -> None:
-        """Replace all objects with those of a list."""
-
-    def changed(self, change: Change, item: T_contra) -> None:
-        """Handle an object that was added, modified or deleted."""
-
-
-@runtime_checkable
-class PageSink(Protocol[T_contra]):
-    """Receives the objects of a reflector page by page, where there are too many to be held twice at a time."""
+    """Receives the objects of a reflector, lists page by page, so that not all objects are held at a time."""
 
     def begin(self) -> None:
         """Begin a list. The one before it may not have come to its end."""
@@ -56,31 +45,6 @@ class PageSink(Protocol[T_contra]):
 
     def changed(self, change: Change, item: T_contra) -> None:
         """Handle an object that was added, modified or deleted."""
-
-
-class Pages(Generic[T]):
-    """Gives a sink a whole list, once its last page has come."""
-
-    def __init__(self, sink: Sink[T]) -> None:
-        self._sink = sink
-        self._objects: list[T] = []
-
-    def begin(self) -> None:
-        """Begin a list."""
-        self._objects = []
-
-    def page(self, objects: Sequence[T]) -> None:
-        """Keep a part of the list."""
-        self._objects += objects
-
-    def complete(self) -> None:
-        """Replace all objects of the sink."""
-        objects, self._objects = self._objects, []
-        self._sink.replace(objects)
-
-    def changed(self, change: Change, item: T) -> None:
-        """Hand on an event."""
-        self._sink.changed(change, item)
 
 
 class Cache(Generic[T, K, V]):
@@ -97,6 +61,7 @@ class Cache(Generic[T, K, V]):
         self._value = value
         self._notice = notice
         self._values: dict[K, V] = {}
+        self._listed: dict[K, V] = {}
         self._sequence: tuple[V, ...] | None = None
 
     @property
@@ -111,12 +76,24 @@ class Cache(Generic[T, K, V]):
             self._sequence = tuple(self._values.values())
         return self._sequence
 
-    def replace(self, objects: Sequence[T]) -> None:
-        """Replace all values with those of a list."""
+    def begin(self) -> None:
+        """Begin a list."""
+        self._listed = {}
+
+    def page(self, objects: Sequence[T]) -> None:
+        """Take the values of a part of a list."""
         entries = ((self._key(item), self._value(item)) for item in objects)
-        self._values = {key: value for key, value in entries if value is not None}
-        self._sequence = None
+        self._listed |= {key: value for key, value in entries if value is not None}
+
+    def complete(self) -> None:
+        """Replace all values with those of the list."""
+        self._values, self._listed, self._sequence = self._listed, {}, None
         self._notice()
+
+    def clear(self) -> None:
+        """Forget all objects."""
+        self.begin()
+        self.complete()
 
     def changed(self, change: Change, item: T) -> None:
         """Handle one event. Most change no value: a Node, for example, writes its status every few minutes."""
@@ -164,7 +141,7 @@ class Reflector(Generic[ObjectT]):
         api: Connection,
         resource: FollowedResource[ObjectT],
         path: str,
-        sink: Sink[ObjectT] | PageSink[ObjectT],
+        sink: Sink[ObjectT],
         clock: Clock,
         *,
         silence: float = SILENCE_SECONDS,
@@ -177,7 +154,7 @@ class Reflector(Generic[ObjectT]):
         self.status = 0
         self.fresh = self.heard = clock.monotonic()
         self._api = api.watches
-        self._sink = sink if isinstance(sink, PageSink) else Pages(sink)
+        self._sink = sink
         self._clock = clock
         self._silence = silence
         self._noticed = noticed

@@ -27,9 +27,17 @@ class Recorder:
         self.calls: asyncio.Queue[tuple[str, list[str]]] = asyncio.Queue()
         self.broken = 0
 
-    def replace(self, objects: Sequence[Object]) -> None:
+    def begin(self) -> None:
+        """Begin a list."""
+        self._listed: list[str] = []
+
+    def page(self, objects: Sequence[Object]) -> None:
+        """Take a part of a list."""
+        self._listed += [item.metadata.name for item in objects]
+
+    def complete(self) -> None:
         """Note a list."""
-        self._note("LIST", [item.metadata.name for item in objects])
+        self._note("LIST", self._listed)
 
     def changed(self, change: Change, item: Object) -> None:
         """Note an event."""

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.cel.library.authorizer import Check, CheckAnswer, User
-from policies.engine.match import LabelSelector, SelectorRequirement, listed
+from policies.engine.match import LabelSelector, Operator, SelectorRequirement, listed
 from policies.golang.strconv import quote
 from policies.kubernetes.release import NEWEST, Release
 
@@ -97,9 +97,13 @@ class _RoleRef(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     api_group: str = ""
 
 
+class _Expression(SelectorRequirement, frozen=True, kw_only=True):
+    operator: Operator
+
+
 class _Selector(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     match_labels: dict[str, str] = {}
-    match_expressions: tuple[SelectorRequirement, ...] = ()
+    match_expressions: tuple[_Expression, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         equal = (SelectorRequirement(key, "In", (value,)) for key, value in self.match_labels.items())

@@ -110,10 +110,13 @@ def holds(operator: object, value: str | None, values: Sequence[str]) -> bool:
 
 
 class SelectorRequirement(Struct, frozen=True):
-    """A requirement of a selector; `values` is empty for Exists and DoesNotExist."""
+    """A requirement of a selector, or of a term on Nodes; `values` is empty for Exists and DoesNotExist.
+
+    key: of a label; empty for the Node's name.
+    """
 
     key: str
-    operator: Operator
+    operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from policies import vocabulary
 from policies.engine.facts import Node
-from policies.topology.gang import Requirement, meets
+from policies.engine.match import SelectorRequirement
 from policies.topology.topology import natural
 from policies.vocabulary import (
     ALL,
@@ -39,7 +39,7 @@ MOST_KEYS, MOST_KEPT = 32, 256
 _EVERYWHERE = frozenset({REGION, ZONE, HOSTNAME})
 
 
-Term = tuple[Requirement, ...]
+Term = tuple[SelectorRequirement, ...]
 Effect = Literal["together", "apart", "spread"]
 
 
@@ -105,18 +105,18 @@ class Census:
         """Whether a Node carries a key, or one to come would."""
         return bool(self.values(key)) or any(key in labels for labels in self._coming)
 
-    def meets(self, requirement: Requirement) -> bool:
+    def meets(self, requirement: SelectorRequirement) -> bool:
         """Whether a Node meets a requirement by its label, or one to come might: of their labels, not all are known."""
         key = requirement.key
-        if any(meets(requirement, labels) for labels in self._coming if key in labels):
+        if any(requirement.matches(labels) for labels in self._coming if key in labels):
             return True
-        return any(meets(requirement, {key: value}) for value in self.values(key)) or (
-            self.values(key).total() < len(self.nodes) and meets(requirement, {})
+        return any(requirement.matches({key: value}) for value in self.values(key)) or (
+            self.values(key).total() < len(self.nodes) and requirement.matches({})
         )
 
-    def comes(self, requirement: Requirement) -> bool:
+    def comes(self, requirement: SelectorRequirement) -> bool:
         """Whether a Node to come may meet a requirement that it is told to meet."""
-        return any(meets(requirement, labels) for labels in self._coming if requirement.key in labels)
+        return any(requirement.matches(labels) for labels in self._coming if requirement.key in labels)
 
     @property
     def places(self) -> list[str]:
@@ -134,9 +134,9 @@ def listed(texts: Iterable[str], shown: int = 3) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def meets_all(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
+def meets_all(requirements: Iterable[SelectorRequirement], labels: Mapping[str, str]) -> bool:
     """Whether labels meet all requirements."""
-    return all(meets(requirement, labels) for requirement in requirements)
+    return all(requirement.matches(labels) for requirement in requirements)
 
 
 _POSITIVE = frozenset({"In", "Exists", "Gt", "Lt"})
@@ -164,12 +164,12 @@ class Judge(Struct, frozen=True):
     organizations: tuple[str, ...] = ()
     told: frozenset[str] = frozenset()
 
-    def is_told(self, requirement: Requirement) -> bool:
+    def is_told(self, requirement: SelectorRequirement) -> bool:
         """Whether somebody else tells of a fault. Of an organization that only the configuration knows, nobody does."""
         is_plain = all(value in (CONTROL_PLANE, *NO_WORKLOADS) for value in requirement.values)
         return requirement.key in self.told and (requirement.key != RESERVED or is_plain)
 
-    def by_meaning(self, requirement: Requirement, term: Term) -> Fault | None:
+    def by_meaning(self, requirement: SelectorRequirement, term: Term) -> Fault | None:
         """The fault that is one on any Nodes. term: all that is required together."""
         census = self.census
         fault = misspelt(requirement.key, census) or _of_flavor(requirement, term)
@@ -181,7 +181,7 @@ class Judge(Struct, frozen=True):
         return fault or _of_form(requirement, census)
 
 
-def by_nodes(requirement: Requirement, census: Census) -> Fault | None:
+def by_nodes(requirement: SelectorRequirement, census: Census) -> Fault | None:
     """The fault that no Node meets a requirement; None without Nodes."""
     key, shown = requirement.key, called(requirement)
     # A label of another key may come to Nodes later.
@@ -191,7 +191,7 @@ def by_nodes(requirement: Requirement, census: Census) -> Fault | None:
     if not census.carries(key):
         return Fault(shown, "is carried by no Node.", instead(key, census))
     twin = vocabulary.twin(key)
-    if twin and census.meets(Requirement(twin, requirement.operator, requirement.values)):
+    if twin and census.meets(SelectorRequirement(twin, requirement.operator, requirement.values)):
         return Fault(shown, "is carried by no Node.", f"Write {twin}, which Nodes carry.")
     return Fault(shown, "is carried by no Node.", f"Nodes have {listed(census.values(key))}.")
 
@@ -225,7 +225,7 @@ def place(key: Key, census: Census) -> str:
     return f"Write {other if other and census.carries(other) and not census.carries(key.instead) else key.instead}."
 
 
-def called(requirement: Requirement) -> str:
+def called(requirement: SelectorRequirement) -> str:
     """A requirement as people write it: `superpod=3`, `superpod in (3, 4)`, or the key alone."""
     if requirement.operator not in ("In", "NotIn"):
         return requirement.key
@@ -235,7 +235,7 @@ def called(requirement: Requirement) -> str:
     return f"{requirement.key} {'in' if requirement.operator == 'In' else 'not in'} ({several})"
 
 
-def _of_flavor(requirement: Requirement, term: Term) -> Fault | None:
+def _of_flavor(requirement: SelectorRequirement, term: Term) -> Fault | None:
     """The fault that a label of InfiniBand is required of RoCE Nodes."""
     twin = vocabulary.twin(requirement.key)
     if not (twin and requirement.key.startswith(IB) and requirement.operator in _POSITIVE):
@@ -245,7 +245,7 @@ def _of_flavor(requirement: Requirement, term: Term) -> Fault | None:
     return Fault(called(requirement), "is carried by no RoCE Node, and flavor=roce is required.", f"Write {twin}.")
 
 
-def _of_lifecycle(requirement: Requirement, organizations: tuple[str, ...]) -> Fault | None:
+def _of_lifecycle(requirement: SelectorRequirement, organizations: tuple[str, ...]) -> Fault | None:
     """The fault that Nodes take no workloads, or are reserved for others: whose is known where one's own id is."""
     values = requirement.values
     if requirement.key == STATE and all(value in NO_WORKLOADS for value in values):
@@ -258,7 +258,7 @@ def _of_lifecycle(requirement: Requirement, organizations: tuple[str, ...]) -> F
     return Fault(called(requirement), "selects Nodes that are not yours.", f"Write {right}.")
 
 
-def _of_type(requirement: Requirement, census: Census) -> Fault | None:
+def _of_type(requirement: SelectorRequirement, census: Census) -> Fault | None:
     """The fault that a type is written as it was called before there were Instance IDs."""
     is_type = requirement.key in (OLD_TYPE, INSTANCE_TYPE)
     if not is_type or not all(_OLDER_TYPE.fullmatch(value) for value in requirement.values):
@@ -270,7 +270,7 @@ def _of_type(requirement: Requirement, census: Census) -> Fault | None:
     )
 
 
-def _of_measure(requirement: Requirement, census: Census) -> Fault | None:
+def _of_measure(requirement: SelectorRequirement, census: Census) -> Fault | None:
     """The fault that a place is named by what it is connected to. Nodes may well be chosen by their speed."""
     known = vocabulary.key(requirement.key)
     if known is None or known.sort != "measure" or known.short.startswith("speed"):
@@ -278,12 +278,12 @@ def _of_measure(requirement: Requirement, census: Census) -> Fault | None:
     return Fault(called(requirement), f"{vocabulary.no_place(requirement.key)}.", place(known, census))
 
 
-def _of_form(requirement: Requirement, census: Census) -> Fault | None:
+def _of_form(requirement: SelectorRequirement, census: Census) -> Fault | None:
     """The fault that a value is none that the label has; a value that a Node carries is right."""
     key, known = requirement.key, vocabulary.key(requirement.key)
     carried = census.values(key) if census.knows(key) else {}
     for value in requirement.values:
-        if known is None or value in carried or census.comes(Requirement(key, "In", (value,))):
+        if known is None or value in carried or census.comes(SelectorRequirement(key, "In", (value,))):
             continue
         right = next((other for other in (*known.form.choices, *carried) if other.lower() == value.lower()), value)
         if right != value:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from policies.engine.facts import Facts
+from policies.engine.match import SelectorRequirement
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping, mappings
 from policies.engine.safety import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
@@ -18,7 +19,6 @@ from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
 from policies.selectors.fault import Census, Effect, Fault, Grouping, Judge, Term, by_key, by_nodes, called, meets_all
 from policies.topology.annotation import GANG
-from policies.topology.gang import Requirement
 from policies.topology.term import PREFERRED, REQUIRED, TERMS
 from policies.vocabulary import RESERVED, concerns
 
@@ -43,7 +43,7 @@ def selection(template: JsonObject) -> Selection:
     # The API server sorts them, too.
     selector = sorted(mapping(spec, "nodeSelector").items())
     return Selection(
-        tuple(Requirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
+        tuple(SelectorRequirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
         _terms(mappings(mapping(node, REQUIRED), TERMS)),
         _terms(preferences),
         tuple(_groupings(spec, labels)),
@@ -58,7 +58,7 @@ def _terms(written: Iterable[JsonObject]) -> tuple[Term | None, ...]:
             key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
             if isinstance(key, str) and isinstance(operator, str) and isinstance(values, list):
                 texts = tuple(value for value in values if isinstance(value, str))
-                requirements.append(Requirement(key, operator, texts))
+                requirements.append(SelectorRequirement(key, operator, texts))
         terms.append(None if term.get("matchFields") else tuple(requirements))
     return tuple(terms)
 
@@ -216,7 +216,7 @@ def _faults(term: Term, around: Term, judge: Judge, *, of_nodes: bool = True) ->
                 yield fault
 
 
-def _by_nodes(requirement: Requirement, judge: Judge) -> Fault | None:
+def _by_nodes(requirement: SelectorRequirement, judge: Judge) -> Fault | None:
     is_judged = concerns(requirement.key) and not judge.is_told(requirement)
     return by_nodes(requirement, judge.census) if is_judged else None
 

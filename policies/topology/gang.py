@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Facts, Taint
-from policies.engine.match import holds
+from policies.engine.match import SelectorRequirement
 from policies.engine.request import JsonObject, mapping
 from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators, claims
 from policies.topology.nodes.manifest import Amounts, PodManifest, requests
@@ -43,14 +43,6 @@ class Tier(Struct, frozen=True):
     independent: bool = False
 
 
-class Requirement(Struct, frozen=True):
-    """A requirement on a label, or on the Node's name if `key` is empty. Source: NodeSelectorRequirement."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
 class Toleration(Struct, frozen=True):
     """A toleration as Kubernetes has it; an empty key with Exists tolerates every taint."""
 
@@ -75,7 +67,7 @@ class Member(Struct, frozen=True):
     requests: Amounts
     accelerators: int = 0
     node_selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[tuple[Requirement, ...], ...] = ()
+    terms: tuple[tuple[SelectorRequirement, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int | None = None
     preempts: bool = True
@@ -129,11 +121,6 @@ def called(address: Iterable[Step]) -> str:
     return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.value}" for step in address)
 
 
-def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet a requirement."""
-    return holds(requirement.operator, labels.get(requirement.key), requirement.values)
-
-
 def tolerates_all(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
     """Whether tolerations tolerate all of these taints."""
     return all(any(taint.is_tolerated(t.key, t.operator, t.value, t.effect) for t in tolerations) for taint in taints)
@@ -176,7 +163,7 @@ _SECOND_NAMES = "sunk.coreweave.com/"
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
-Terms = tuple[tuple[Requirement, ...], ...]
+Terms = tuple[tuple[SelectorRequirement, ...], ...]
 
 
 class Cluster(Struct, frozen=True):
@@ -212,7 +199,7 @@ def member(
     cluster: Cluster,
     *,
     namespace: str = "",
-    terms: Sequence[Sequence[Requirement]] = (),
+    terms: Sequence[Sequence[SelectorRequirement]] = (),
     asked: Amounts | None = None,
 ) -> Member | NoDemand:
     """The demand of a template's Pods, or why there is none. It never raises, whatever the template is.
@@ -280,7 +267,7 @@ def _labels(selector: Any) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _terms(spec: JsonObject, terms: Sequence[Sequence[Requirement]]) -> Terms:
+def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> Terms:
     """The terms of which a Node must meet one: the user's, each combined with each of `terms`, and the Node's name."""
     node = _map(_map(spec.get("affinity"), "affinity").get("nodeAffinity"), "nodeAffinity")
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
@@ -290,7 +277,7 @@ def _terms(spec: JsonObject, terms: Sequence[Sequence[Requirement]]) -> Terms:
         raise _MalformedError("its nodeAffinity matches no Node")
     alternatives = [(*mine, *given) for mine in own or [()] for given in terms or [()]]
     if name := spec.get("nodeName"):
-        here = Requirement("", "In", (_checked(name, "its nodeName"),))
+        here = SelectorRequirement("", "In", (_checked(name, "its nodeName"),))
         alternatives = [(*alternative, here) for alternative in alternatives]
     return tuple(alternative for alternative in alternatives if alternative)
 
@@ -321,10 +308,10 @@ def _selects(selector: Any, labels: JsonObject) -> bool:
         return False
     equal = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
     texts = {key: value for key, value in labels.items() if isinstance(value, str)}
-    return equal and all(meets(one, texts) for one in _requirements(selector.get("matchExpressions")))
+    return equal and all(one.matches(texts) for one in _requirements(selector.get("matchExpressions")))
 
 
-def _term(written: Any) -> tuple[Requirement, ...]:
+def _term(written: Any) -> tuple[SelectorRequirement, ...]:
     """The requirements of a term. Without any it matches nothing."""
     if not isinstance(written, dict):
         raise _MalformedError("a term of its nodeAffinity is no map")
@@ -335,7 +322,7 @@ def _term(written: Any) -> tuple[Requirement, ...]:
     return (*expressions, *(replace(requirement, key="") for requirement in fields))
 
 
-def _requirements(written: Any) -> list[Requirement]:
+def _requirements(written: Any) -> list[SelectorRequirement]:
     if not isinstance(written, list | None):
         raise _MalformedError("a term of its nodeAffinity is malformed")
     made = []
@@ -345,7 +332,7 @@ def _requirements(written: Any) -> list[Requirement]:
         if not isinstance(key, str) or operator not in _OPERATORS or not isinstance(values, list | None):
             raise _MalformedError("a requirement of its nodeAffinity is malformed")
         what = "a value of its nodeAffinity"
-        made.append(Requirement(key, operator, tuple(_checked(value, what) for value in values or ())))
+        made.append(SelectorRequirement(key, operator, tuple(_checked(value, what) for value in values or ())))
     return made
 
 

@@ -24,7 +24,7 @@ from policies.podspec import Accelerators
 from policies.topology import messages, schemes, way
 from policies.topology import workload as scheduling
 from policies.topology.annotation import GATE
-from policies.topology.gang import Cluster, Gang, GangKey, Member, Requirement, excess, tiers
+from policies.topology.gang import Cluster, Gang, GangKey, Member, excess, tiers
 from policies.topology.gang import member as demand_of
 from policies.topology.podcount import podcount
 from policies.topology.template import RULE, Case, Options, Template, as_warning, read
@@ -327,10 +327,7 @@ class _Shortages:
             return None
         named = () if required is None else tuple(domain for domain in required.domains if domain.values)
         pool = () if topology.pool is None else topology.pool.requirements
-        terms = tuple(
-            tuple(Requirement(one.key, one.operator, one.values) for one in (*term, *pool))
-            for term in alternatives(named, topology.requirement) or ((),)
-        )
+        terms = tuple((*term, *pool) for term in alternatives(named, topology.requirement) or ((),))
         cluster, members = Cluster(case.facts, self._accelerators), []
         for template in together:
             count = podcount(kind, case.obj, template.location)

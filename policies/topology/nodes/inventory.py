@@ -16,8 +16,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from policies.engine.facts import Node, Taint
-from policies.engine.match import holds
-from policies.topology.gang import Member, Requirement, Toleration, tolerates_all
+from policies.engine.match import SelectorRequirement, holds
+from policies.topology.gang import Member, Toleration, tolerates_all
 from policies.topology.nodes.manifest import PODS, Amounts, NodeManifest, Obstacle, lasting, obstacles
 from policies.topology.nodes.manifest import allocatable as allocatable_of
 
@@ -155,7 +155,7 @@ class Labels:
             column = self._levels[keys, distinct] = self._column(keys, distinct=distinct)
         return column
 
-    def meets(self, requirement: Requirement, rows: Rows) -> Mask:
+    def meets(self, requirement: SelectorRequirement, rows: Rows) -> Mask:
         """Which of the rows meet a requirement. Source: Requirement.Matches of k8s.io/apimachinery's labels."""
         column = self._key(requirement.key)
         # The last entry stands for rows without the label, whose code is -1.
@@ -207,7 +207,7 @@ class Standing(Struct, frozen=True):
     obstacles: tuple[Obstacle, ...] = ()
 
 
-_Question = tuple[tuple[tuple[str, str], ...], tuple[tuple[Requirement, ...], ...], tuple[Toleration, ...]]
+_Question = tuple[tuple[tuple[str, str], ...], tuple[tuple[SelectorRequirement, ...], ...], tuple[Toleration, ...]]
 """The part of a member that decides where it may run: node_selector, terms, tolerations."""
 
 _Answer = tuple[Mask, Mask, int]
@@ -272,7 +272,7 @@ class Eligibility:
         clear = [tolerates_all(tolerations, [obstacle.taint for obstacle in one.obstacles]) for one in self._standings]
         possible: Mask = np.array([*well, False])[codes]
         for key, value in selector:
-            possible &= self._labels.meets(Requirement(key, "In", (value,)), rows)
+            possible &= self._labels.meets(SelectorRequirement(key, "In", (value,)), rows)
         if terms:  # one without requirements matches no Node
             every = [[self._labels.meets(requirement, rows) for requirement in term] for term in terms if term]
             possible &= np.logical_or.reduce([np.logical_and.reduce(term) for term in every])

@@ -17,7 +17,7 @@ from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import listed
 from policies.nvlink import NVL_DOMAIN
 from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
-from policies.topology.gang import Address, Requirement, Tier, called, tiers
+from policies.topology.gang import Address, Tier, called, tiers
 from policies.topology.placement import Domain, Placement, PlacementError, parse
 from policies.topology.term import alternatives, meets
 from policies.topology.topology import Catalog, Topology, natural
@@ -74,8 +74,8 @@ class Goal(Struct, frozen=True):
     tiers: tuple[Tier, ...]
     required: int | None
     preferred: int | None
-    nodes: tuple[tuple[Requirement, ...], ...]
-    near: tuple[tuple[tuple[Requirement, ...], ...], ...] = ()
+    nodes: tuple[tuple[SelectorRequirement, ...], ...]
+    near: tuple[tuple[tuple[SelectorRequirement, ...], ...], ...] = ()
     flavors: tuple[tuple[SelectorRequirement, ...], ...] = ()
 
     def nested(self, other: Goal) -> int | None:
@@ -114,18 +114,14 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
         tiers(topology, *levels),
         None if required is None else topology.position(required.level),
         None if preferred is None else topology.position(preferred.level),
-        tuple(_requirements((*term, *pool)) for term in terms or ((),)),
-        tuple(tuple(map(_requirements, one)) for one in near),
+        tuple((*term, *pool) for term in terms or ((),)),
+        tuple(near),
         alternatives((), topology.requirement),
     )
 
 
 def _named(placement: Placement | None) -> tuple[Domain, ...]:
     return () if placement is None else tuple(domain for domain in placement.domains if domain.values)
-
-
-def _requirements(term: Iterable[SelectorRequirement]) -> tuple[Requirement, ...]:
-    return tuple(Requirement(one.key, one.operator, one.values) for one in term)
 
 
 class Seat(Struct, frozen=True):

@@ -11,14 +11,15 @@ from msgspec.structs import replace
 from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
-from policies.topology.gang import Cluster, Member, NoDemand, Requirement, Tier, Toleration, member, tiers
+from policies.engine.match import SelectorRequirement
+from policies.topology.gang import Cluster, Member, NoDemand, Tier, Toleration, member, tiers
 from policies.topology.topology import BUILT_IN, Topology
 
 _CLUSTER = Cluster(FACTS)
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
 _KEYLESS = {"matchExpressions": [{"operator": "Exists"}]}
 _AMOUNTLESS = {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}
-_RACK = (Requirement("rack", "In", ("12",)),)
+_RACK = (SelectorRequirement("rack", "In", ("12",)),)
 
 
 def _topology(name: str) -> Topology:
@@ -65,14 +66,14 @@ def test_everything() -> None:
         (("a", "1"), ("b", "2")),
         (
             (
-                Requirement("pool", "In", ("a", "b")),
-                Requirement("rack", "In", ("12",)),
-                Requirement("", "In", ("n1",)),
+                SelectorRequirement("pool", "In", ("a", "b")),
+                SelectorRequirement("rack", "In", ("12",)),
+                SelectorRequirement("", "In", ("n1",)),
             ),
             (
-                Requirement("", "In", ("n1",)),
-                Requirement("rack", "In", ("12",)),
-                Requirement("", "In", ("n1",)),
+                SelectorRequirement("", "In", ("n1",)),
+                SelectorRequirement("rack", "In", ("12",)),
+                SelectorRequirement("", "In", ("n1",)),
             ),
         ),
         (

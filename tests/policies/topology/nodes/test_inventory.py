@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.topology.gang import Member, Requirement, Toleration
+from policies.engine.match import SelectorRequirement as Requirement
+from policies.topology.gang import Member, Toleration
 from policies.topology.nodes.inventory import Inventory, PodKey
 from policies.topology.nodes.manifest import NodeManifest, PodManifest, requests
 

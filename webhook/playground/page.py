@@ -34,7 +34,7 @@ T = TypeVar("T")
 PORT = 8484
 _PAUSE_SECONDS = 0.04
 """From the last key to the beginning of an answer."""
-_LIMITS = Limits(memory=512 * 2**20, seconds=10)
+_LIMITS = Limits(memory=512 * 2**20, seconds=4)
 _EDITORS = {"policy": "Policy or expression", "object": "Object", "old": "Old object", "nodes": "Nodes"}
 _COLOURS = {"admitted": "positive", "refused": "negative", "unreadable": "warning"}
 _STYLE = """
@@ -42,6 +42,7 @@ _STYLE = """
 .mark-error { background: rgba(220, 38, 38, .18); } .mark-warning, .mark-lint { background: rgba(217, 119, 6, .18); }
 .mark-note { background: rgba(37, 99, 235, .14); }
 .answer { white-space: pre-wrap; overflow-wrap: anywhere; font-family: monospace; font-size: .85rem; }
+.stale { opacity: .35; transition: opacity .2s .4s; }
 .q-tree .outcome { opacity: .8; } .q-tree .is-false { color: #dc2626; opacity: 1; font-weight: 600; }
 .body--dark .q-tree .is-false { color: #f87171; }
 """
@@ -57,7 +58,6 @@ def serve(port: int, kubeconfig: str, *, show: bool, ready: Callable[[str], None
     for example in gallery()[:1]:  # what the first answers import, their processes have then
         trials.details(example.trial, trials.answer(example.trial))
         trials.placement(example.trial)
-    core.sio.eio.max_http_buffer_size = 2 * trials.LARGEST
     core.sio.eio.cors_allowed_origins = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
     # It warns of a mark at a line that somebody has deleted while the answer was on its way.
     logging.getLogger("nicegui").setLevel(logging.ERROR)
@@ -201,7 +201,8 @@ class _Page:
         self._fields["release"].on_value_change(self._changed)
 
     def _answers(self) -> None:
-        with ui.row().classes("w-full items-center gap-2"):
+        self._answered = ui.row().classes("w-full items-center gap-2")
+        with self._answered:
             self._verdict = ui.badge("").classes("text-base").props("aria-live=polite")
             self._releases = ui.label().classes("answer")
         tabs = ui.tabs().props("dense no-caps align=left").classes("max-w-full")
@@ -236,6 +237,7 @@ class _Page:
         """Begin a new answer in place of the last one."""
         if self._has_begun:
             self._end()
+            self._answered.classes(add="stale")  # seen only if the new answer takes a while
             self._running = background_tasks.create(self._answer())
 
     def _end(self) -> None:
@@ -266,6 +268,7 @@ class _Page:
                 self._map.set_source(f"data:image/svg+xml;base64,{source}" if picture else "")
 
     def _show(self, answer: Answer) -> None:
+        self._answered.classes(remove="stale")
         self._verdict.text = answer.verdict
         self._verdict.props(f"color={_COLOURS[answer.verdict]}")
         other = [f"{name}: {text or 'the same'}" for name, text in answer.releases.items()]

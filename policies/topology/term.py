@@ -154,6 +154,8 @@ def _contradicts(expression: JsonObject, requirement: SelectorRequirement) -> bo
             return operator == "DoesNotExist"
         case "DoesNotExist":
             return operator in ("In", "Exists", "Gt", "Lt")
+        case _:  # of no topology
+            return False
 
 
 def to_json(term: Term) -> list[JsonObject]:

@@ -209,7 +209,7 @@ class _Page:
         with tabs:
             for name in ("Answer", "Expressions", "Changes", "Placement"):
                 ui.tab(name)
-        tabs.on_value_change(self._changed)
+        tabs.on_value_change(lambda event: self._changed() if event.value == "Placement" else None)
         self._tabs = tabs
         with ui.tab_panels(tabs, value="Answer", animated=False, keep_alive=True).classes("w-full"):
             with ui.tab_panel("Answer"):
@@ -253,10 +253,10 @@ class _Page:
         else:
             answer = await _computed(lambda: trials.answer(trial), lambda why: Answer(lines=(f"No answer: {why}.",)))
         with self._client:
-            self._show(answer)
+            self._show_verdict(answer)
         answer = await _computed(lambda: trials.details(trial, answer), lambda _: answer)
         with self._client:
-            self._show(answer)
+            self._show_details(answer)
             _ = ui.run_javascript(f"history.replaceState(null, '', '#{trial.link()}')")
         if self._tabs.value == "Placement":
             lines, picture = await _computed(
@@ -267,20 +267,26 @@ class _Page:
                 source = base64.b64encode(picture.encode()).decode()
                 self._map.set_source(f"data:image/svg+xml;base64,{source}" if picture else "")
 
-    def _show(self, answer: Answer) -> None:
+    def _show_verdict(self, answer: Answer) -> None:
         self._answered.classes(remove="stale")
         self._verdict.text = answer.verdict
         self._verdict.props(f"color={_COLOURS[answer.verdict]}")
-        other = [f"{name}: {text or 'the same'}" for name, text in answer.releases.items()]
-        self._releases.text = "   ".join(f"Kubernetes {text}" for text in other)
         self._lines.text = "\n".join(answer.lines)
-        self._tree.props["nodes"] = [_node(str(index), row) for index, row in enumerate(answer.rows)]
-        self._diff.content = answer.diff or "Nothing is changed."
+        self._mark(answer)
+
+    def _mark(self, answer: Answer) -> None:
         for name, editor in self._editors.items():
             last = (editor.value or "").count("\n") + 1  # the text may be shorter by now
             marks = [mark for mark in answer.marks if mark.editor == name and mark.line <= last]
             editor.decorations = [{"kind": "line", "line": mark.line, "class": f"mark-{mark.level}"} for mark in marks]
             editor.line_tooltips = {mark.line: mark.text for mark in marks}
+
+    def _show_details(self, answer: Answer) -> None:
+        self._mark(answer)
+        other = [f"{name}: {text or 'the same'}" for name, text in answer.releases.items()]
+        self._releases.text = "   ".join(f"Kubernetes {text}" for text in other)
+        self._tree.props["nodes"] = [_node(str(index), row) for index, row in enumerate(answer.rows)]
+        self._diff.content = answer.diff or "Nothing is changed."
         self._notes.clear()
         with self._notes:
             for mark in (mark for mark in answer.marks if mark.level == "lint"):

@@ -62,23 +62,23 @@ class _Same:
     "given",
     multiple=True,
     metavar="NAME=FILE",
-    help="A further variable: the object of a file, of type dyn; repeatable.",
+    help="Another variable: the object of a file, of type dyn; repeatable.",
 )
 @click.option(
     "--variable", "variables", multiple=True, metavar="NAME=EXPRESSION", help="A variable; repeatable, in their order."
 )
 @click.option(
-    "--result", type=click.Choice(list(RESULTS)), default="any", show_default=True, help="The type that is demanded."
+    "--result", type=click.Choice(list(RESULTS)), default="any", show_default=True, help="The required type."
 )
 @click.option("--user", metavar="NAME", help="Who makes the request: request.userInfo.username.")
 @click.option("--group", "groups", multiple=True, metavar="NAME", help="Group of that user; repeatable.")
 @click.option("-e", "--exit-status", "status", is_flag=True, help="Exit with 1 if the value is false.")
-@click.option("--authorizer", type=click.Choice(["allow", "deny"]), help="What every authorization check says.")
-@click.option("--explain", "generated", is_flag=True, help="Show the Python that the expression becomes.")
+@click.option("--authorizer", type=click.Choice(["allow", "deny"]), help="The answer to every authorization check.")
+@click.option("--explain", "generated", is_flag=True, help="Show the Python code of the expression.")
 @click.option("--why", is_flag=True, help="Say what made the value false, or what failed.")
 @click.option("--cases", "case_file", metavar="FILE", help="Run a file of cases instead of one expression.")
 @options.kubernetes
-@click.option("--new", is_flag=True, help="As in a new policy, which may use only what the release before knows, too.")
+@click.option("--new", is_flag=True, help="Only what the release before knows, as for a new policy.")
 @options.output
 def command(
     expression: str | None, file: str | None, old: str | None, params: str | None, namespace_object: str | None,

@@ -52,9 +52,9 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
     """Turn CEL policies of Kyverno and Gatekeeper into ValidatingAdmissionPolicies with their bindings.
 
     They are: rules of a ClusterPolicy or Policy with validate.cel, ValidatingPolicies, and ConstraintTemplates with
-    K8sNativeValidation together with their constraints. What cannot be turned is told on stderr, with its place.
+    K8sNativeValidation together with their constraints. What cannot be converted is on stderr, with its place.
 
-    Exit codes: 0 if everything was turned, 1 if something is lost, 2 if something cannot be read.
+    Exit codes: 0 if everything was converted, 1 if something is lost, 2 if something cannot be read.
 
     \b
     Examples:

@@ -56,7 +56,7 @@ PATH = click.Path(allow_dash=True)
 def findings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how findings are printed."""
     form = output_of("text", "json", "yaml", "junit", "sarif", "github", "gitlab")
-    quiet = click.option("-q", "--quiet", is_flag=True, help="Print only what something is found about.")
+    quiet = click.option("-q", "--quiet", is_flag=True, help="Print only findings, and no summary.")
     strict = click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
     made: Callable[..., Any] = form(quiet(strict(command)))
     return made
@@ -76,7 +76,7 @@ kubernetes = click.option(
     "--kubernetes",
     "policies__kubernetes",
     type=click.Choice([release.name for release in RELEASES]),
-    help=f"Release of Kubernetes by whose rules policies are judged.  [default: {NEWEST.name}]",
+    help=f"Release of Kubernetes that judges policies.  [default: {NEWEST.name}]",
 )
 namespace_labels = click.option(
     "--namespace-labels", multiple=True, metavar="KEY=VALUE", help="Label of the objects' Namespaces; repeatable."

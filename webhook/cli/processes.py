@@ -48,10 +48,10 @@ from webhook.registration.configurations import KINDS, POLICY_KINDS
     "policies.shadow",
     multiple=True,
     metavar="FILE|DIR",
-    help="Policies that decide nothing: what they would change is counted; repeatable.",
+    help="Shadow policies, which decide nothing: what they would change is counted; repeatable.",
 )
 @options.setting(
-    "--decision-log", "decisions.log", metavar="FILE|-", help="Where decisions are recorded; - for standard output."
+    "--decision-log", "decisions.log", metavar="FILE|-", help="File of the decision log; - for standard output."
 )
 @options.setting(
     "--log-level",
@@ -95,7 +95,7 @@ def place(config: Path | None, **changes: Any) -> None:
     """Choose domains for gangs and open the gates of their Pods, until SIGTERM.
 
     It takes the same configuration as serve, in which place.apart is true. One process works, the one that holds the
-    Lease; others know the same and wait for it. None of them answers reviews.
+    Lease; the others wait for it. None of them answers reviews.
 
     \b
     Example:

@@ -169,7 +169,7 @@ class _Summary:
     help="Output format; json is a line for each change, and one with the summary.",
 )
 def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tuple[str, ...]) -> None:
-    """Show whose verdict other policies would change: they judge the requests in logs of decisions.
+    """Show whose verdict other policies would change: they judge the requests in decision logs.
 
     LOG is a file that decisions.log names, also a rotated one or one that gzip made smaller. Only records with
     decisions.content: objects can be replayed. Exits with 1 if a verdict changes. Built-in rules are not compared.

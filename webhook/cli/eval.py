@@ -67,9 +67,7 @@ class _Same:
 @click.option(
     "--variable", "variables", multiple=True, metavar="NAME=EXPRESSION", help="A variable; repeatable, in their order."
 )
-@click.option(
-    "--result", type=click.Choice(list(RESULTS)), default="any", show_default=True, help="The required type."
-)
+@click.option("--result", type=click.Choice(list(RESULTS)), default="any", show_default=True, help="The required type.")
 @click.option("--user", metavar="NAME", help="Who makes the request: request.userInfo.username.")
 @click.option("--group", "groups", multiple=True, metavar="NAME", help="Group of that user; repeatable.")
 @click.option("-e", "--exit-status", "status", is_flag=True, help="Exit with 1 if the value is false.")

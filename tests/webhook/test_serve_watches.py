@@ -24,8 +24,7 @@ from webhook import serve
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.facts.release import ServedRelease
-from webhook.cluster.watches.cluster import Followed
+from webhook.cluster.watches.cluster import Followed, ServedRelease
 from webhook.configuration.settings import Settings
 from webhook.http.decision import Served, ServingState
 from webhook.metrics import Metrics

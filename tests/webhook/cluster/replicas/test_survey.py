@@ -14,7 +14,7 @@ from support.service.nodefiles import node, place
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.survey import NodeSurvey
+from webhook.cluster.replicas.checks import NodeSurvey
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 

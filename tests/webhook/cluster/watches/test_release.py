@@ -12,7 +12,7 @@ from support.patience import until
 
 from policies.kubernetes.release import NEWEST, Release, named
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.release import ServedRelease
+from webhook.cluster.watches.cluster import ServedRelease
 
 _OLD, _NEW = named("1.36"), named("1.37")
 

@@ -1,4 +1,4 @@
-"""Looks at the cluster once a minute, by the process that leads: for Pods that wait, label writers, audits and Nodes."""
+"""Looks at the cluster once a minute, by the process that leads: at Pods that wait, label writers, audits, Nodes."""
 
 from __future__ import annotations
 

@@ -34,7 +34,6 @@ ENGINE = "K8sNativeValidation"
 _OPERATIONS = ("CREATE", "UPDATE")
 _ACTIONS = {"deny": "Deny", "warn": "Warn", "dryrun": "Audit"}
 _POINTS = ("*", "validation.gatekeeper.sh", "vap.k8s.io")
-_ANY_OBJECT = {"name": "anyObject", "expression": "object == null ? oldObject : object"}
 _MATCH = frozenset(
     {"kinds", "scope", "namespaces", "excludedNamespaces", "name", "namespaceSelector", "labelSelector", "source"}
 )
@@ -73,12 +72,16 @@ def _constraint(value: Json, templates: Sequence[Json]) -> Conversion:
     conditions = [dict(one) for one in source.get("matchCondition") or ()]
     conditions += _conditions(match, notes.at("spec", "match"))
     given = _defaulted(spec.get("parameters") or {}, _schema(named), notes.at("spec", "parameters"))
-    parameters = {"name": "params", "expression": f"dyn({literal(given)})"}
+    own = {"anyObject": "object == null ? oldObject : object", "params": f"dyn({literal(given)})"}
+    read = outcome.variables_in(source)
     made = {
         "failurePolicy": source.get("failurePolicy") or "Fail",
         "matchConstraints": _constraints(match, notes.at("spec", "match")),
         "matchConditions": conditions,
-        "variables": [_ANY_OBJECT, parameters, *(source.get("variables") or ())],
+        "variables": [
+            *({"name": name, "expression": text} for name, text in own.items() if name in read),
+            *(source.get("variables") or ()),
+        ],
         "validations": source.get("validations"),
     }
     objects = (policy(name, made), binding(name, name, actions)) if actions else ()

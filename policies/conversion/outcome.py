@@ -120,14 +120,24 @@ def lost(text: str, *steps: str | int) -> Conversion:
 
 
 def policy(name: str, spec: Json, annotations: Json | None = None) -> dict[str, Any]:
-    """A policy, without what is empty."""
+    """A policy, without what is empty. Its messages are lines, as Kubernetes demands."""
     metadata: dict[str, Any] = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
-    filled = {key: value for key, value in _with_namespace(spec).items() if value not in (None, [], {}, "")}
+    lines = [
+        {**one, "message": " ".join(one["message"].split())} if "\n" in str(one.get("message") or "").strip() else one
+        for one in spec.get("validations") or ()
+    ]
+    whole = _with_namespace({**spec, "validations": lines})
+    filled = {key: value for key, value in whole.items() if value not in (None, [], {}, "")}
     return {"apiVersion": VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": filled}
 
 
 _NAMESPACE_OBJECT = re.compile(r"\bnamespaceObject\b")
-_IN_SCOPE = "inScope"
+_VARIABLE = re.compile(r"\bvariables\.(\w+)")
+
+
+def variables_in(value: object) -> frozenset[str]:
+    """The names of the variables that expressions in a value read."""
+    return frozenset(_VARIABLE.findall(str(value)))
 
 
 def _with_namespace(spec: Json) -> Json:
@@ -140,12 +150,16 @@ def _with_namespace(spec: Json) -> Json:
     texts = [text for one in conditions if _NAMESPACE_OBJECT.search(text := str(one.get("expression") or ""))]
     if not texts:
         return spec
+    taken = {str(one.get("name")) for one in spec.get("variables") or ()}
+    name = "inScope"
+    while name in taken:
+        name += "_"
     return {
         **spec,
         "matchConditions": [one for one in conditions if str(one.get("expression") or "") not in texts],
-        "variables": [{"name": _IN_SCOPE, "expression": both(texts)}, *(spec.get("variables") or ())],
+        "variables": [{"name": name, "expression": both(texts)}, *(spec.get("variables") or ())],
         "validations": [
-            {**one, "expression": f"!variables.{_IN_SCOPE} || ({one.get('expression')})"}
+            {**one, "expression": f"!variables.{name} || ({one.get('expression')})"}
             for one in spec.get("validations") or ()
         ],
     }
@@ -210,8 +224,9 @@ def read_kind(text: str) -> Kind:
 def resource_rules(kinds: Sequence[Kind], operations: Sequence[str], notes: Notes, scope: str = "") -> list[Rule]:
     """A rule for each group and version of the kinds. Unknown ones need their group, and get the usual plural."""
     by_version: dict[tuple[str, str], list[str]] = {}
+    served = {kind.kind for kind in kinds if _served(kind)}
     for index, kind in enumerate(kinds):
-        for group, version, resource in _resources(kind, notes.at(index)):
+        for group, version, resource in _served(kind) or _supposed(kind, notes.at(index), is_known=kind.kind in served):
             names = by_version.setdefault((group, version), [])
             if resource not in names:
                 names.append(resource)
@@ -222,26 +237,34 @@ def resource_rules(kinds: Sequence[Kind], operations: Sequence[str], notes: Note
     return made
 
 
-def _resources(kind: Kind, notes: Notes) -> Iterable[tuple[str, str, str]]:
-    """Group, version and name of each resource of a kind."""
+def _served(kind: Kind) -> list[tuple[str, str, str]]:
+    """Group, version and name of each resource of a kind that an API server has by itself."""
+    end = f"/{kind.subresource}" if kind.subresource else ""
     if kind.kind == ANY:
-        return [(kind.group, kind.version, f"*/{kind.subresource}" if kind.subresource else ANY)]
-    known = [
-        (one.group, one.version, one.name.partition("/")[0])
+        return [(kind.group, kind.version, f"*{end}")]
+    found = [
+        (one.group, one.version if kind.version != ANY else ANY, one.name + end)
         for one in served_resources()
         if one.kind.kind == kind.kind
         and "/" not in one.name
         and kind.group in (ANY, one.group)
         and kind.version in (ANY, one.version)
     ]
-    if not known and kind.group == ANY:
-        notes.lose(
-            f"no built-in resource has the kind {kind.kind}: write it with its group and version, as g/v/{kind.kind}"
-        )
-        return []
-    if not known:
-        notes.tell(f"the resource of {kind.kind} is taken to be {plural(kind.kind)}")
-        known = [(kind.group, kind.version, plural(kind.kind))]
-    end = f"/{kind.subresource}" if kind.subresource else ""
-    found = [(group, version if kind.version != ANY else ANY, name + end) for group, version, name in known]
     return list(dict.fromkeys(found))
+
+
+def _supposed(kind: Kind, notes: Notes, *, is_known: bool) -> list[tuple[str, str, str]]:
+    """The same of a custom kind. is_known: whether an API server has a kind of the name in another group."""
+    versions = {one.version for one in served_resources() if one.group == kind.group}
+    if kind.group == ANY:
+        text = f"no built-in resource has the kind {kind.kind}: write it with its group and version, as g/v/{kind.kind}"
+        notes.lose(text)
+        return []
+    if is_known and versions and kind.version == ANY:
+        return []  # of a list of groups and one of kinds all pairs are named, of which some do not exist
+    if kind.version in versions:
+        notes.tell(f"it is left out, for there is no {kind.kind} in {kind.group or 'the core group'}")
+        return []
+    notes.tell(f"the resource of {kind.kind} is taken to be {plural(kind.kind)}")
+    end = f"/{kind.subresource}" if kind.subresource else ""
+    return [(kind.group, kind.version, plural(kind.kind) + end)]

@@ -11,12 +11,24 @@ from typing import Any
 
 from policies.admissionpolicy.builtin.table import QUANTITY
 from policies.admissionpolicy.model import Expression, Policy
-from policies.admissionpolicy.schema import definition
+from policies.admissionpolicy.mutation.merge import atomics
+from policies.admissionpolicy.schema import SchemaNode, built_in, definition
 from policies.cel import types
 from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.program import compile_expression
-from policies.cel.syntax.ast import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, walk
+from policies.cel.syntax.ast import (
+    Call,
+    FieldValue,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    walk,
+)
 from policies.cel.syntax.formatting import literal
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
@@ -27,6 +39,7 @@ from policies.lint.finding import LintFinding, LintSubject
 from policies.lint.typecheck import ResourceCatalog, TypedPolicy
 
 _FOLDED = 10_000  # the cost up to which constant expressions are computed
+_OPERATIONS = ("add", "copy", "move", "remove", "replace", "test")
 _SHORTEST = 20  # characters: a shorter message has no room for a remedy
 
 
@@ -49,6 +62,61 @@ def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
         message = f"no expression reads params, but without a {policy.param_kind.kind} the policy may have no effect"
         remedy = "remove paramKind, and paramRef from the bindings"
         yield subject.at("unused-params", ("spec", "paramKind"), message, remedy)
+
+
+def futile(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -> Iterator[LintFinding]:
+    """Findings about mutations that fail for each kind, or for each object."""
+    schemas = [built_in(one.kind) for one in typed if one.kind is not None]
+    roots = [schema.root for schema in schemas if schema is not None]
+    known = roots if len(roots) == len(schemas) else []
+    for expression in (mutation.expression for mutation in policy.mutations):
+        for node in walk(parse(expression.source)):
+            if not isinstance(node, StructLiteral):
+                continue
+            problems: list[tuple[Node, str, str]] = []
+            if node.type_name == "Object":
+                refused = [set(atomics(_skeleton(node), root)) for root in known]
+                remedy = "write the whole by a JSONPatch"
+                problems += (
+                    (node, f"an ApplyConfiguration may not write {path}, which is atomic", remedy)
+                    for path in (sorted(set.intersection(*refused)) if refused else ())
+                )
+            elif node.type_name == "JSONPatch":
+                problems += (one for field in node.fields for one in _futile(field, known))
+            for at, message, remedy in problems:
+                yield subject.within("type-error", expression, at.position, message, remedy)
+
+
+def _skeleton(node: Node) -> Any:
+    """The maps and lists that literals write, whatever is in them."""
+    if isinstance(node, StructLiteral):
+        return {field.name: _skeleton(field.value) for field in node.fields}
+    return [_skeleton(item) for item in node.elements] if isinstance(node, ListLiteral) else None
+
+
+def _futile(field: FieldValue, roots: Sequence[SchemaNode]) -> Iterator[tuple[Node, str, str]]:
+    """What is wrong with a literal operation or path of a patch."""
+    text = field.value.value if isinstance(field.value, Literal) else None
+    if not isinstance(text, str) or field.name not in ("op", "path", "from"):
+        return
+    if field.name == "op":
+        if text not in _OPERATIONS:
+            yield field.value, f"there is no operation {text!r}", f"write one of {', '.join(_OPERATIONS)}"
+    elif not text.startswith("/"):
+        yield field.value, f"the path {text!r} does not begin with /", "write it as /spec/replicas"
+    elif roots and not any(_leads(text, root) for root in roots):
+        yield field.value, f"no field is at the path {text!r}", "look it up with kubectl explain"
+
+
+def _leads(path: str, node: SchemaNode) -> bool:
+    """Whether something may be at a path."""
+    below: SchemaNode | None = node
+    for step in path.split("/")[1:]:
+        if below is None:
+            return False
+        is_index = below.item is not None and (step == "-" or step.isdecimal())
+        below = below.item if is_index else below.child(step.replace("~1", "/").replace("~0", "~"))
+    return below is not None
 
 
 def unreachable(policy: Policy, subject: LintSubject, release: Release) -> Iterator[LintFinding]:

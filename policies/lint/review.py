@@ -251,6 +251,7 @@ def _of_policy(policy: Policy, subject: LintSubject, known: ResourceCatalog) -> 
     yield from _type_errors(policy, subject, typed)
     yield from expressions.compared_quantities(policy, subject, known, typed)
     yield from unguarded(policy, subject, known, typed or [untyped])
+    yield from expressions.futile(policy, subject, typed)
     yield from expressions.unreachable(policy, subject, known.release)
     yield from _of_resources(policy.match_constraints, subject, ("spec", "matchConstraints"), known)
     yield from _conversions(policy, subject, known.release)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from webhook.cli.judging import Identity, Judge
     from webhook.sources.policyfiles import PolicyFiles
 
+_ASKS = re.compile(r"\bauthorizer\b").search
 _COUNTS = ("refused", "warned", "changed", "matched by no policy", "not read")
 
 
@@ -191,8 +193,17 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
             limits=Limits((as_received(one, known) for one in among), asked.namespace),
             workloads=workload_table(settings),
         )
+    if written is not None and written.rights is None:
+        _tell_unanswered(written)
     coverage = _coverage(written, facts, asked) if written is not None else None
     return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
+
+
+def _tell_unanswered(written: PolicyFiles) -> None:
+    """Say on stderr which policies ask for rights of which the files say nothing."""
+    asking = [p.name for p in written.loaded.policies if any(_ASKS(one.source.text) for one in p.expressions)]
+    if asking:
+        say(f"no RBAC objects are among the policies, so each authorizer check of {listed(asking, 5)} fails", err=True)
 
 
 def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mapping[Identity, JsonObject]:

@@ -199,15 +199,15 @@ class _Judgement:
             for location, labels in locate(self._object, place.pattern):
                 if labels is None:
                     continue
-                before = lookup(self._old, location)
                 if isinstance(labels, dict):
                     # The substring test is an optimization: it is false for nearly every label.
-                    reserved = [key for key in labels if "coreweave." in key and is_reserved(key)]
-                    old = before if isinstance(before, dict) else {}
-                    added = [key for key in reserved if key not in old or old[key] != labels[key]]
-                    offences = (self._offence(location, place.role, key, labels[key], old) for key in added)
-                    yield from (offence for offence in offences if offence is not None)
-                elif before != labels:
+                    if reserved := [key for key in labels if "coreweave." in key and is_reserved(key)]:
+                        before = lookup(self._old, location)
+                        old = before if isinstance(before, dict) else {}
+                        added = [key for key in reserved if key not in old or old[key] != labels[key]]
+                        offences = (self._offence(location, place.role, key, labels[key], old) for key in added)
+                        yield from (offence for offence in offences if offence is not None)
+                elif lookup(self._old, location) != labels:
                     yield _Offence(render(location), "", labels, "", WRITE_MAP)
         if self._kind in KEPT_KINDS:
             before, after = lookup(self._old, _METADATA_LABELS), lookup(self._object, _METADATA_LABELS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
-from itertools import count, islice
+from itertools import chain, count, islice
 from json import dumps
 from typing import Any, Literal, TypeVar
 
@@ -128,9 +128,10 @@ class More(Struct, frozen=True):
 
 def first(items: Iterable[T], key: Callable[[T], Any]) -> tuple[list[T], int]:
     """The first items by a key, and how many more there are. Keeps no more items than it returns."""
-    counter = count()
-    shown = nsmallest(SHOWN, (item for item, _ in zip(items, counter, strict=False)), key)
-    return shown, next(counter) - len(shown)
+    given, counter = iter(items), count()
+    if not (shown := sorted(islice(given, SHOWN), key=key)):
+        return shown, 0  # nearly always
+    return nsmallest(SHOWN, chain(shown, (item for item, _ in zip(given, counter, strict=False))), key), next(counter)
 
 
 def bounded(violations: Sequence[Violation]) -> tuple[tuple[Violation, ...], int]:

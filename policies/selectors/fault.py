@@ -44,13 +44,13 @@ Effect = Literal["together", "apart", "spread"]
 
 
 class Grouping(Struct, frozen=True):
-    """A topology key: Pods on Nodes with the same value of it are grouped. path: within the Pod's spec.
+    """A topology key: Pods on Nodes with the same value of it are grouped. path: the steps within the Pod's spec.
 
     effect: whether Pods are kept together or apart, or spread. is_required: whether Pods wait where it cannot be met.
     is_own: whether the Pods that count are those of the same template.
     """
 
-    path: str
+    path: tuple[str, ...]
     key: str
     effect: Effect
     is_required: bool
@@ -183,11 +183,13 @@ class Judge(Struct, frozen=True):
 
 def by_nodes(requirement: SelectorRequirement, census: Census) -> Fault | None:
     """The fault that no Node meets a requirement; None without Nodes."""
-    key, shown = requirement.key, called(requirement)
-    # A label of another key may come to Nodes later.
-    is_judged = vocabulary.key(key) or (vocabulary.belongs(key) and key.partition("/")[0] not in _SHARED)
-    if requirement.operator not in _POSITIVE or not is_judged or not census.knows(key) or census.meets(requirement):
+    key = requirement.key
+    if requirement.operator not in _POSITIVE or not census.knows(key) or census.meets(requirement):
         return None
+    # A label of another key may come to Nodes later.
+    if not (vocabulary.key(key) or (vocabulary.belongs(key) and key.partition("/")[0] not in _SHARED)):
+        return None
+    shown = called(requirement)
     if not census.carries(key):
         return Fault(shown, "is carried by no Node.", instead(key, census))
     twin = vocabulary.twin(key)
@@ -237,8 +239,8 @@ def called(requirement: SelectorRequirement) -> str:
 
 def _of_flavor(requirement: SelectorRequirement, term: Term) -> Fault | None:
     """The fault that a label of InfiniBand is required of RoCE Nodes."""
-    twin = vocabulary.twin(requirement.key)
-    if not (twin and requirement.key.startswith(IB) and requirement.operator in _POSITIVE):
+    twin = vocabulary.twin(requirement.key) if requirement.key.startswith(IB) else ""
+    if not (twin and requirement.operator in _POSITIVE):
         return None
     if not any(other.key == FLAVOR and other.operator == "In" and other.values == ("roce",) for other in term):
         return None

@@ -66,7 +66,7 @@ def _terms(written: Iterable[JsonObject]) -> tuple[Term | None, ...]:
 def _groupings(spec: JsonObject, labels: JsonObject) -> Iterator[Grouping]:
     kinds: tuple[tuple[str, Effect], ...] = (("podAffinity", "together"), ("podAntiAffinity", "apart"))
     for kind, effect in kinds:
-        path, rules = f"affinity.{kind}", mapping(spec.get("affinity"), kind)
+        path, rules = ("affinity", kind), mapping(spec.get("affinity"), kind)
         for term in mappings(rules, REQUIRED):
             if isinstance(key := term.get("topologyKey"), str):
                 own = mapping(mapping(term, "labelSelector"), "matchLabels")
@@ -78,12 +78,13 @@ def _groupings(spec: JsonObject, labels: JsonObject) -> Iterator[Grouping]:
     for constraint in mappings(spec, "topologySpreadConstraints"):
         if isinstance(key := constraint.get("topologyKey"), str):
             waits = constraint.get("whenUnsatisfiable") != "ScheduleAnyway"
-            yield Grouping("topologySpreadConstraints", key, "spread", is_required=waits)
+            yield Grouping(("topologySpreadConstraints",), key, "spread", is_required=waits)
 
 
 RULE = "selectors"
 SUMMARY = "A node selector does not select what it says."
 _ITSELF = ((),)
+_SELECTOR, _AFFINITY = ("nodeSelector",), ("affinity", "nodeAffinity")
 # Requirements and values times Nodes: some hundredths of a second.
 MOST_COMPARED = 200_000
 
@@ -120,10 +121,11 @@ class NodeSelectors:
             return ()
         if is_being_deleted(obj) or is_owned(obj):
             return ()
+        old = request.old_object
         templates = [
             (location, asked) for location, template in row.pods(obj)
             if _selects(template) and _is_concerned(asked := selection(_own(template)))
-            and not _is_same(template, row.shape.view(lookup(request.old_object, location)))
+            and (old is None or not _is_same(template, row.shape.view(lookup(old, location))))
         ]  # fmt: skip
         if not templates:
             return ()
@@ -131,7 +133,10 @@ class NodeSelectors:
         violations: list[Violation] = []
         for location, asked in templates:
             judge = Judge(self._census, self._organizations(asked, request, facts), self._told)
-            violations += _judged(asked, render((*location, *row.shape.spec)), judge)
+            for field, fault in _judged(asked, judge):
+                path, found = render((*location, *row.shape.spec, *field)), f"{fault.shown} {fault.problem}".strip()
+                # All of it is the problem: a key that is shortened, as values are, would not be found again.
+                violations.append(Violation(RULE, path, "", found, SUMMARY, fault.remedy))
         return list(dict.fromkeys(violations))
 
     def _organizations(self, asked: Selection, request: AdmissionRequest, facts: Facts) -> tuple[str, ...]:
@@ -173,25 +178,20 @@ def _is_same(template: object, before: object) -> bool:
     return bool(old) and all(now.get(field) == old.get(field) for field in FIELDS)
 
 
-def _judged(asked: Selection, path: str, judge: Judge) -> Iterator[Violation]:
-    """The faults of a template."""
+def _judged(asked: Selection, judge: Judge) -> list[tuple[tuple[str, ...], Fault]]:
+    """The faults of a template, each with its place in the spec."""
     census = judge.census
-    by_path: list[tuple[str, Fault]] = []
-    selector = f"{path}.nodeSelector"
-    by_path += ((selector, fault) for fault in _faults(asked.selector, (), judge))
-    affinity = f"{path}.affinity.nodeAffinity"
+    faults: list[tuple[tuple[str, ...], Fault]] = [(_SELECTOR, one) for one in _faults(asked.selector, (), judge)]
     for terms in (asked.required, asked.preferred):
-        by_path += ((affinity, fault) for fault in _of_terms(terms, asked.selector, judge))
+        faults += ((_AFFINITY, one) for one in _of_terms(terms, asked.selector, judge))
     allowed = _allowed(asked, census)
     for grouping in asked.groupings:
         fault = by_key(grouping, census, allowed) if concerns(grouping.key) else None
         if fault is not None:
-            by_path.append((f"{path}.{grouping.path}", fault))
-    if allowed is not None and not allowed.nodes and not by_path:
-        by_path += ((path, fault) for fault in _together(asked, census))
-    for place, fault in by_path:
-        # All of it is the problem: a key that is shortened, as values are, would not be found again.
-        yield Violation(RULE, place, "", f"{fault.shown} {fault.problem}".strip(), SUMMARY, fault.remedy)
+            faults.append((grouping.path, fault))
+    if allowed is not None and not allowed.nodes and not faults:
+        faults += (((), fault) for fault in _together(asked, census))
+    return faults
 
 
 def _of_terms(terms: Sequence[Term | None], selector: Term, judge: Judge) -> Iterator[Fault]:

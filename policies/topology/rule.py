@@ -27,7 +27,7 @@ from policies.topology.annotation import GATE
 from policies.topology.gang import Cluster, Gang, GangKey, Member, excess, tiers
 from policies.topology.gang import member as demand_of
 from policies.topology.podcount import podcount
-from policies.topology.template import RULE, Case, Options, Template, as_warning, read
+from policies.topology.template import RULE, Case, Options, Template, as_warning, is_gated, read
 from policies.topology.term import alternatives
 from policies.topology.topology import Catalog, Topology
 from policies.topology.way import Edit, FlavorsKey, Keeper
@@ -148,7 +148,12 @@ class TopologyPlacement:
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """Refusals, and warnings about unexpected effects. Problems that were there before only cause warnings."""
         kind = request.kind.group_kind
-        row = self.options.workloads.get(kind)
+        row, obj = self.options.workloads.get(kind), request.object
+        if obj is None or not (
+            row is None or self.options.default.topology or is_gated(obj, row)
+            or schemes.is_mentioned(row, obj, request.old_object)
+        ):  # fmt: skip
+            return ()
         violations = [] if row is None else list(messages.misspelt(request, row))
         violations += messages.unread(request) if row is None and kind in messages.UNREAD else ()
         violations += schemes.warnings(request, row, self.catalog(facts), facts.nodes())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -26,7 +25,7 @@ from policies.objects.workload import Workload
 from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.placement import PlacementError
 from policies.topology.placement import parse as parse_placement
-from policies.topology.template import as_warning
+from policies.topology.template import as_warning, places
 from policies.topology.topology import Catalog, Level, Topology
 
 Sort = Literal["required", "preferred", "slice", "unconstrained", "exclusive"]
@@ -132,16 +131,30 @@ def mentions(obj: JsonObject | None, kind: tuple[str, str], row: Workload | None
     if obj is None:
         return
     if row is not None:
-        for pattern, is_template in _annotated_places(row):
+        pods = [(*template, *row.shape.annotations) for template in row.templates]
+        for pattern in places(row, "annotations"):
             for place, held in locate(obj, pattern):
                 for key in held if isinstance(held, dict) else ():
                     if key.startswith("kueue."):
-                        yield from _of_kueue(obj, row, place, held, key, is_template=is_template)
+                        yield from _of_kueue(obj, row, place, held, key, is_template=pattern in pods)
                     elif EXCLUSIVE in key:
-                        yield from _exclusive(obj, row, (*place, key), held[key], is_template=is_template)
+                        yield from _exclusive(obj, row, (*place, key), held[key], is_template=pattern in pods)
     yield from _of_fields(obj, kind)
     if kind == _TRAIN_JOB:
         yield from _of_trainjob(obj)
+
+
+def is_mentioned(row: Workload, *objects: JsonObject | None) -> bool:
+    """Whether a key in objects may be an annotation of anybody's, or a misspelt one. Nearly all objects have none."""
+    if row.group_kind in PLACES or row.group_kind == _TRAIN_JOB:
+        return True
+    for obj in objects:
+        for pattern in (*places(row, "annotations"), *places(row, "labels")) if obj is not None else ():
+            for _, found in locate(obj, pattern):
+                keys = "\n".join(found) if isinstance(found, dict) else ""  # one text takes less time than each key
+                if "scheduler/" in keys or "kueue." in keys or EXCLUSIVE in keys:
+                    return True
+    return False
 
 
 def _of_fields(obj: JsonObject, kind: tuple[str, str]) -> Iterator[Mention]:
@@ -155,14 +168,6 @@ def _of_fields(obj: JsonObject, kind: tuple[str, str]) -> Iterator[Mention]:
                 name = _name(constraint) or inherited or ""
                 problem = "" if name else f"is a level of no topology. Name one in {field}."
                 yield Mention((*place, *steps), value, reader, sort, name, problem)
-
-
-@lru_cache(maxsize=256)
-def _annotated_places(row: Workload) -> tuple[tuple[Pattern, bool], ...]:
-    """The places of a kind's annotations, and whether they are those of Pods."""
-    pods = tuple((*template, *row.shape.annotations) for template in row.templates)
-    above = tuple((*holder, "metadata", "annotations") for holder in ((), *row.jobs))
-    return tuple((pattern, pattern in pods) for pattern in dict.fromkeys((*above, *pods)))
 
 
 def _of_kueue(

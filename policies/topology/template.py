@@ -339,7 +339,7 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
     if obj is None or row is None or request.sub_resource:
         return None
     prefers = bool(options.default.topology and options.default.preferred) and _is_distributed(obj, row)
-    if not (prefers or mentions(row, obj, request.old_object) or _is_gated(obj, row)):
+    if not (prefers or mentions(row, obj, request.old_object) or is_gated(obj, row)):
         return None
     controller = None if row.kind == "Pod" else owner(obj)
     # A controller puts back what it wants. One that is not in the table of kinds may know nothing of the annotations,
@@ -392,7 +392,7 @@ def mentions(row: Workload, *objects: JsonObject | None) -> bool:
     return any(
         not _KEYS.isdisjoint(mapping({"": found}, ""))
         for obj in objects
-        for pattern in _places(row, "annotations")
+        for pattern in places(row, "annotations")
         for _, found in locate(obj, pattern)
     )
 
@@ -402,7 +402,7 @@ def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
     fields: tuple[tuple[Literal["annotations", "labels"], tuple[str, ...]], ...]
     fields = (("annotations", ANNOTATIONS), ("labels", ()))
     for field, known in fields:
-        for pattern in _places(row, field):
+        for pattern in places(row, field):
             for place, found in locate(obj, pattern):
                 if isinstance(found, dict):
                     yield from ((*place, key) for key in found if looks_meant(key) and key not in known)
@@ -422,8 +422,8 @@ _KEYS = frozenset(ANNOTATIONS)
 
 
 @lru_cache(maxsize=256)
-def _places(row: Workload, field: Literal["annotations", "labels"]) -> tuple[Pattern, ...]:
-    """The places of a kind's annotations or labels: its own, its jobs' and its templates'."""
+def places(row: Workload, field: Literal["annotations", "labels"]) -> tuple[Pattern, ...]:
+    """Where objects of a kind have annotations or labels: their own, those of jobs and templates."""
     above = ((*holder, "metadata", field) for holder in ((), *row.jobs))
     own = row.shape.annotations if field == "annotations" else row.shape.labels
     return tuple(dict.fromkeys((*above, *((*template, *own) for template in row.templates))))
@@ -454,7 +454,7 @@ def _annotations(holder: JsonObject, place: Location, shape: Shape = STANDARD) -
     )
 
 
-def _is_gated(obj: JsonObject, row: Workload) -> bool:
+def is_gated(obj: JsonObject, row: Workload) -> bool:
     """Whether a template has our gate, which is no business of people's."""
     for _, template in row.pods(obj):
         gates = mapping(template, "spec").get("schedulingGates")

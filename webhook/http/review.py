@@ -134,7 +134,12 @@ def _projection(patterns: Iterable[Pattern]) -> Any:
         if not pattern:
             return Any
         inner.setdefault(pattern[0], []).append(pattern[1:])
-    types: dict[Any, Any] = {step: _projection(rest) for step, rest in inner.items()}
+    return _type(frozenset((step, _projection(rest)) for step, rest in inner.items()))
+
+
+@lru_cache(maxsize=1024)  # pod templates are alike in all kinds and on all paths
+def _type(fields: frozenset[tuple[Step, Any]]) -> Any:
+    types: dict[Any, Any] = dict(fields)
     if types.keys() == {Wildcard.ITEMS}:  # expressions may mean a map, which is decoded whole
         return list.__class_getitem__(types[Wildcard.ITEMS]) | dict[str, Any] | None
     if types.keys() == {Wildcard.VALUES}:

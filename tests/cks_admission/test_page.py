@@ -81,7 +81,7 @@ def test_the_examples_run_with_these_packages_alone(base: Path) -> None:
 
 def test_the_command_names_what_it_lacks(base: Path) -> None:
     """Where a package is missing, the command says which, and what to install."""
-    result = _run(base, "from cks_admission.command import main; main()")
+    result = _run(base, "from webhook.cli.command import main; main()")
 
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "cks-admission: the package click is missing: pip install cks-admission\n"

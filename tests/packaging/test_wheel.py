@@ -15,7 +15,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 _ROOT = Path(__file__).parents[2]
 _EPOCH = "1700000000"
-_START = "import sys; sys.argv[0] = {name!r}; from cks_admission.command import main; main()"
+_START = "import sys; sys.argv[0] = {name!r}; from webhook.cli.command import main; main()"
 
 
 def _built(folder: Path) -> Path:
@@ -86,7 +86,7 @@ def test_it_has_the_pages_the_packs_and_both_names(wheel: Path) -> None:
 
     pages = {path.name for path in (_ROOT / "docs" / "refused").glob("*.md")}
     packs = {path.relative_to(_ROOT).as_posix() for path in (_ROOT / "policies" / "packs").rglob("*.yaml")}
-    assert dict(scripts) == dict.fromkeys(("cks-admission", "kubectl-cks"), "cks_admission.command:main")
+    assert dict(scripts) == dict.fromkeys(("cks-admission", "kubectl-cks"), "webhook.cli.command:main")
     assert {Path(name).name for name in names if name.startswith("webhook/refused/pages/")} == pages
     assert packs <= set(names)
 

@@ -101,8 +101,9 @@ HOURS ?= 1
 soak: venv ## a release at half of its capacity with reloads, rotations and leader changes, and its plot: HOURS=1
 	cd tests && PYTHONPATH=.. ../$(BIN)/python -m faults.soak --hours $(HOURS)
 
-bench: venv ## all benchmarks, about an hour, and the tables of docs/benchmarks.md made from them (needs go)
-	$(BIN)/python -m benchmarks
+PARTS ?=
+bench: venv ## all benchmarks, about an hour, and the tables of docs/benchmarks.md made from them (needs go): PARTS="apiserver"
+	$(BIN)/python -m benchmarks --write $(PARTS)
 
 format: venv ## rewrite the code in the project's format
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, about an hour; it writes docs/benchmarks.md and docs/placement.md."""
+"""`python -m benchmarks`: everything in one run, about an hour. The part `placement` writes docs/placement.md."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class Run(argparse.Namespace):
     """The command line, and where a run keeps its files."""
 
     parts: Sequence[str]
+    write: bool
     rounds: int
     seconds: float
     seeds: Sequence[int]
@@ -75,6 +76,13 @@ def _measured(module: Any, *, rounds: bool = False) -> Callable[[Run], list[str]
     return part
 
 
+def _apiserver(run: Run) -> list[str]:
+    found = apiserver.measure(run.directory, _say)
+    if run.write:
+        report.write("cost", apiserver.guide(found), GUIDE)
+    return report.shown(apiserver.table(found), apiserver.figures(found))
+
+
 def _placement(run: Run) -> list[str]:
     found = placement.measure(_say, run.seeds)
     return report.shown((), placement.figures(found))
@@ -82,6 +90,7 @@ def _placement(run: Run) -> list[str]:
 
 PLACEMENT = "placement"
 """The part that writes a page of its own."""
+GUIDE = report.PAGE.parent / "guides" / "policies.md"
 PARTS: Mapping[str, Callable[[Run], list[str]]] = {
     "speed": _measured(speed, rounds=True),
     "policies": _policies,
@@ -91,7 +100,7 @@ PARTS: Mapping[str, Callable[[Run], list[str]]] = {
     "check": _measured(manifests),
     "footprint": _footprint,
     "sizing": _measured(sizing),
-    "apiserver": _measured(apiserver, rounds=True),
+    "apiserver": _apiserver,
     "cel": _measured(cel),
     PLACEMENT: _placement,
     "audit": _measured(audit, rounds=True),
@@ -104,7 +113,6 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         sys.exit("The benchmarks pin processes to cores and read /proc: they need Linux.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the servers are ended too
-    shown: dict[str, list[str]] = {}
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="cks-admission-bench-") as name:
         for part in run.parts:
@@ -112,20 +120,21 @@ def main() -> None:
             run.directory = Path(name) / part
             servers.issue_certificate(run.directory)
             try:
-                shown[part] = PARTS[part](run)
+                shown = PARTS[part](run)
             except FAILURES as error:
                 failures.append(f"{part}: {error}")
-            else:
-                print("\n".join((f"## {part}", "", *shown[part], "")), flush=True)
+                continue
+            print("\n".join((f"## {part}", "", *shown, "")), flush=True)
+            if run.write and part != PLACEMENT:
+                report.write(part, shown)
     if failures:
         sys.exit("Not measured:\n" + "\n".join(failures))
-    if shown.keys() | {PLACEMENT} == PARTS.keys():
-        report.write({part: lines for part, lines in shown.items() if part != PLACEMENT}, run.rounds, run.seconds)
 
 
 def _options() -> Run:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--write", action="store_true", help="write the tables into docs/")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the comparison (default: 5)")
     parser.add_argument("--seconds", type=float, default=2.5, help="length of each run in a round (default: 2.5)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the heavy stream of gangs (default: 1)")

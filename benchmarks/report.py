@@ -1,10 +1,10 @@
-"""The figures with their targets, as Markdown: printed, and written into the page that shows the last whole run."""
+"""The figures with their targets, as Markdown: printed, and written into the page that shows the last runs."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,13 +46,10 @@ def shown(table: Iterable[str], figures: Iterable[Figure]) -> list[str]:
     return lines
 
 
-def write(parts: Mapping[str, Sequence[str]], rounds: int, seconds: float) -> None:
-    """Replace the tables of docs/benchmarks.md by those of a whole run. Raises NoBlockError if a part has no place."""
+def write(name: str, lines: Iterable[str], page: Path = PAGE) -> None:
+    """Replace a block of a page by what a part found now. Raises NoBlockError if the page has none of the name."""
     models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
               if line.startswith("model name")]  # fmt: skip
-    run = f"{conditions()}, {models[0] if models else platform.machine()}, {platform.system()} {os.uname().release}."
-    text = PAGE.read_text(encoding="utf-8")
-    text = replaced(text, "run", [f"{run} Rounds: {rounds} of {seconds:g} s."])
-    for part, lines in parts.items():
-        text = replaced(text, part, ["", *lines, ""])
-    PAGE.write_text(text, encoding="utf-8")
+    machine = f"{models[0] if models else platform.machine()}, {platform.system()} {os.uname().release}"
+    written = ["", f"Run on {conditions()}, {machine}.", "", *lines, ""]
+    page.write_text(replaced(page.read_text(encoding="utf-8"), name, written), encoding="utf-8")

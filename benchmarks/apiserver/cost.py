@@ -1,4 +1,8 @@
-"""Interleaved rounds: in each, every registration in turn, and under it every write at full load."""
+"""Interleaved rounds: in each, every registration in turn, and under it every write at full load.
+
+The rounds are many and short, and end after a while: so a whole run takes less than ten minutes, and what disturbs a
+round is not seen in the median.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from statistics import median
+from time import monotonic
 from typing import NamedTuple
 
 import yaml
@@ -17,13 +22,18 @@ from cluster import toolchain
 from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
 
-from benchmarks.apiserver.registrations import EMPTY, NONE, PACKS, SERVICE, Registration, registrations
+from benchmarks.apiserver.registrations import EMPTY, NATIVE, NONE, PACKS, PATCH, SERVICE, Registration, registrations
 from benchmarks.apiserver.writes import NODE, USER, Write, writes
 from benchmarks.load import CONNECTIONS, Sample, put
 from benchmarks.process import CpuClock
 from benchmarks.report import Figure, markdown
 from benchmarks.speed import middle
 from policies.kubernetes.release import RELEASES
+
+# Of a run, and of all rounds: of the newest release with all writes, and of the older one with those of POD_WRITES.
+SECONDS, NEWEST, OLDER = 0.8, 330.0, 150.0
+FEWEST = 2
+POD_WRITES = ("Deployment create", "CPU Pod create")
 
 # What the service may cost to an empty webhook: the API server's processor time, writes a second, and p99.
 TO_EMPTY = {
@@ -34,7 +44,7 @@ TO_EMPTY = {
 DEPLOYMENT = 1.15  # of the processor time without anybody
 MORE = 0.1  # milliseconds of processor time for a write without Pods, beside an empty webhook for Pods
 
-NATIVE = 1.5  # milliseconds of processor time for a Pod, beside nobody
+OF_PACKS = 1.5  # milliseconds of processor time for a Pod, beside nobody
 # The figures of a sample, in words, by what they are multiplied, and how many digits follow the point.
 _FIELDS = (
     ("cpu", "ms of the API server's CPU", 1e3, 2), ("rate", "writes a second", 1.0, 0), ("p99", "p99 in ms", 1e3, 1)
@@ -60,29 +70,34 @@ class Costs(NamedTuple):
         return median(one.figure(field) / other.figure(field) for one, other in pairs)
 
 
-def measure(directory: Path, rounds: int, seconds: float, say: Callable[[str], None]) -> Sequence[Costs]:
+def measure(directory: Path, say: Callable[[str], None]) -> Sequence[Costs]:
     """Run the rounds for each release, the newest first. directory: for the policies.
 
     Raises LoadError, ComponentError and ToolchainError.
     """
-    rows = registrations(directory)
-    return [_of_release(release.name, rows, rounds, seconds, say) for release in reversed(RELEASES)]
+    rows, (newest, *others) = registrations(directory), reversed(RELEASES)
+    older = [_of_release(release.name, rows, OLDER, POD_WRITES, say) for release in others]
+    return [_of_release(newest.name, rows, NEWEST, (), say), *older]
 
 
 def _of_release(
-    release: str, rows: Mapping[str, Registration], rounds: int, seconds: float, say: Callable[[str], None]
+    release: str, rows: Mapping[str, Registration], seconds: float, only: Sequence[str], say: Callable[[str], None]
 ) -> Costs:
+    """Rounds until the seconds are over. only: the names of the writes; all if it is empty."""
     samples: dict[tuple[str, str], list[Sample]] = {}
     tools = toolchain.ensure(CONTROL_PLANE, environment={**os.environ, "KUBERNETES": release})
     with ControlPlane(tools) as cluster:
-        measured = writes(cluster)
+        measured = [write for write in writes(cluster) if not only or write.name in only]
         pod = next(write for write in measured if write.name == "CPU Pod create")
-        for number in range(rounds):
+        end = monotonic() + seconds
+        for number in count():
+            if number >= FEWEST and monotonic() > end:
+                break
             for name in sorted(rows, key=list(rows).index, reverse=number % 2 == 1):
-                say(f"Kubernetes {release}, round {number + 1} of {rounds}, {name}")
+                say(f"Kubernetes {release}, round {number + 1}, {name}")
                 with rows[name](cluster, pod):
                     for write in measured:
-                        samples.setdefault((name, write.name), []).append(load(cluster, write, seconds))
+                        samples.setdefault((name, write.name), []).append(load(cluster, write, SECONDS))
     return Costs(release, samples)
 
 
@@ -120,7 +135,9 @@ def figures(found: Sequence[Costs]) -> Iterator[Figure]:
         name = f"{write}: the API server's CPU more than with an empty webhook"
         yield Figure(name, costs.more(SERVICE, write, EMPTY), MORE, unit=" ms")
     more = costs.more(PACKS, "CPU Pod create", NONE)
-    yield Figure("CPU Pod create: the API server's CPU more for the packs as native policies", more, NATIVE, unit=" ms")
+    yield Figure(
+        "CPU Pod create: the API server's CPU more for the packs as native policies", more, OF_PACKS, unit=" ms"
+    )
 
 
 def table(found: Sequence[Costs]) -> Iterator[str]:
@@ -131,4 +148,20 @@ def table(found: Sequence[Costs]) -> Iterator[str]:
         rows = [(EMPTY, *whole)]
         rows += [(n, *(f"{costs.ratio(w, field, n):.2f}" for w in measured)) for n in names if n != EMPTY]
         yield ""
-        yield from markdown((f"Kubernetes {costs.release}, {title}; below to the first row", *measured), rows)
+        rounds = len(costs.samples[EMPTY, measured[0]])
+        head = f"Kubernetes {costs.release}, {rounds} rounds, {title}; below to the first row"
+        yield from markdown((head, *measured), rows)
+
+
+def guide(found: Sequence[Costs]) -> Iterator[str]:
+    """What policies and webhooks cost the creation of a Pod, for their authors."""
+    pod = "CPU Pod create"
+    rows = {
+        "a call of a webhook, whatever number of policies it judges by": (EMPTY, NONE, 2),
+        "the patch of a webhook, besides": (PATCH, EMPTY, 1),
+        "20 native policies for Pods": (NATIVE, NONE, 1),
+        "the packs as native policies": (PACKS, NONE, 1),
+    }
+    cells = [(what, *(f"{c.more(of, pod, than) / by:.1f}" for c in found)) for what, (of, than, by) in rows.items()]
+    alone = [f"{middle(costs.samples[NONE, pod], 'cpu') * 1e3:.1f}" for costs in found]
+    yield from markdown(("ms", *(costs.release for costs in found)), [("without anybody", *alone), *cells])

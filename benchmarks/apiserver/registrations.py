@@ -19,7 +19,8 @@ from benchmarks import policysets, servers
 from benchmarks.apiserver.writes import NAMESPACE, USER, Write
 from benchmarks.process import free_port
 
-NONE, EMPTY, SERVICE, PACKS = "nobody", "an empty webhook", "the service", "the packs as native policies"
+NONE, EMPTY, PATCH = "nobody", "an empty webhook", "an empty webhook that adds the toleration"
+SERVICE, NATIVE, PACKS = "the service", "20 native policies", "the packs as native policies"
 
 # What a policy that is registered last refuses, so that its refusal shows that all are in force: by its name, a part of
 # the Pod, and what is in its place.
@@ -28,31 +29,20 @@ LAST = {
     "lock-toleration": ("example.org/dedicated", "sunk.coreweave.com/lock"),
 }
 
-Registration = Callable[[ControlPlane, Write], AbstractContextManager[None]]
+Registration = Callable[[ControlPlane, Write], AbstractContextManager[object]]
 
 
 def registrations(directory: Path) -> Mapping[str, Registration]:
     """Each row's registration by its name. directory: where the policies are written."""
-    twenty = _limited(policysets.twenty(directory / "all"))
+    twenty = policysets.twenty(directory / "all")
     return {
         NONE: lambda _cluster, _pod: nullcontext(),
         EMPTY: lambda cluster, pod: _empty(cluster, directory, pod, "mutate"),
-        "an empty webhook that adds the toleration": lambda cluster, pod: _empty(cluster, directory, pod, "patch"),
-        SERVICE: lambda cluster, _pod: _service(cluster, packs={}),
-        "the service, 20 policies, no packs": lambda cluster, _pod: _service(cluster, twenty),
-        "20 native policies": lambda cluster, pod: _native(cluster, twenty.iterdir(), pod),
+        PATCH: lambda cluster, pod: _empty(cluster, directory, pod, "patch"),
+        SERVICE: lambda cluster, _pod: service.registered(cluster, packs={}, log={"format": "json", "level": "info"}),
+        NATIVE: lambda cluster, pod: _native(cluster, twenty.iterdir(), pod),
         PACKS: lambda cluster, pod: _native(cluster, policysets.PACKS.glob("*/*/policy.yaml"), pod),
     }
-
-
-def _limited(policies: Path) -> Path:
-    """Limit the policies to the Namespace of the writes: the Pod that shows that the service is asked breaks them."""
-    only = {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
-    for file in policies.iterdir():
-        policy, binding = yaml.safe_load_all(file.read_text(encoding="utf-8"))
-        policy["spec"]["matchConstraints"]["namespaceSelector"] = only
-        file.write_text(yaml.safe_dump_all([policy, binding], sort_keys=False), encoding="utf-8")
-    return policies
 
 
 @contextmanager
@@ -86,14 +76,6 @@ def _webhook(path: str, port: int, directory: Path) -> dict[str, Any]:
     kind = "ValidatingWebhookConfiguration" if path == "validate" else "MutatingWebhookConfiguration"
     metadata = {"name": f"empty-{path}"}
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "webhooks": [entry]}
-
-
-@contextmanager
-def _service(cluster: ControlPlane, *policies: Path, **settings: Any) -> Iterator[None]:
-    """The real service, registered by itself with its defaults, but with packs only where the settings name them."""
-    directories = {"directories": [str(path) for path in policies]}
-    with service.registered(cluster, policies=directories, log={"format": "json", "level": "info"}, **settings):
-        yield
 
 
 @contextmanager

@@ -16,13 +16,6 @@ MEMORY = 10_000
 NOTHING_SPARED = Safety()
 
 
-class Selection(NamedTuple):
-    """The rules for a request, in their order, and the paths in an object that any of them reads."""
-
-    rules: tuple[Rule, ...]
-    reads: frozenset[str]
-
-
 class Turn(NamedTuple):
     """The rules that run for a request. screens: those that are judged together; alone: the others."""
 
@@ -35,7 +28,6 @@ class Turn(NamedTuple):
 class _Match(NamedTuple):
     """The cached rules for requests of one kind. spared: the turn for requests that most rules spare."""
 
-    selection: Selection
     turn: Turn
     spared: Turn
 
@@ -69,9 +61,10 @@ class RuleSet:
         """The groups of hooks in a phase: the names that may follow `/mutate/` or `/validate/`."""
         return frozenset(hook.group for rule in self.rules for hook in rule.hooks if hook.phase == phase)
 
-    def route(self, phase: Phase, group: str | None) -> Selection:
-        """The rules that can apply to a request to `/<phase>/<group>`; without a group, those of the whole phase."""
-        return _selection(rule for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
+    def reads(self, phase: Phase, group: str | None) -> frozenset[str]:
+        """The paths that rules read in objects at `/<phase>/<group>`; without a group, at `/<phase>`."""
+        asked = (rule.reads for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
+        return frozenset().union(*asked)
 
     def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
         """The rules that run for a request: those of `select`, or fewer if the request is spared."""
@@ -79,14 +72,14 @@ class RuleSet:
 
     def turn(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> Turn:
         """The same rules, and which of them are judged together."""
-        _, turn, spared = self._match(phase, request, group)
+        turn, spared = self._match(phase, request, group)
         if len(spared.rules) < len(turn.rules) and self.safety.spares(request):
             return spared
         return turn
 
-    def select(self, phase: Phase, request: Target, group: str | None = None) -> Selection:
+    def select(self, phase: Phase, request: Target, group: str | None = None) -> tuple[Rule, ...]:
         """The rules whose hooks match the request, in one group or in all."""
-        return self._match(phase, request, group).selection
+        return self._match(phase, request, group).turn.rules
 
     def _match(self, phase: Phase, request: Target, group: str | None) -> _Match:
         """The rules for a request.
@@ -104,21 +97,15 @@ class RuleSet:
                 for hook in rule.hooks
                 if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
             ]
-            selection = _selection(dict.fromkeys(rule for rule, _ in matching))
-            everywhere = dict.fromkeys(rule for rule, hook in matching if hook.everywhere)
-            match = _Match(selection, _turn(selection.rules), _turn(tuple(everywhere)))
+            everywhere = (rule for rule, hook in matching if hook.everywhere)
+            match = _Match(_turn(rule for rule, _ in matching), _turn(everywhere))
             if len(self._cache) < MEMORY:
                 self._cache[key] = match
         return match
 
 
-def _selection(rules: Iterable[Rule]) -> Selection:
-    selected = tuple(rules)
-    return Selection(selected, frozenset().union(*(rule.reads for rule in selected)))
-
-
-def _turn(rules: tuple[Rule, ...]) -> Turn:
-    together: dict[Screener, list[str]] = {}
+def _turn(matching: Iterable[Rule]) -> Turn:
+    rules, together = tuple(dict.fromkeys(matching)), dict[Screener, list[str]]()
     for rule in rules:
         if rule.screener is not None:
             together.setdefault(rule.screener, []).append(rule.name)

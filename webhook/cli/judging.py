@@ -264,7 +264,7 @@ class Judge:
     def _covered(self, request: AdmissionRequest) -> bool:
         """Whether a policy is about the kind of a request, if there are policies at all."""
         ruleset = self._about.ruleset
-        rules = (*ruleset.select("mutate", request).rules, *ruleset.select("validate", request).rules)
+        rules = (*ruleset.select("mutate", request), *ruleset.select("validate", request))
         return not _has_policy(ruleset.rules) or _has_policy(rules)
 
 

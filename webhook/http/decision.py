@@ -55,7 +55,7 @@ class Route:
     def __init__(self, phase: Phase, group: str | None, ruleset: RuleSet) -> None:
         self.phase = phase
         self.group = group
-        self.decode = Decoder(ruleset.route(phase, group).reads).decode
+        self.decode = Decoder(ruleset.reads(phase, group)).decode
 
 
 class Served:

@@ -139,7 +139,7 @@ _FACTS = StaticFacts(
 def _decoded(obj: Json, **fields: Any) -> tuple[AdmissionRequest, AdmissionRequest]:
     """The request as it is decoded for the rules, and the same one with the whole object."""
     whole = {**obj, "status": {"phase": "x"}}
-    part = Decoder(_RULES.route("validate", None).reads).decode(body(whole, **fields))
+    part = Decoder(_RULES.reads("validate", None)).decode(body(whole, **fields))
     assert part.object
     assert "status" not in part.object
     return part, replace(part, object=whole)

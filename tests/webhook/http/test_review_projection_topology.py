@@ -124,7 +124,7 @@ def _beside(row: Workload, pattern: Pattern) -> Location | None:
 
 def _decoded(ruleset: RuleSet, obj: Json, old: Json | None = None) -> tuple[AdmissionRequest, AdmissionRequest]:
     """The request as it is decoded for the rule, and the same one with whole objects."""
-    part = Decoder(ruleset.route("validate", _GROUP).reads).decode(body(obj, old))
+    part = Decoder(ruleset.reads("validate", _GROUP)).decode(body(obj, old))
     assert part.object
     assert "status" not in part.object
     return part, replace(part, object=obj, old_object=old)
@@ -264,7 +264,7 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     whole |= {render(place) for row in _ROWS for _, place in row.containers}
     told = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 
-    assert _RULES.route("validate", _GROUP).reads == {
+    assert _RULES.reads("validate", _GROUP) == {
         *(case.path for case in _cases()),
         *(alone | jobs | demanded | whole | told),
         *_counted(),

@@ -87,7 +87,7 @@ def _family(resource: ServedResource) -> tuple[str, str]:
 
 
 def _rules(ruleset: RuleSet, resource: ServedResource) -> tuple[Rule, ...]:
-    return (*ruleset.select("mutate", resource).rules, *ruleset.select("validate", resource).rules)
+    return (*ruleset.select("mutate", resource), *ruleset.select("validate", resource))
 
 
 def _is_by_labels_only(resource: ServedResource, ruleset: RuleSet, workloads: Collection[tuple[str, str]]) -> bool:

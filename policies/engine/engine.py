@@ -179,7 +179,7 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
     operations: list[PatchOperation] = []
     lines: list[str] = []
     current = request
-    rules = ruleset.applicable("mutate", request, group)
+    rules = ruleset.turn("mutate", request, group).rules
     for position, rule in enumerate(rules, 1):
         try:
             decision, mutation = _mutation(rule, current, ruleset, facts)
@@ -215,7 +215,7 @@ def overtime(
     """The answer for a request that nobody could judge in time: every rule for it has failed."""
     decisions = tuple(
         Decision(rule.name, "error", failure=RuleFailure(error, _failure_policy(rule, phase, request, ruleset)))
-        for rule in ruleset.applicable(phase, request, group)
+        for rule in ruleset.turn(phase, request, group).rules
     )
     lines = [line for decision in decisions for line in _warnings(decision)]
     return _explained(Answer(decisions, (), limited(lines)), ruleset)

@@ -66,12 +66,8 @@ class RuleSet:
         asked = (rule.reads for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
         return frozenset().union(*asked)
 
-    def applicable(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> tuple[Rule, ...]:
-        """The rules that run for a request: those of `select`, or fewer if the request is spared."""
-        return self.turn(phase, request, group).rules
-
     def turn(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> Turn:
-        """The same rules, and which of them are judged together."""
+        """The rules that run for a request: those of `select`, or fewer if the request is spared."""
         turn, spared = self._match(phase, request, group)
         if len(spared.rules) < len(turn.rules) and self.safety.spares(request):
             return spared

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector
-from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping, mappings
 from policies.engine.violation import Violation, listed, quote
 from policies.kubernetes.name import matches_glob
 from policies.kubernetes.spelling import closest, closest_first
@@ -456,11 +456,8 @@ def _annotations(holder: JsonObject, place: Location, shape: Shape = STANDARD) -
 
 def is_gated(obj: JsonObject, row: Workload) -> bool:
     """Whether a template has our gate, which is no business of people's."""
-    for _, template in row.pods(obj):
-        gates = mapping(template, "spec").get("schedulingGates")
-        if isinstance(gates, list) and any(isinstance(gate, dict) and gate.get("name") == GATE for gate in gates):
-            return True
-    return False
+    gates = (gate for _, pod in row.pods(obj) for gate in mappings(mapping(pod, "spec"), "schedulingGates"))
+    return any(gate.get("name") == GATE for gate in gates)
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:

@@ -22,6 +22,7 @@ from policies.objects.fieldpath import Pattern, Wildcard, render
 from policies.objects.workload import PATCHES, STANDARD, Workload, workload
 from policies.topology.annotation import ANNOTATIONS
 from policies.topology.rule import TopologyPlacement
+from policies.topology.schemes import is_mentioned
 from policies.topology.template import Options, mentions
 from policies.topology.topology import BUILT_IN, Catalog
 
@@ -84,6 +85,7 @@ def test_a_mention_is_asked_about(row: Workload, place: str, key: str) -> None:
     } == {"created": True, "added": True, "kept": True, "removed": True, "never there": False}
     assert mentions(row, mentioned)
     assert not mentions(row, plain)
+    assert is_mentioned(row, plain, mentioned)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +94,11 @@ def test_a_mention_is_asked_about(row: Workload, place: str, key: str) -> None:
 @pytest.mark.parametrize(("row", "place"), _PLACES)
 def test_what_looks_like_an_annotation_is_asked_about(row: Workload, place: str, metadata: Json) -> None:
     """A misspelt key, and a label, are seen wherever the annotations are, since the answer to them is a warning."""
-    assert _asked(row.group_kind, at(f"{place}.metadata".lstrip("."), metadata))
-    assert not mentions(row, at(f"{place}.metadata".lstrip("."), metadata))
+    obj = at(f"{place}.metadata".lstrip("."), metadata)
+
+    assert _asked(row.group_kind, obj)
+    assert is_mentioned(row, obj)
+    assert not mentions(row, obj)
 
 
 @pytest.mark.parametrize(

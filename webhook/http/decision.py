@@ -318,7 +318,7 @@ def _postponed(rule: str) -> PostponedError:
 
 
 def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rule, ...]:
-    return served.ruleset.applicable(route.phase, request, route.group)
+    return served.ruleset.turn(route.phase, request, route.group).rules
 
 
 def _run(request: AdmissionRequest, route: Route, facts: Facts, served: Served, *, together: bool = True) -> Answer:

@@ -92,7 +92,7 @@ def test_what_is_spared() -> None:
     rules = RuleSet([_BOTH, guard, mixed], safety=Safety("kube-system"))
 
     def found(obj: Json, namespace: str, group: str | None = None) -> list[str]:
-        return [rule.name for rule in rules.applicable("validate", request(obj, namespace=namespace), group)]
+        return [rule.name for rule in rules.turn("validate", request(obj, namespace=namespace), group).rules]
 
     assert {
         "elsewhere": found(pod(), "team"),

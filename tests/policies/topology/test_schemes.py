@@ -12,7 +12,7 @@ from policies.objects.workload import BUILT_IN as WORKLOADS
 from policies.objects.workload import table
 from policies.topology.objects import read
 from policies.topology.rule import TopologyPlacement
-from policies.topology.schemes import Judge, mentions
+from policies.topology.schemes import Judge, is_mentioned, mentions
 from policies.topology.template import Options
 from policies.topology.topology import BUILT_IN, Catalog
 
@@ -122,5 +122,5 @@ def test_what_a_level_comes_to(annotations: Json, meaning: str) -> None:
     (mention,) = mentions(obj, row.group_kind, row)
 
     told = judge.meaning(mention)
-    assert (judge.problem(mention), told.startswith(meaning)) == ("", True)
+    assert (judge.problem(mention), told.startswith(meaning), is_mentioned(row, obj)) == ("", True, True)
     assert told.endswith("Nodes are in 2 of them: 1, 2") is (mention.sort != "unconstrained")

@@ -31,7 +31,7 @@ from benchmarks.speed import middle
 from policies.kubernetes.release import RELEASES
 
 # Of a run, and of all rounds: of the newest release with all writes, and of the older one with those of POD_WRITES.
-SECONDS, NEWEST, OLDER = 0.8, 330.0, 150.0
+SECONDS, NEWEST, OLDER = 0.8, 270.0, 110.0
 FEWEST = 2
 POD_WRITES = ("Deployment create", "CPU Pod create")
 

@@ -64,7 +64,7 @@ def test_the_packages_are_those_of_the_page() -> None:
 
     assert sorted(_needed("cks-admission")) == sorted((*_LIBRARY, "click", "pydantic"))
     extras = {re.findall(r"extra == '(\w+)'", need)[0] for need in conditional}
-    assert (len(conditional) > 8, extras) == (True, {"server", "tracing"})
+    assert (len(conditional) > 8, extras) == (True, {"playground", "server", "tracing"})
     assert "four packages: google-re2, jsonpatch, msgspec and PyYAML" in _PAGE
     assert "pip installs click and pydantic too" in _PAGE
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
-# The comparison costs the product of both lengths. What is longer is no misspelt name.
-LONGEST = 256
+# The comparison costs the product of both lengths. What is longer is no misspelt name, and who has more knows them.
+LONGEST, MOST = 256, 1000
 
 
 def closest(name: str, known: Iterable[str]) -> str:
     """The known name closest to `name`, without regard to case; empty if none is close."""
     if len(name) > LONGEST:
         return ""
-    by_letters = {other.lower(): other for other in known}
+    by_letters = {other.lower(): other for other in islice(known, MOST)}
     return next((by_letters[near] for near in get_close_matches(name.lower(), by_letters, n=1)), "")
 
 

@@ -20,7 +20,7 @@ from policies.kubernetes.release import NEWEST, Release
 from webhook.child import KILLED, Child, ChildError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.files.yamlfile import FileError
-from webhook.limits import COMPILING, Limits
+from webhook.limits import COMPILING
 
 QUICK, SLOW = COMPILING._replace(seconds=1), COMPILING
 """What the children of most sources may use, and those of the ones that take longer, so that others need not wait."""
@@ -64,7 +64,8 @@ class Readings:
         self._ended = Counter[str]()  # children, by source
         self._tasks: dict[bool, asyncio.Task[None]] = {}
         self._release = NEWEST
-        self._is_late = False
+        self._is_late = self._is_urgent = False
+        self._running: tuple[Child, Sequence[Unit]] | None = None  # of those that have not ended any
         self._end = monotonic() + _START
         self.changed = asyncio.Event()
 
@@ -87,6 +88,11 @@ class Readings:
         self._waiting = {name: new[name] for name in (*self._waiting, *new) if name in new}
         self._slow &= asked.keys()
         self._ended = Counter({unit.source: self._ended[unit.source] for unit in units})
+        if self._running is not None and any(
+            self._in_force(unit) and unit not in self._running[1] for unit in self._next(slow=False)[:1]
+        ):
+            self._is_urgent = True
+            self._running[0].kill()
         tasks = [task for slow in (True, False) if (task := self._started(slow=slow))]
         if self._next(slow=False):
             ended, pending = await asyncio.wait(tasks[-1:], timeout=_LOOK)
@@ -107,13 +113,15 @@ class Readings:
         return self._known[name].version if name in self._known else None
 
     def _next(self, *, slow: bool) -> list[Unit]:
-        """What waits, in its order: new versions of what is in force, and of sources that have ended few children."""
+        """What is read next: new versions of what is in force, else the rest, first of who has ended few children."""
+        units = [unit for unit in self._waiting.values() if (unit.name in self._slow) == slow]
+        return sorted(
+            [unit for unit in units if self._in_force(unit)] or units, key=lambda unit: self._ended[unit.source]
+        )
 
-        def turn(unit: Unit) -> tuple[bool, int]:
-            known = self._known.get(unit.name)
-            return known is None or bool(known.problem), self._ended[unit.source]
-
-        return sorted((unit for unit in self._waiting.values() if (unit.name in self._slow) == slow), key=turn)
+    def _in_force(self, unit: Unit) -> bool:
+        """Whether an earlier version was read without a problem."""
+        return unit.name in self._known and not self._known[unit.name].problem
 
     def _started(self, *, slow: bool) -> asyncio.Task[None] | None:
         """The task that reads the units of one sort, if there are any."""
@@ -123,7 +131,7 @@ class Readings:
 
     async def _run(self, *, slow: bool) -> None:
         while units := self._next(slow=slow)[: 1 if slow else None]:
-            done, reason = await self._read(units, SLOW if slow else QUICK, self._release)
+            done, reason = await self._read(units, slow=slow)
             if reason and len(done) < len(units):
                 unit = units[len(done)]
                 self._ended[unit.source] += 1
@@ -144,12 +152,15 @@ class Readings:
             if slow or self._is_late:
                 self.changed.set()
 
-    async def _read(self, units: Sequence[Unit], limits: Limits, release: Release) -> tuple[dict[str, Content], str]:
+    async def _read(self, units: Sequence[Unit], *, slow: bool) -> tuple[dict[str, Content], str]:
         """What a child has read before its end, and what ended it before it had read all."""
+        limits = SLOW if slow else QUICK
         try:
-            child = Child(partial(_read, units, release), limits)
+            child = Child(partial(_read, units, self._release), limits)
         except ChildError:
             return {}, KILLED
+        if not slow:
+            self._running = child, units
         timer = asyncio.get_running_loop().call_later(limits.seconds * _PATIENCE, child.kill)
         try:
             end = await asyncio.shield(child.ended)
@@ -160,7 +171,10 @@ class Readings:
         for unit, content in zip(units, end.results(), strict=False):
             done[unit.name] = content
             await asyncio.sleep(0)  # a large one takes some ms
-        return done, end.reason
+        reason = end.reason
+        if not slow:  # which something urgent may have ended
+            reason, self._running, self._is_urgent = "" if self._is_urgent else reason, None, False
+        return done, reason
 
 
 def _refused(unit: Unit, reason: str) -> Content:

@@ -48,6 +48,8 @@ GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
 _PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
 """The fields at which problems between documents are reported."""
+# So many misspelt names get a hint, for which each is compared with all others.
+_HINTS = 10
 _SELECTORS = ("namespaceSelector", "objectSelector")
 _EXPRESSIONS = {
     "matchConditions": ("expression",),
@@ -167,9 +169,10 @@ def _fit(given: Sequence[Part], *, complete: bool) -> None:
     """Note each problem between documents at the one that has to change."""
     policies = {(part.kind, part.name): part for part in given if part.kind.endswith("Policy")}
     bindings = [part for part in given if part.kind.endswith("Binding")]
+    hints = iter(range(_HINTS))
     for part in bindings:
         if part.policy_name:
-            _compare(part, policies)
+            _compare(part, policies, hints)
     bound = {(part.kind.removesuffix("Binding"), part.policy_name) for part in bindings}
     for key, part in policies.items():
         if part.name and key not in bound:
@@ -182,17 +185,21 @@ def _fit(given: Sequence[Part], *, complete: bool) -> None:
                 spot.warn(message, f"{hint}; until then it is judged here as if one denied")
 
 
-def _compare(part: Part, policies: Mapping[tuple[str, str], Part]) -> None:
-    """Note that the policy of a binding is missing, or that only one of the two has parameters."""
+def _compare(part: Part, policies: Mapping[tuple[str, str], Part], hints: Iterator[int]) -> None:
+    """Note that the policy of a binding is missing, or that only one of the two has parameters.
+
+    hints: as many as may still be looked for.
+    """
     kind, name = part.kind.removesuffix("Binding"), part.policy_name
     known = policies.get((kind, name))
     if known is None:
-        other = next((each for each in policies.values() if each.name == name), None)
+        other = next((policies[each, name] for each in KINDS if (each, name) in policies), None)
         if other is not None:
             hint = f"there is a {other.kind} of this name: write {other.kind}Binding"
         else:
-            same_kind = [known_name for known_kind, known_name in policies if known_kind == kind]
-            hint = did_you_mean(name, same_kind, f"a {kind} of this name must be among the documents")
+            same_kind = (known_name for known_kind, known_name in policies if known_kind == kind)
+            meant = same_kind if next(hints, None) is not None else ()
+            hint = did_you_mean(name, meant, f"a {kind} of this name must be among the documents")
         Spot(part.report, ("spec", "policyName")).fault(not_found(name), hint)
         return
     policy, binding = known.value, part.value

@@ -130,6 +130,8 @@ class Service:
                 **dict.fromkeys(("timeoutSeconds", "openTimeoutSeconds", "essentialTimeoutSeconds"), 10),
             },
             "organization": {"id": ORGANIZATION},
+            # What the entries do is proven here, what the policy does in test_labelpolicy.py and with the chart.
+            "labels": {"enforcedBy": "webhook"},
             "packs": dict(OFF),
             "log": {"format": "json", "level": "debug"},
         }

@@ -54,13 +54,15 @@ def test_installed_replicas_refuse(audited: ControlPlane, installed: Release) ->
 
 
 def test_pods_are_there_before_the_api_server_asks(installed: Release) -> None:
-    """The first entries come when a replica has served for long enough to be known to a Service."""
+    """The first entries come when a replica has served for long enough to be known to a Service; the policy before."""
     (manager,) = installed.kubelet.ready("manage")
-    registered = events(manager, "registered")[0]["timestamp"]
+    written = events(manager, "registered")
+    registered = next(each["timestamp"] for each in written if "Webhook" in str(each["configurations"]))
     serving = min(events(each, "certificate served")[0]["timestamp"] for each in installed.kubelet.ready())
 
     passed = datetime.fromisoformat(registered) - datetime.fromisoformat(serving)
     assert passed.total_seconds() >= REACHED_SECONDS
+    assert "ValidatingAdmissionPolicy/" in str(written[0]["configurations"])
 
 
 def test_doctor_finds_nothing_wrong(installed: Release) -> None:

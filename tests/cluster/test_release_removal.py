@@ -61,7 +61,10 @@ def test_uninstall_with_replicas(removable: Release) -> None:
     assert removable.refusal({"size": "huge"}) == ""
     assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
     uses, forbidden = used(removable.control_plane, NAMESPACE, HOOK, since=before)
-    resources = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    resources = (
+        *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    )
     group = "admissionregistration.k8s.io"
     wanted = {Right(verb, group, each, NAME) for verb in ("patch", "delete") for each in resources}
     assert (uses, forbidden) == (wanted, [])

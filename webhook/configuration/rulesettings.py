@@ -85,7 +85,7 @@ class LabelsSettings(Model):
 
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
     enforced_by: Literal["auto", "policy", "webhook"] = Field(
-        "webhook",
+        "auto",
         description="Who refuses: policy, the API server itself, which works when no process here does; or webhook, an "
         "entry that fails closed. auto: policy from Kubernetes 1.37 on. Without registration.apply it is a webhook.",
     )

@@ -22,6 +22,7 @@ from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import service_account
 from policies.engine.violation import listed
+from policies.labels import SUMMARY
 from webhook.configuration.settings import Settings
 from webhook.doctor.observation import Check, Diagnosis, Endpoint, Probe, Read, ShownChain, Unread, count
 from webhook.files import manifest
@@ -391,6 +392,8 @@ def check_probe(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
         return _admitted(where, should_refuse)
     if is_answered(probe):
         return _PROBE.ok(where, "the service refused it: the API server calls the service and gets its answer")
+    if "ValidatingAdmissionPolicy" in probe.message and SUMMARY in probe.message:
+        return _PROBE.ok(where, "the API server refused it itself, by the policy of reserved labels")
     if f'.{DOMAIN}"' in probe.message:
         text = f"the API server could not call the service: {probe.message}"
         return _PROBE.problem(where, text, "see the findings about the address and the certificate")

@@ -17,6 +17,7 @@ from support.builders import Json
 from certs.authority import Authority, new_authority
 from policies.engine.facts import Node
 from policies.engine.request import UserInfo
+from policies.labels import SUMMARY
 from policies.labelwriters import LabelWriter
 from policies.topology.nodes.tree import Machine
 from webhook.cluster.inspection.examination import component
@@ -99,6 +100,7 @@ def _probe(status: int, message: str = "", *, should: Any = True) -> Case:
 _DENIED = 'the API server refused it (403: admission webhook "{}" denied the request: no)'
 _PROBES: dict[str, Case] = {
     "refused": _probe(403, _DENIED.format("labels.cks-admission.dev")),
+    "refused by the policy": _probe(403, f"ValidatingAdmissionPolicy 'x' with binding 'x' denied request: {SUMMARY}"),
     "not reached": _probe(500, 'the API server refused it (500: failed calling webhook "labels.cks-admission.dev": x)'),
     "admitted": _probe(201),
     "rightly admitted": _probe(201, should=False),

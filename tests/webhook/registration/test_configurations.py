@@ -11,7 +11,15 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.rule import Hook, HookCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
-from webhook.registration.configurations import Client, Owner, Timeouts, configurations, owned, registered
+from webhook.registration.configurations import (
+    Client,
+    Owner,
+    Timeouts,
+    configurations,
+    owned,
+    registered,
+    without_guard,
+)
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 _ENCODED = base64.b64encode(_BUNDLE).decode()
@@ -357,3 +365,14 @@ def test_what_is_registered_keeps_the_api_servers_bounds(settings: Json) -> None
             assert len(set(conditions)) == len(conditions) <= 64
             phase, group = webhook["clientConfig"]["service"]["path"].strip("/").split("/")
             assert group in ruleset.groups(phase)
+
+
+def test_without_the_guard_all_entries_fail_open() -> None:
+    """Where the API server enforces the guard itself, no entry of the default settings fails closed."""
+    settings = Settings.model_validate({"registration": {"apply": True}})
+    made = {str(each["kind"]): each for each in registered(settings, b"", default_rules())}
+
+    left = [entry for each in without_guard(made).values() for entry in each["webhooks"]]
+
+    assert {entry["failurePolicy"] for each in made.values() for entry in each["webhooks"]} == {"Fail", "Ignore"}
+    assert {entry["failurePolicy"] for entry in left} == {"Ignore"}

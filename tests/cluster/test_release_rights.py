@@ -304,13 +304,20 @@ def _add_conditions(audited: ControlPlane, installed: Release) -> None:
         condition = {"name": "never", "expression": "false"}
         patch = {"webhooks": [{"name": name, "matchConditions": [condition]}]}
         audited.kubectl("patch", kind, NAME, "-p", json.dumps(patch), user="admin", check=True)
+    added: dict[str, dict[str, object]] = {
+        "validatingadmissionpolicy": {"auditAnnotations": [{"key": "theirs", "valueExpression": "'x'"}]},
+        "validatingadmissionpolicybinding": {"matchResources": {"objectSelector": {"matchLabels": {"a": "b"}}}},
+    }
+    for kind, fields in added.items():
+        edit = json.dumps({"spec": fields})
+        audited.kubectl("patch", kind, NAME, "--type=merge", "-p", edit, user="admin", check=True)
     installed.wait_until_asked()
 
     def replaced() -> bool:
         uses, _ = used(audited, NAMESPACE, MANAGE)
-        return sum(use.verb == "update" and "webhook" in use.resource for use in uses) == 2
+        return sum(use.verb == "update" and "admission" in use.group for use in uses) == 4
 
-    wait_for("both configurations to be replaced", replaced)
+    wait_for("both configurations, the policy and its binding to be replaced", replaced)
 
 
 def _use_an_unheard_of_namespace(audited: ControlPlane, installed: Release) -> None:

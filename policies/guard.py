@@ -1,4 +1,4 @@
-"""What only the cloud may take away: Namespaces of the control plane, and the taints that keep Pods off Nodes.
+"""What is the cloud's alone: Namespaces of the control plane, and the taints that keep Pods off Nodes.
 
 RBAC cannot tell one Namespace or one taint from another: who may write some of them may write all. Source: CoreWeave's
 page "Workload Scheduling on CKS".
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from policies.engine.facts import Facts
-from policies.engine.request import AdmissionRequest, JsonObject, mapping
-from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions
-from policies.engine.violation import Violation, quote
+from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
+from policies.engine.violation import Verdict, Violation, quote
 from policies.objects.fieldpath import lookup
 from policies.tolerations import CPU_TAINT, GPU, LOCK_TAINT, RESERVED_TAINT
 
@@ -24,8 +24,10 @@ TAINTS = (CPU_TAINT, GPU.key, RESERVED_TAINT, LOCK_TAINT)
 
 READS = frozenset({"spec.finalizers", "spec.taints"})
 BELONGS = "Namespaces of the control plane must be left as they are."
+THEIRS = "Workloads of your own do not belong in a Namespace of the control plane."
 STAYS = "Taints that keep Pods off Nodes must stay."
 _ASK = "Ask the provider of the cluster, or have an administrator add you to guard.exempt."
+_MOVE = "Use a Namespace of your own."
 _KEEP = {
     LOCK_TAINT: "SUNK removes it when the Slurm job ends: cancel the job, or have guard.exempt name SUNK's account.",
     RESERVED_TAINT: "The cloud moves Nodes between reservations by it. Cordon the Node to keep Pods off it.",
@@ -44,33 +46,45 @@ class Guard:
         self.exempt = exempt
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """What the request takes away that its requester must leave. Raises Missing or FactUnavailable."""
+        """What the request takes away, or puts where it does not belong. Raises Missing or FactUnavailable."""
         kind, made = request.kind.group_kind, []
         if kind == NAMESPACE and self.namespaces != "off":
             made = list(_of_namespace(request, self.namespaces))
         elif kind == NODE and self.taints != "off" and request.operation == "UPDATE":
             made = list(_of_node(request, self.taints))
+        elif kind not in (NAMESPACE, NODE) and self.namespaces != "off":
+            made = list(_of_workload(request, facts))
         return made if made and not self.exempt.cover(request, facts) else ()
 
 
-def _of_namespace(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
+def _of_namespace(request: AdmissionRequest, mode: Verdict) -> Iterator[Violation]:
     """The violation of a write to a Namespace that was the control plane's before it."""
     old, new = request.old_object, request.object
     if old is None or lookup(old, ("metadata", "labels", CONTROL_PLANE_LABEL)) != CONTROL_PLANE:
         return
     name = request.name
     if request.operation == "DELETE":
-        problem = f"Namespace {quote(name)} belongs to the control plane, and must not be deleted."
-        yield _violation(mode, "", problem, _ASK)
+        problem = "belongs to the control plane: all that runs in it ends, and the cluster loses what it does."
+        remedy = f"{_ASK} guard.namespaces: deny would refuse it." if mode == "warn" else _ASK
+        yield Violation(RULE, "", f"Namespace {quote(name)}", problem, BELONGS, remedy, mode)
     elif new is not None:
         before, after = mapping(old, "metadata"), mapping(new, "metadata")
         edits = [f"metadata.{field}" for field in _EDITED if (before.get(field) or None) != (after.get(field) or None)]
         edits += ["spec"] if (old.get("spec") or {}) != (new.get("spec") or {}) else []
         problem = f"must not change: Namespace {quote(name)} belongs to the control plane."
-        yield from (_violation(mode, path, problem, _ASK) for path in edits)
+        yield from (Violation(RULE, path, "", problem, BELONGS, _ASK, mode) for path in edits)
 
 
-def _of_node(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
+def _of_workload(request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:
+    """The warning about a workload among those of the control plane."""
+    if request.operation == "CREATE" and not request.sub_resource and not is_owned(request.object):
+        namespace = request.scope_namespace
+        if is_control_plane(namespace, facts):
+            problem = "belongs to the control plane: the cloud may remove what it does not know there."
+            yield Violation(RULE, "metadata.namespace", quote(namespace), problem, THEIRS, _MOVE, "warn")
+
+
+def _of_node(request: AdmissionRequest, mode: Verdict) -> Iterator[Violation]:
     """A violation for each taint that was there and is not any more, or with another value."""
     left = {_identity(taint) for taint in _taints(request.object)}
     for taint in _taints(request.old_object):
@@ -78,7 +92,7 @@ def _of_node(request: AdmissionRequest, mode: Mode) -> Iterator[Violation]:
         if key in TAINTS and (key, value, effect) not in left:
             shown = f"{key}{f'={value}' if value else ''}:{effect}"
             problem = f"must stay on Node {quote(request.name)}."
-            yield _violation(mode, "spec.taints", problem, _KEEP.get(key, _TOLERATE), shown)
+            yield Violation(RULE, "spec.taints", shown, problem, STAYS, _KEEP.get(key, _TOLERATE), mode)
 
 
 def _taints(node: JsonObject | None) -> Iterable[JsonObject]:
@@ -88,12 +102,3 @@ def _taints(node: JsonObject | None) -> Iterable[JsonObject]:
 
 def _identity(taint: JsonObject) -> tuple[str, str, str]:
     return str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect"))
-
-
-def _violation(mode: Mode, path: str, problem: str, remedy: str, value: str = "") -> Violation:
-    """The violation, for which a warning needs one sentence with its remedy."""
-    if mode == "warn":
-        sentence = " ".join(part for part in (value, problem, remedy) if part)
-        return Violation(RULE, path, "", "", sentence, "", "warn")
-    summary = BELONGS if remedy == _ASK else STAYS
-    return Violation(RULE, path, value, problem, summary, remedy, "deny")

@@ -17,6 +17,7 @@ from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
 from policies.engine.violation import FIELD_LENGTH, More, Violation, first, printable, quote, shortened
+from policies.kubernetes.spelling import closest
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload
 
@@ -225,7 +226,10 @@ class _Judgement:
         path = render(location)
         exceptions = [exception for exception in self._guard.exceptions if exception.allows(key, value)]
         if not exceptions:
-            return _Offence(path, key, value, "", self._guard.remedy(self._kind, key, value))
+            keys = {exception.key.partition("/")[2]: exception.key for exception in self._guard.exceptions}
+            near = keys.get(closest(key.partition("/")[2], keys), key)
+            problem = f"(did you mean {near}?)" if near != key else ""
+            return _Offence(path, key, value, problem, self._guard.remedy(self._kind, key, value))
         if any(self._covers(exception, role, key, before) for exception in exceptions):
             return None
         row = self._guard.workloads.get(self._kind)

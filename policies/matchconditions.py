@@ -38,7 +38,7 @@ from policies.objects.fieldpath import Pattern, parse
 from policies.objects.workload import PATCHES, STANDARD, Workload
 from policies.podspec import Accelerators
 from policies.tolerations import CPU_TAINT
-from policies.topology.annotation import ANNOTATIONS, GATE, PREFIXES, WORDS
+from policies.topology.annotation import ANNOTATIONS, GATE, MISSPELT, PREFIX, WORDS
 from policies.topology.schemes import EXCLUSIVE, KUEUE, PLACES, POD_GROUP, QUEUE
 from policies.vocabulary import ALONE, CONCERNS
 
@@ -249,8 +249,8 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
 
 def _of_workloads(*, schemes: bool) -> str:
     """Whether a key among the annotations or labels of `h` looks like one, or `h` has our gate."""
-    starts = some(f"k.startsWith({text(prefix)})" for prefix in PREFIXES)
-    similar = every([starts, some(f"k.contains({text(part)})" for part in WORDS)])
+    own = every([f"k.startsWith({text(PREFIX)})", some(f"k.contains({text(part)})" for part in WORDS)])
+    similar = some([f"k.startsWith({text(MISSPELT)})", own])
     others = f" || k.startsWith({text(KUEUE)}) || k.contains({text(EXCLUSIVE)}) || k == {text(QUEUE)}"
     keys = f"{similar}{others}" if schemes else similar
     of_annotations = at("h", ANNOTATIONS_OF, lambda a: f"{is_map(a)} && {a}.exists(k, {keys})")
@@ -262,7 +262,7 @@ def _of_pods(*, schemes: bool) -> str:
     """Whether the Pod `h` has an annotation or our gate. Other schedulers' count where no controller made it."""
     known = [f"{text(key)} in {{0}}" for key in sorted(ANNOTATIONS)]
     if schemes:
-        similar = some(f"k.startsWith({text(part)})" for part in (KUEUE, *PREFIXES))
+        similar = some(f"k.startsWith({text(part)})" for part in (KUEUE, PREFIX, MISSPELT))
         known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, {similar})")
     of_annotations = at("h", ANNOTATIONS_OF, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
     return f"({of_annotations}) || ({_is_gated()})" if schemes else of_annotations

@@ -101,6 +101,7 @@ RESERVED_TAINT = "node.coreweave.cloud/reserved"
 TOLERATIONS = ("spec", "template", "spec", "tolerations")
 SUNK_READS = frozenset(f"spec.template.spec.{field}" for field in ("affinity", "nodeSelector", "tolerations"))
 SUNK_SUMMARY = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
+SUNK_REMEDY = "Add a toleration for each: operator Equal with its value, Exists without one."
 
 
 class SunkTaint(Taint, frozen=True):
@@ -139,19 +140,14 @@ class SunkDaemonSets:
         return add(request.object, TOLERATIONS, missing) if missing else NO_MUTATION
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """A violation for each missing toleration."""
-        path = ".".join(TOLERATIONS)
-        return [
-            Violation(
-                SUNK_RULE,
-                path,
-                f"none for {requirement.key},",
-                "a taint of SUNK Nodes",
-                SUNK_SUMMARY,
-                _remedy(requirement),
-            )
-            for requirement in self._missing(request, facts)
-        ]
+        """A violation that names the taints that are not tolerated, each with the value to tolerate, if any."""
+        taints = (taint.to_toleration() for taint in self._missing(request, facts))
+        *others, last = ["=".join(filter(None, (taint["key"], taint.get("value")))) for taint in taints] or [""]
+        shown = " and ".join(filter(None, (", ".join(others), last)))
+        violation = Violation(
+            SUNK_RULE, ".".join(TOLERATIONS), f"none for {shown},", "taints of SUNK Nodes", SUNK_SUMMARY, SUNK_REMEDY
+        )
+        return (violation,) if last else ()
 
     def _missing(self, request: AdmissionRequest, facts: Facts) -> list[SunkTaint]:
         obj = request.object
@@ -192,10 +188,3 @@ class SunkDaemonSets:
         if self.reserved_hash:
             hashes = {self.reserved_hash}
         return [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
-
-
-def _remedy(requirement: SunkTaint) -> str:
-    toleration = requirement.to_toleration().items()
-    # A value such as true needs its quotes in YAML.
-    fields = ", ".join(f"{name}: {quote(value) if name == 'value' else value}" for name, value in toleration)
-    return f"Add the toleration {{{fields}}}."

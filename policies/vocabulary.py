@@ -235,12 +235,21 @@ def near(name: str) -> str:
         return ""
     for candidate in _prefixes(prefix):
         names = _NAMES[candidate]
-        flat = {_flat(known): known for known in names}
+        flat = {_flat(known): known for known in names if _is_same(f"{candidate}/{known}", prefix)}
         if _flat(short) in flat:
             return f"{candidate}/{flat[_flat(short)]}"
         if candidate == prefix and (close := get_close_matches(short, names, 1, _SIMILAR_NAME)):
             return f"{candidate}/{close[0]}"
     return ""
+
+
+def _is_same(name: str, prefix: str) -> bool:
+    """Whether a key's name under another prefix means the same: a speed or a type would be that of something else."""
+    known = _BY_NAME[name]
+    first, other = (one.partition(".")[0] for one in (known.prefix, prefix))
+    is_alike = SequenceMatcher(None, first, other).ratio() >= _SIMILAR_PREFIX
+    is_short = known.sort == "trait" and known.prefix.endswith(f".{prefix}")
+    return known.sort == "place" or is_alike or is_short or name == FLAVOR
 
 
 def _prefixes(prefix: str) -> Iterator[str]:

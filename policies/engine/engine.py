@@ -42,12 +42,12 @@ from policies.engine.violation import (
     Violation,
     bounded,
     describe,
-    in_order,
     limited,
     one_line,
     printable,
     shortened,
     squeezed,
+    warnings,
     with_help,
 )
 
@@ -82,6 +82,11 @@ class Decision(Struct, frozen=True):
     def denies(self) -> bool:
         """Whether the decision refuses the request."""
         return self.verdict == "deny" or (self.failure is not None and self.failure.policy == "Fail")
+
+    @property
+    def skips(self) -> bool:
+        """Whether the rule failed, and lets the request pass."""
+        return self.failure is not None and not self.denies
 
 
 class Unanimity(tuple[Decision, ...]):
@@ -141,11 +146,20 @@ ADMITTED = Answer()
 
 
 def validate(
-    request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None, *, together: bool = True
+    request: AdmissionRequest,
+    ruleset: RuleSet,
+    facts: Facts,
+    group: str | None = None,
+    *,
+    together: bool = True,
+    room: int = CHANGE_LENGTH,
+    is_broken: bool = False,
 ) -> Answer:
     """The answer of every validating rule for the request. Raises only Missing.
 
     together: whether rules that have a screen are judged together first. Only the time that it takes depends on it.
+    room: the characters of a warning: as many as the API server passes on, unless nobody cuts them.
+    is_broken: whether the object is refused whatever the rules say. Those that cannot judge it say nothing then.
     """
     turn = ruleset.turn("validate", request, group)
     decided: dict[str, list[Decision]] = {}
@@ -161,17 +175,28 @@ def validate(
         decision
         for rule, admission in zip(turn.rules, admitted.decisions, strict=True)
         for decision in decided.get(rule.name) or (admission,)
+        if not (is_broken and decision.skips)
     ]
-    lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision)]
+    if is_broken or any(decision.denies for decision in decisions):
+        decisions = list(map(_of_refused, decisions))
+    lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision, room)]
     more = sum(decision.more for decision in decisions if decision.verdict == "warn")
-    return _explained(Answer(tuple(decisions), (), limited(lines, more)), ruleset)
+    return _explained(Answer(tuple(decisions), (), limited(lines, more, room=room)), ruleset)
 
 
-def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str | None = None) -> Answer:
+def mutate(
+    request: AdmissionRequest,
+    ruleset: RuleSet,
+    facts: Facts,
+    group: str | None = None,
+    *,
+    room: int = CHANGE_LENGTH,
+    is_broken: bool = False,
+) -> Answer:
     """The answer of every mutating rule for the request. Each rule gets the object as the rule before it left it.
 
     All operations in order are the patch for the object as sent. A rule whose operations do not apply has failed,
-    because the API server would fail the request. Raises only Missing.
+    because the API server would fail the request. room, is_broken: as for `validate`. Raises only Missing.
     """
     if request.object is None:  # the API server fails a DELETE with a patch
         return ADMITTED
@@ -195,18 +220,22 @@ def mutate(request: AdmissionRequest, ruleset: RuleSet, facts: Facts, group: str
         except (TimeLimitError, Exception) as error:  # noqa: BLE001 - a failure becomes a decision, never a 500
             mutation = NO_MUTATION
             decision = Decision(rule.name, "error", failure=_failure(error, rule, "mutate", request, ruleset, facts))
-        decisions.append(decision)
-        lines += _warnings(decision)
+        made = [decision]
         if mutation.excepted or mutation.skipped:
-            skips = _skips(mutation.skipped)
-            decisions += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
-            decisions += skips
-            lines += [line for skip in skips for line in _warnings(skip)]
+            made += [Decision(policy, "excepted", exception=why) for policy, why in mutation.excepted]
+            made += _skips(mutation.skipped)
+        made = [one for one in made if not (is_broken and one.skips)]
+        decisions += made
+        lines += [line for one in made for line in _warnings(one, room)]
         if facts.lap is not None:
             facts.lap(rule.name)
         operations += mutation.operations
-        lines += (one_line(line, CHANGE_LENGTH) for line in mutation.warnings)
-    return _explained(Answer(tuple(decisions), tuple(operations), limited(lines)), ruleset) if decisions else ADMITTED
+        lines += (one_line(line, room) for line in mutation.warnings)
+    return (
+        _explained(Answer(tuple(decisions), tuple(operations), limited(lines, room=room)), ruleset)
+        if decisions
+        else ADMITTED
+    )
 
 
 def overtime(
@@ -217,21 +246,8 @@ def overtime(
         Decision(rule.name, "error", failure=RuleFailure(error, _failure_policy(rule, phase, request, ruleset)))
         for rule in ruleset.turn(phase, request, group).rules
     )
-    lines = [line for decision in decisions for line in _warnings(decision)]
+    lines = [line for decision in decisions for line in _warnings(decision, CHANGE_LENGTH)]
     return _explained(Answer(decisions, (), limited(lines)), ruleset)
-
-
-def without_skips(answer: Answer, ruleset: RuleSet) -> Answer:
-    """The answer without the rules that failed and let the request pass, as if they had not been asked."""
-    skips = [decision for decision in answer.decisions if decision.failure is not None and not decision.denies]
-    if not skips:
-        return answer
-    gone = {line for skip in skips for line in _warnings(skip)}
-    if answer.allowed:
-        gone.update(_help(answer, ruleset))
-    decisions = tuple(decision for decision in answer.decisions if decision not in skips)
-    warnings = tuple(line for line in answer.warnings if line not in gone)
-    return _explained(replace(answer, decisions=decisions, warnings=warnings), ruleset)
 
 
 def _explained(answer: Answer, ruleset: RuleSet) -> Answer:
@@ -373,12 +389,24 @@ def _skips(skips: Iterable[Skip]) -> list[Decision]:
     ]
 
 
-def _warnings(decision: Decision) -> Iterator[str]:
+def _of_refused(decision: Decision) -> Decision:
+    """The decision about what is refused: without what would become of it."""
+    violations = tuple(violation for violation in decision.violations if not violation.is_outcome)
+    if len(violations) == len(decision.violations):
+        return decision
+    return (
+        replace(decision, violations=violations)
+        if violations
+        else Decision(decision.rule, "admit", notes=decision.notes)
+    )
+
+
+def _warnings(decision: Decision, room: int) -> Iterator[str]:
     """The warnings for a decision that lets the request pass. Each keeps its end: what to do."""
     if decision.verdict == "warn":
-        yield from dict.fromkeys(squeezed(violation.warning) for violation in in_order(decision.violations))
-    elif decision.failure is not None and not decision.denies:
-        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"))
+        yield from warnings(decision.violations, room)
+    elif decision.skips and decision.failure is not None:
+        yield squeezed(failure_text(decision.rule, decision.failure.error, "Ignore"), room)
 
 
 def failure_text(rule: str, error: Exception, policy: FailurePolicy) -> str:

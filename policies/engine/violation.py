@@ -10,6 +10,7 @@ section.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain, count, islice
@@ -64,7 +65,8 @@ class Violation(Struct, frozen=True):
     rule: the name of the rule that found it. path: the place, as Kubernetes writes a field path. value: what was found
     there. problem: why that is wrong; empty if the summary says everything. summary: the first sentence of the refusal,
     shared by violations of a kind. remedy: how to fix it. verdict: the consequence; empty to use the rule's action.
-    status: of the HTTP answer, if this violation is the first. position: its place among those of its rule, before the
+    status: of the HTTP answer, if this violation is the first. is_outcome: whether it says what becomes of the object,
+    so that it matters only if that is admitted. position: its place among those of its rule, before the
     order of paths; the validations of a policy are in the order in which they are written.
     """
 
@@ -77,6 +79,7 @@ class Violation(Struct, frozen=True):
     verdict: Verdict = ""
     status: Status = FORBIDDEN
     position: int = 0
+    is_outcome: bool = False
 
     @property
     def line(self) -> str:
@@ -96,23 +99,53 @@ class Violation(Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """The violation as a warning: a policy's message with the place, or another rule's place, value and remedy."""
-        if self.verdict:
-            where = f"({self.path})" if self.path else ""
-            return " ".join(part for part in (self.summary, where, self.problem) if part)
-        remedy = self.remedy
-        if len(remedy) > _REMEDY_LENGTH:  # then what to do is in the last line
-            remedy = shortened(remedy.strip().rpartition("\n")[2], _REMEDY_LENGTH)
-        remedy = " ".join(remedy.split())
+        """The violation as a warning for the API server."""
+        return self.in_line(self.path, CHANGE_LENGTH)
+
+    def in_line(self, place: str, room: int) -> str:
+        """The violation as a warning: place, what is wrong, what to do. room: how many characters it may have.
+
+        What was found is shortened first, then the place, the remedy never. A policy's message ends in the remedy.
+        """
+        if not self.remedy:
+            text = f"{self.summary} {self.problem}".strip()
+            name = f"{self.rule}: " * text.startswith(f"{self.rule}: ")
+            placed = f"{name}{place}: {text.removeprefix(name)}" if place else text
+            return placed if len(placed) <= room else text
+        remedy = " ".join(self.remedy.split())
+        if len(remedy) > _REMEDY_LENGTH and room == CHANGE_LENGTH:  # then what to do is in the last line
+            remedy = shortened(self.remedy.strip().rpartition("\n")[2], _REMEDY_LENGTH)
         problem = self.problem or f": {self.summary}"
-        # What was found is shortened first, then the place, the remedy never.
-        around = len(self.path) + len(problem) + len(remedy) + len(":  .  ")
-        limit = WARNING_LENGTH if around + _VALUE_LENGTH <= WARNING_LENGTH else CHANGE_LENGTH
+        around = len(place) + len(problem) + len(remedy) + len(":  .  ")
+        limit = WARNING_LENGTH if around + _VALUE_LENGTH <= WARNING_LENGTH and room == CHANGE_LENGTH else room
         value = shortened(self.value, max(limit - around, _VALUE_LENGTH))
         what = f"{value} {problem}".replace(" : ", ": ", 1).removeprefix(": ").strip()
-        text = ": ".join(part for part in (self.path, what) if part)
-        text = squeezed(text if text.endswith(".") else f"{text}.", CHANGE_LENGTH - len(remedy) - 1)
-        return f"{text} {remedy}".strip()
+        text = ": ".join(part for part in (place, what) if part)
+        text = squeezed(text if text.endswith(".") else f"{text}.", room - len(remedy) - 1)
+        return f"{text} {remedy}"
+
+
+def warnings(violations: Iterable[Violation], room: int = CHANGE_LENGTH) -> dict[str, Violation]:
+    """The violations as warnings, in order, each with the first that it is about: those at several places are one."""
+    alike: dict[Violation, list[Violation]] = {}
+    for violation in in_order(violations):
+        alike.setdefault(structs.replace(violation, path=""), []).append(violation)
+    texts: dict[str, Violation] = {}
+    for those in alike.values():
+        first, paths = those[0], (one.path if one.remedy else _unsaid(one.path, one.summary) for one in those)
+        found = [path for path in dict.fromkeys(paths) if path] or [""]
+        text = first.in_line(listed(found, 1), room)
+        if len(found) > 1 and (len(text) > room or found[0] not in text):
+            text = first.in_line(f"{found[0]} and {len(found) - 1} more", room)
+        texts.setdefault(squeezed(text, room), first)
+    return texts
+
+
+def _unsaid(path: str, message: str) -> str:
+    """A path without the end that a message names, as one about a Pod does for a template; empty if it names all."""
+    starts = [0, *(match.end() for match in re.finditer(r"[.]|(?=\[)", path))]
+    said = (at for at in starts if re.search("[.[]", path[at:]) and path[at:].strip("[]") in message)
+    return path[: next(said, len(path))].rstrip(".")
 
 
 def in_order(violations: Iterable[Violation]) -> list[Violation]:
@@ -188,9 +221,13 @@ def _paragraph(summary: str, violations: Sequence[Violation], more: int, shown: 
     return "\n".join([*lines, *dict.fromkeys(violation.remedy for violation in violations if violation.remedy)])
 
 
-def limited(lines: Sequence[str], more: int = 0) -> tuple[str, ...]:
-    """The lines of an answer's warnings. One line with their number replaces those past the limit, and `more`."""
-    kept, room = 0, WARNINGS_LENGTH
+def limited(lines: Sequence[str], more: int = 0, *, room: int = CHANGE_LENGTH) -> tuple[str, ...]:
+    """The lines of an answer's warnings. One line with their number replaces those past the limit, and `more`.
+
+    room: the characters of a line. Whoever has room for longer ones than the API server passes on has it for all.
+    """
+    kept = len(lines) if room > CHANGE_LENGTH else 0
+    room = WARNINGS_LENGTH
     while kept < min(len(lines), WARNING_COUNT) and len(lines[kept]) <= room:
         room -= len(lines[kept])
         kept += 1
@@ -224,9 +261,10 @@ def one_line(text: str, length: int = WARNING_LENGTH) -> str:
 
 
 def squeezed(text: str, length: int = CHANGE_LENGTH) -> str:
-    """The text as one line of printable characters, cut in its middle: a policy's message ends in what to do."""
+    """The text as one line of printable characters, cut in its middle: its last sentence says what to do."""
     line = printable(" ".join(text.split()))
-    head = length // 2
+    _, is_apart, last = line.rpartition(". ")
+    head = max(length // 4, min(length // 2, length - len(last) - 1)) if is_apart else length // 2
     return line if len(line) <= length else f"{line[:head]}…{line[head + 1 - length :]}"
 
 

@@ -208,6 +208,15 @@ def misspelt(key: str, census: Census) -> Fault | None:
     return Fault(key, problem, f"Write {right}.")
 
 
+def older(key: str, census: Census) -> Fault | None:
+    """The fault that a key is the older name of one that Nodes carry as well."""
+    right = vocabulary.twin(key) if key.startswith(IB) else ""
+    if not right or not census.knows(right) or not (census.carries(key) and census.carries(right)):
+        return None
+    same = census.values(key) == census.values(right)
+    return Fault(key, "is the older name.", f"Write {right}{'' if same else f' with {FLAVOR}=infiniband'}.")
+
+
 def instead(key: str, census: Census) -> str:
     """What to write in the place of a key that no Node carries."""
     if key == FLAVOR and census.carries(IB_FABRIC):
@@ -327,7 +336,8 @@ def by_key(grouping: Grouping, census: Census, allowed: Census | None) -> Fault 
         right = SHORT.get(key, "")
         remedy = f"Write {right}." if right and census.carries(right) else instead(key, census)
         return Fault(key, f"is carried by no Node, {effect}.", remedy)
-    return _by_allowed(grouping, allowed) if allowed is not None and allowed.nodes else None
+    fault = _by_allowed(grouping, allowed) if allowed is not None and allowed.nodes else None
+    return fault or older(key, census)
 
 
 def _by_allowed(grouping: Grouping, allowed: Census) -> Fault | None:

@@ -17,7 +17,19 @@ from policies.engine.safety import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
-from policies.selectors.fault import Census, Effect, Fault, Grouping, Judge, Term, by_key, by_nodes, called, meets_all
+from policies.selectors.fault import (
+    Census,
+    Effect,
+    Fault,
+    Grouping,
+    Judge,
+    Term,
+    by_key,
+    by_nodes,
+    called,
+    meets_all,
+    older,
+)
 from policies.topology.annotation import GANG
 from policies.topology.term import PREFERRED, REQUIRED, TERMS
 from policies.vocabulary import RESERVED, concerns
@@ -211,7 +223,9 @@ def _faults(term: Term, around: Term, judge: Judge, *, of_nodes: bool = True) ->
     for requirement in term:
         if concerns(requirement.key):
             fault = judge.by_meaning(requirement, (*term, *around))
-            fault = fault or (_by_nodes(requirement, judge) if of_nodes else None)
+            fault = (
+                fault or (_by_nodes(requirement, judge) if of_nodes else None) or older(requirement.key, judge.census)
+            )
             if fault is not None and not judge.is_told(requirement):
                 yield fault
 

@@ -12,9 +12,10 @@ TOPOLOGY: Final = "kai.scheduler/topology"
 REQUIRED: Final = "kai.scheduler/topology-required-placement"
 PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 ANNOTATIONS: Final = (TOPOLOGY, REQUIRED, PREFERRED)
-PREFIXES: Final = ("kai.scheduler/", "kai-scheduler/")
-WORDS: Final = ("topology", "placement")
-"""A key with one of these prefixes and words is one of the annotations, or a misspelt one."""
+PREFIX: Final = "kai.scheduler/"
+MISSPELT: Final = "kai-scheduler/"
+WORDS: Final = ("top", "plac")
+"""A key of PREFIX with one of these parts is one of the annotations, or a misspelt one. Of MISSPELT all are."""
 
 GATE: Final = "cks-admission.dev/topology"
 """The scheduling gate that admission adds to a Pod with a placement, and that the placer removes.

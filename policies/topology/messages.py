@@ -16,7 +16,7 @@ from policies.engine.violation import Violation, listed, quote, shortened
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, locate, render
 from policies.objects.workload import Workload
-from policies.topology.annotation import ANNOTATIONS, GATE, PREFERRED, REQUIRED, TOPOLOGY
+from policies.topology.annotation import ANNOTATIONS, GATE, PREFERRED, PREFIX, REQUIRED, TOPOLOGY, WORDS
 from policies.topology.nodes.tree import flaws
 from policies.topology.placement import Placement
 from policies.topology.template import NO_ACCELERATOR, RULE, Annotation, Case, Template, as_warning, strays
@@ -271,14 +271,17 @@ def kept(template: Template, keeper: Keeper) -> Iterator[Violation]:
     required, preferred = template.required, template.preferred
     if keeper.way == "workload" and template.topology and required:
         name = template.topology.called(required.level)
-        yield as_warning(f"{asked}: kube-scheduler starts all Pods in one {name}, or none of them")
+        yield as_warning(f"{asked}: kube-scheduler starts all Pods in one {name}, or none of them", is_outcome=True)
     elif keeper.way == "affinity" and required is not None and required.is_open:
         yield as_warning(
             f"{asked}: Pod affinity keeps its Pods together{why}; they are placed one by one, and some may wait while "
-            "others run"
+            "others run",
+            is_outcome=True,
         )
     elif keeper.way == "affinity" and preferred is not None and preferred.is_open:
-        yield as_warning(f"{asked}: Pod affinity draws its Pods together{why}; they are placed one by one")
+        yield as_warning(
+            f"{asked}: Pod affinity draws its Pods together{why}; they are placed one by one", is_outcome=True
+        )
     elif not keeper.way:
         yield as_warning(f"{asked} has no effect{why}")
 
@@ -308,9 +311,8 @@ def deadline(case: Case) -> Iterator[Violation]:
         seconds = holder.get("activeDeadlineSeconds")
         if isinstance(seconds, int):
             path = render((*location, "activeDeadlineSeconds"))
-            yield as_warning(
-                f"{path} {seconds} runs while its Pods wait for a domain: leave it out, or add the time of waiting"
-            )
+            waits = f"{path}: {seconds} s, which pass while its Pods wait for a domain."
+            yield as_warning(f"{waits} Leave it out, or add the time to wait.", is_outcome=True)
 
 
 def unread(request: AdmissionRequest) -> Iterator[Violation]:
@@ -329,13 +331,14 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
     """Warnings about new keys that look like the annotations and are none."""
     if request.sub_resource or is_owned(request.object):
         return  # nobody reads what a controller is told
-    now = list(strays(row, request.object))
-    before = frozenset(strays(row, request.old_object)) if now else frozenset()
-    for location in now:
-        if location not in before:
-            field, key = str(location[-2]).removesuffix("s"), str(location[-1])
-            right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), TOPOLOGY)
-            yield as_warning(f"{field} {quote(key)} places nothing: write the annotation {right}")
+    now = {str(location[-1]): location for location in reversed(list(strays(row, request.object)))}
+    before = {str(location[-1]) for location in strays(row, request.old_object)} if now else set()
+    for key, location in sorted(now.items()):
+        if key not in before:
+            right = TOPOLOGY if any(word in key for word in WORDS) else PREFIX + key.partition("/")[2]
+            right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), right)
+            field = "annotation" if right in ANNOTATIONS else str(location[-2]).removesuffix("s")
+            yield as_warning(f"{render(location)} is read by nobody. Did you mean the {field} {right}?")
 
 
 def _about_nodes(template: Template, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from policies import vocabulary
 from policies.engine.facts import Facts, Node
@@ -140,8 +139,8 @@ FLAVOR = (KUEUE, "ResourceFlavor")
 READS = frozenset({"spec.levels", "spec.topologyName"})
 BROKEN = "This topology cannot work."
 DOUBTFUL = "This topology may not work as it is meant."
-SUMMARY = "Workloads still name this topology; those that are not running yet would not be scheduled."
-_REMEDY = "Change or delete these workloads first. Running Pods go on."
+SUMMARY = "Workloads still name this topology."
+_REMEDY = "Change or delete them first: their Pods that wait would not be scheduled any more. Running Pods go on."
 _REWRITE = "List keys of node labels that say where a Node is, farthest first, each once, kubernetes.io/hostname last."
 _DIFFER = "List places of Nodes, each once."
 _ORDER = "List the farthest first."
@@ -208,8 +207,9 @@ class TopologyObjects(Struct, frozen=True):
         names = listed(references.workloads, _SHOWN)
         doubt = f"not all could be looked at: {references.incomplete}" if references.incomplete else ""
         told = "; ".join(part for part in (f"{what}is named by {names}" if names else "", doubt) if part)
-        violation = Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, _REMEDY)
-        yield violation if self.leaving == "deny" else _softened(violation, self.leaving)
+        remedy = f"{_REMEDY} topology.deletion: deny would refuse this." if self.leaving == "warn" else _REMEDY
+        verdict: Verdict = "" if self.leaving == "deny" else self.leaving
+        yield Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, remedy, verdict)
 
 
 def _name(request: AdmissionRequest) -> str:
@@ -278,12 +278,4 @@ def _can_work(keys: Sequence[object]) -> bool:
 
 
 def _problem(at: Location, problem: str, remedy: str, summary: str, verdict: Verdict) -> Violation:
-    violation = Violation(RULE, render(at), "", problem, summary, remedy)
-    return violation if not verdict else _softened(violation, verdict)
-
-
-def _softened(violation: Violation, verdict: Verdict) -> Violation:
-    """The violation with a verdict of its own; as a warning it is one line, which ends in what to do."""
-    if verdict != "warn":
-        return replace(violation, verdict=verdict)
-    return Violation(violation.rule, "", "", "", violation.warning, "", "warn")
+    return Violation(RULE, render(at), "", problem, summary, remedy, verdict)

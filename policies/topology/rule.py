@@ -280,7 +280,7 @@ def _unapplied(decision: _Decision) -> Iterator[Violation]:
             if way.is_lacking(template, decision.keepers[template.path], edits):
                 lacking = messages.unapplied(template)
                 is_denied = case.options.unapplied == "deny" and template.is_new
-                yield lacking if is_denied else as_warning(lacking.warning)
+                yield lacking if is_denied else as_warning(lacking.warning, is_outcome=True)
 
 
 class _Shortages:

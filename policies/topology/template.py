@@ -24,7 +24,7 @@ from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import STANDARD, Shape, Workload
 from policies.podspec import Accelerators
-from policies.topology.annotation import ANNOTATIONS, GATE, PREFIXES, TOPOLOGY, WORDS
+from policies.topology.annotation import ANNOTATIONS, GATE, MISSPELT, PREFIX, TOPOLOGY, WORDS
 from policies.topology.membership import owner
 from policies.topology.placement import Placement, PlacementError, parse
 from policies.topology.term import Term, required_terms
@@ -410,12 +410,12 @@ def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
 
 def looks_meant(key: str) -> bool:
     """Whether a key is one of the annotations or looks like one."""
-    return key.startswith(PREFIXES) and any(word in key for word in WORDS)
+    return key.startswith(MISSPELT) or (key.startswith(PREFIX) and any(word in key for word in WORDS))
 
 
-def as_warning(text: str) -> Violation:
-    """A warning, regardless of the rule's action."""
-    return Violation(RULE, "", "", "", text, "", "warn")
+def as_warning(text: str, *, is_outcome: bool = False) -> Violation:
+    """A warning, regardless of the rule's action. is_outcome: see `Violation`."""
+    return Violation(RULE, "", "", "", text, "", "warn", is_outcome=is_outcome)
 
 
 _KEYS = frozenset(ANNOTATIONS)

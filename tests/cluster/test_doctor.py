@@ -141,7 +141,7 @@ def test_all_is_well(installation: Installation) -> None:
         f"  ok   version: v{judged_as().proven} has webhook match conditions and ValidatingAdmissionPolicy v1",
         "registration",
         f"  ok   {MUTATING} cks-admission: 2 entries, as in the settings",
-        f"  ok   {VALIDATING} cks-admission: 5 entries, as in the settings",
+        f"  ok   {VALIDATING} cks-admission: 6 entries, as in the settings",
         "certificate",
         served,
         "probe",

@@ -79,7 +79,7 @@ def test_namespaces_of_the_control_plane_stay(control_plane: ControlPlane) -> No
     allowed = control_plane.kubectl("annotate", "namespace", THEIRS, "team=a", user="admin")
 
     changed = f'  metadata.annotations: must not change: Namespace "{THEIRS}" belongs to the control plane.\n'
-    gone = f'  Namespace "{THEIRS}" belongs to the control plane, and must not be deleted.\n'
+    gone = f'  Namespace "{THEIRS}" belongs to the control plane: all that runs in it ends, and the cluster loses what it does.\n'
     assert edited.stderr == f"Error from server (Forbidden): {told}{changed}{asked}"
     assert deleted.stderr == f"Error from server (Forbidden): {told}{gone}{asked}"
     assert (allowed.returncode, allowed.stderr) == (0, "")

@@ -115,6 +115,9 @@ def test_clash_of_names_is_warned_of(control_plane: ControlPlane) -> None:
     control_plane.wait_for("the service to hear of the object", warned)
 
 
+REMEDY = "Change or delete them first: their Pods that wait would not be scheduled any more. Running Pods go on."
+
+
 def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
     """Make workloads that name a topology; return those that its deletion concerns, as they are listed."""
     bare, running = (placements.pod(namespace, pod, **NOWHERE) for pod in ("bare", "running"))
@@ -143,7 +146,7 @@ def test_deletion_is_warned_of(control_plane: ControlPlane, namespace: str) -> N
 
     await_word(control_plane, "going", known=False)
     labelled = control_plane.kubectl("label", "job", "train", "-n", namespace, "example.org/team=b")
-    remedy = "Change or delete these workloads first. Running Pods go on."
+    remedy = f"{REMEDY} topology.deletion: deny would refuse this."
     assert answer_of(answer) == (0, f'Warning: topology "going" is named by {listed}. {remedy}\n')
     assert labelled.returncode == 0
 
@@ -157,7 +160,7 @@ def test_levels_that_go_are_warned_of(control_plane: ControlPlane, namespace: st
     labelled = control_plane.kubectl("label", KIND, "changing", "example.org/team=b")
     answer = control_plane.kubectl("patch", KIND, "changing", "--type=merge", "-p", less)
 
-    remedy = "Change or delete these workloads first. Running Pods go on."
+    remedy = f"{REMEDY} topology.deletion: deny would refuse this."
     told = f'topology "changing" loses {RACK}, and is named by {listed}. {remedy}'
     assert answer_of(labelled) == (0, "")
     assert answer_of(answer) == (0, f"Warning: {told}\n")
@@ -175,9 +178,9 @@ def test_deletion_is_refused_where_configured(control_plane: ControlPlane, servi
         deleted = control_plane.kubectl("delete", KIND, "staying")
 
     refusal = denied(
-        "Workloads still name this topology; those that are not running yet would not be scheduled.",
+        "Workloads still name this topology.",
         f'  topology "staying" is named by {listed}',
-        "Change or delete these workloads first. Running Pods go on.",
+        REMEDY,
         entry="cluster-topologies",
     )
     assert answer_of(refused) == (1, refusal)

@@ -66,8 +66,8 @@ _TAKEN = {
 }
 _DELETED = _refused(
     "",
-    "",
-    'Namespace "hpc-verification" belongs to the control plane, and must not be deleted.',
+    'Namespace "hpc-verification"',
+    "belongs to the control plane: all that runs in it ends, and the cluster loses what it does.",
     "Namespaces of the control plane must be left as they are.",
     _ASK,
 )
@@ -153,5 +153,5 @@ def test_a_warning_is_one_sentence_with_its_remedy() -> None:
     found = _guard("warn", "warn").validate(request(_node(), old=_node(_CPU)), FACTS)
 
     assert [(violation.verdict, violation.warning) for violation in found] == [
-        ("warn", f'is_cpu_compute:NoSchedule must stay on Node "gd-1". {_TOLERATE} (spec.taints)')
+        ("warn", f'spec.taints: is_cpu_compute:NoSchedule must stay on Node "gd-1". {_TOLERATE}')
     ]

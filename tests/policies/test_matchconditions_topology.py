@@ -108,7 +108,7 @@ def test_what_looks_like_an_annotation_is_asked_about(row: Workload, place: str,
         pytest.param(("batch", "Job"), {"metadata": {"labels": {"kai.scheduler/queue": "x"}}}, id="labels"),
         pytest.param(
             ("batch", "Job"),
-            _annotated("", {"kai.scheduler/topolog": "x", "topology": "x", "kai.scheduler/queue": "x"}),
+            _annotated("", {"kai.scheduler/batch-min-member": "x", "topology": "x", "kai.scheduler/queue": "x"}),
             id="other-annotations",
         ),
         pytest.param(("batch", "Job"), {"annotations": _PLACED}, id="annotations-beside-metadata"),

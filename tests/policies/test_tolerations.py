@@ -231,11 +231,10 @@ _LOCK = {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "true"}
 _SUNK_CPU = {"key": "is_cpu_compute", "operator": "Exists"}
 _SUNK_GPU = {"key": "is_gpu", "operator": "Exists"}
 _THREE = [_LOCK, _SUNK_CPU, _SUNK_GPU]
+_FOUR = ["sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu", "node.coreweave.cloud/reserved"]
 _TEXTS = {
-    "sunk.coreweave.com/lock": '{key: sunk.coreweave.com/lock, operator: Equal, value: "true"}',
-    "is_cpu_compute": "{key: is_cpu_compute, operator: Exists}",
-    "is_gpu": "{key: is_gpu, operator: Exists}",
-    "node.coreweave.cloud/reserved": '{key: node.coreweave.cloud/reserved, operator: Equal, value: "a1b2"}',
+    "sunk.coreweave.com/lock": "sunk.coreweave.com/lock=true",
+    "node.coreweave.cloud/reserved": "node.coreweave.cloud/reserved=a1b2",
 }
 
 _LOCKED = Node("locked", {"zone": "a"}, (Taint("sunk.coreweave.com/lock", "NoExecute", "true"),))
@@ -269,17 +268,12 @@ def _items(*tolerations: Json) -> Mutation:
 
 
 def _lacks(*keys: str) -> list[Violation]:
-    return [
-        Violation(
-            "sunk",
-            "spec.template.spec.tolerations",
-            f"none for {key},",
-            "a taint of SUNK Nodes",
-            "A DaemonSet that can land on SUNK Nodes must tolerate their taints.",
-            f"Add the toleration {_TEXTS[key]}.",
-        )
-        for key in keys
-    ]
+    *others, last = [_TEXTS.get(key, key) for key in keys] or [""]
+    listed = f"{', '.join(others)} and {last}" if others else last
+    summary = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
+    remedy = "Add a toleration for each: operator Equal with its value, Exists without one."
+    path = "spec.template.spec.tolerations"
+    return [Violation("sunk", path, f"none for {listed},", "taints of SUNK Nodes", summary, remedy)] if last else []
 
 
 @pytest.mark.parametrize(
@@ -329,11 +323,9 @@ def test_what_is_known_of_sunk_nodes(rule: SunkDaemonSets, nodes: list[Node], ad
 @pytest.mark.parametrize(
     ("tolerations", "mutation", "keys"),
     [
-        pytest.param(None, _list(*_THREE, _reserved("a1b2")), list(_TEXTS), id="null"),
-        pytest.param([], _items(*_THREE, _reserved("a1b2")), list(_TEXTS), id="empty-list"),
-        pytest.param(
-            [{"key": "x", "operator": "Exists"}], _items(*_THREE, _reserved("a1b2")), list(_TEXTS), id="other"
-        ),
+        pytest.param(None, _list(*_THREE, _reserved("a1b2")), _FOUR, id="null"),
+        pytest.param([], _items(*_THREE, _reserved("a1b2")), _FOUR, id="empty-list"),
+        pytest.param([{"key": "x", "operator": "Exists"}], _items(*_THREE, _reserved("a1b2")), _FOUR, id="other"),
         pytest.param([*_THREE, _reserved("a1b2")], Mutation(), [], id="as-documented"),
         pytest.param([{"operator": "Exists"}], Mutation(), [], id="keyless"),
         pytest.param(
@@ -361,7 +353,7 @@ def test_what_is_known_of_sunk_nodes(rule: SunkDaemonSets, nodes: list[Node], ad
                 {"key": "node.coreweave.cloud/reserved", "operator": "Equal", "value": "other"},
             ],
             _items(*_THREE, _reserved("a1b2")),
-            list(_TEXTS),
+            _FOUR,
             id="near-misses",
         ),
         pytest.param(

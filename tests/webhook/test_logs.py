@@ -69,7 +69,11 @@ def test_a_refusal_is_logged_by_what_it_is_about() -> None:
         "name": "trainer",
         "dry_run": True,
         "allowed": False,
-        "decisions": {"labels": ["deny", "metadata.labels", "spec.template.metadata.labels"], "selectors": ["admit"]},
+        "decisions": {
+            "labels": ["deny", "metadata.labels", "spec.template.metadata.labels"],
+            "guard": ["admit"],
+            "selectors": ["admit"],
+        },
         "exceptions": {},
         "errors": [],
     }

@@ -179,7 +179,13 @@ def test_the_build_is_told() -> None:
 
 async def test_the_metrics_are_served(serve: Serve) -> None:
     """/metrics tells in Prometheus' form what has been answered, rejected and is under way."""
-    running = await serve(served(*default_rules(topology={"action": "off"}, selectors={"action": "off"}).rules))
+    running = await serve(
+        served(
+            *default_rules(
+                topology={"action": "off"}, selectors={"action": "off"}, guard={"namespaces": "off", "taints": "off"}
+            ).rules
+        )
+    )
 
     await running.post(refused_body())
     await running.post(body(pod(), dryRun=True), "/mutate")

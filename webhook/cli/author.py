@@ -69,7 +69,7 @@ cases:
     object: deployment
     expect: allowed # while the binding warns; denied, with messages, once it denies
     warnings:
-      - A Pod names its team. Add the label team to its metadata. (spec.template.metadata.labels)
+      - "spec.template.metadata.labels: A Pod names its team. Add the label team to its metadata."
 """
 
 

@@ -24,7 +24,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo, mapping
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import Violation, squeezed
+from policies.engine.violation import TEXT_LENGTH, Violation, warnings
 from policies.kubernetes.release import Release
 from policies.objects.fieldpath import render
 from policies.objects.workload import Workload
@@ -67,9 +67,7 @@ class ObjectOutcome(NamedTuple):
     @property
     def name(self) -> str:
         """What the object is called: kind, Namespace and name."""
-        request = self.request
-        named = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
-        return f"{request.kind.kind} {named}"
+        return called(self.request)
 
     @property
     def is_broken(self) -> bool:
@@ -114,18 +112,28 @@ class ObjectOutcome(NamedTuple):
         }
 
 
-def decide(written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts) -> ObjectOutcome:
-    """What happens to an object: the rules change it, then judge the result.
+def called(request: AdmissionRequest) -> str:
+    """What the object of a request is called: kind, Namespace and name."""
+    named = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
+    return f"{request.kind.kind} {named}"
+
+
+def decide(
+    written: Manifest, request: AdmissionRequest, ruleset: RuleSet, facts: StaticFacts, flaws: tuple[Finding, ...] = ()
+) -> ObjectOutcome:
+    """What happens to an object with some flaws: the rules change it, then judge the result.
 
     The API server asks nobody to judge what was refused already. Raises InputError if it takes too long.
     """
+    is_broken = any(flaw.level == "error" for flaw in flaws)
     with bounded(written.where, "judge"):
-        mutation = engine.mutate(request, ruleset, facts)
+        mutation = engine.mutate(request, ruleset, facts, room=TEXT_LENGTH, is_broken=is_broken)
         if not mutation.allowed:
-            return ObjectOutcome(written, request, written.object, mutation, engine.ADMITTED)
+            return ObjectOutcome(written, request, written.object, mutation, engine.ADMITTED, flaws)
         changed = patch.apply(written.object, mutation.operations) if mutation.operations else written.object
-        validation = engine.validate(replace(request, object=changed), ruleset, facts)
-        return ObjectOutcome(written, request, changed, mutation, validation)
+        final = replace(request, object=changed)
+        validation = engine.validate(final, ruleset, facts, room=TEXT_LENGTH, is_broken=is_broken)
+        return ObjectOutcome(written, request, changed, mutation, validation, flaws)
 
 
 def read_objects(files: Sequence[str]) -> list[Manifest]:
@@ -234,17 +242,13 @@ class Judge:
         if request.operation == "CREATE" and request.resource == PODS:
             about.limits.fill(given.object, request.namespace)
         facts = in_namespace(about.facts, request.namespace, about.labels)
-        outcome = decide(given, request, about.ruleset, facts)
-        found = [] if about.schemas is None else list(flaws(written, about.schemas, about.today))
-        known = {(flaw.path, flaw.message) for flaw in found}
+        found = () if about.schemas is None else flaws(written, about.schemas, about.today)
+        broken = tuple(flaw._replace(object=called(request)) for flaw in found)
+        outcome = decide(given, request, about.ruleset, facts, broken)
+        known = {(flaw.path, flaw.message) for flaw in broken}
         limited = self._limits(written, replace(request, object=outcome.changed))
-        found += (flaw for flaw in limited if (flaw.path, flaw.message) not in known)
-        outcome = outcome._replace(flaws=tuple(flaw._replace(object=outcome.name) for flaw in found))
-        if outcome.is_broken:  # rules that could not judge it, and let it pass, say nothing then
-            mutation, validation = (
-                engine.without_skips(answer, about.ruleset) for answer in (outcome.mutation, outcome.validation)
-            )
-            outcome = outcome._replace(mutation=mutation, validation=validation)
+        more = (flaw._replace(object=outcome.name) for flaw in limited if (flaw.path, flaw.message) not in known)
+        outcome = outcome._replace(flaws=(*broken, *more))
         if self.coverage is not None:
             self.coverage.add(request)
         return result(outcome, self._form, diff=self._diff, covered=self._covered(request))
@@ -327,7 +331,7 @@ def result(outcome: ObjectOutcome, form: str, *, diff: bool, covered: bool) -> R
     states = {
         "refused": not outcome.allowed,
         "warned": any(finding.level == "warning" for finding in findings),
-        "changed": bool(outcome.mutation.operations),
+        "changed": outcome.allowed and bool(outcome.mutation.operations),
         "matched by no policy": not covered,
     }
     counts = tuple(name for name, holds in states.items() if holds)
@@ -340,7 +344,8 @@ def result(outcome: ObjectOutcome, form: str, *, diff: bool, covered: bool) -> R
 
 def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
-    changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if changes else ""
+    is_changed = outcome.allowed and changes
+    changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if is_changed else ""
     yield outcome.headline + changed
     marks = {"error": style("Error:", fg="red")}
     warning = style("Warning:", fg="yellow")
@@ -365,12 +370,17 @@ def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
 
 def _lines(outcome: ObjectOutcome) -> dict[str, str]:
     """The line of each violation that is not the object's own, by the texts in which answers show it."""
-    shown = (decision for decision in outcome.decisions if decision.verdict in ("deny", "warn"))
     lines: dict[str, str] = {}
-    for violation in (violation for decision in shown for violation in decision.violations):
-        line, _ = _place(outcome, violation)
-        if line != outcome.manifest.places(())[0]:
-            lines |= dict.fromkeys((violation.line.strip(), squeezed(violation.warning)), f" (line {line})")
+    for decision in outcome.decisions:
+        texts: Mapping[str, Violation] = {}
+        if decision.verdict == "warn":
+            texts = warnings(decision.violations, TEXT_LENGTH)
+        elif decision.verdict == "deny":
+            texts = {violation.line.strip(): violation for violation in decision.violations}
+        for text, violation in texts.items():
+            line, _ = _place(outcome, violation)
+            if line != outcome.manifest.places(())[0]:
+                lines[text] = f" (line {line})"
     return lines
 
 

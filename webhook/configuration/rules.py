@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from policies import guard, labelpolicy, labels, matchconditions, tolerations
-from policies.engine.match import ResourceRule
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, PolicyException, Rule
 from policies.engine.ruleset import RuleSet
-from policies.engine.safety import SYSTEM_NAMESPACES, Exemptions, Safety
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, SYSTEM_NAMESPACES, Exemptions, Safety
 from policies.engine.violation import NO_HELP, Help
 from policies.kubernetes.release import Release
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
@@ -91,12 +91,12 @@ def _without_pods(rows: Iterable[Workload]) -> list[Workload]:
     return [row for row in rows if row.group_kind != ("", "Pod")]
 
 
-def _resources(rows: Iterable[Workload]) -> tuple[ResourceRule, ...]:
+def _resources(rows: Iterable[Workload], operations: tuple[str, ...] = _WRITES) -> tuple[ResourceRule, ...]:
     """The resources of kinds, as one rule for each group."""
     by_group: dict[str, list[str]] = {}
     for row in rows:
         by_group.setdefault(row.group, []).append(row.resource)
-    return tuple(ResourceRule(_WRITES, (group,), tuple(names)) for group, names in by_group.items())
+    return tuple(ResourceRule(operations, (group,), tuple(names)) for group, names in by_group.items())
 
 
 def _accelerators(settings: Settings) -> Accelerators:
@@ -184,9 +184,16 @@ def guard_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> R
     modes = ((chosen.namespaces, _NAMESPACES), (chosen.taints, _NODES))
     resources = tuple(resource for mode, resource in modes if mode != "off")
     concerned = matchconditions.takes_away(namespaces=chosen.namespaces != "off", taints=chosen.taints != "off")
-    hook = Hook("validate", "guard", resources, "Ignore", (concerned, condition), "Cluster", everywhere=True)
+    hooks = [Hook("validate", "guard", resources, "Ignore", (concerned, condition), "Cluster", everywhere=True)]
+    if chosen.namespaces != "off":
+        made_there = _resources(_with_templates(settings).values(), ("CREATE",))
+        theirs = LabelSelector((SelectorRequirement(CONTROL_PLANE_LABEL, "In", (CONTROL_PLANE,)),))
+        hook = Hook(
+            "validate", "guard", made_there, "Ignore", (condition,), exact=True, namespaces=theirs, everywhere=True
+        )
+        hooks.append(hook)
     action: Action = max(chosen.namespaces, chosen.taints, key=("off", "warn", "deny").index)
-    return Rule(guard.RULE, (hook,), action, guard.READS, validate=made.validate)
+    return Rule(guard.RULE, tuple(hooks), action, guard.READS, validate=made.validate)
 
 
 def tolerations_rule(settings: Settings) -> Rule:

@@ -28,7 +28,7 @@ from policies.admissionpolicy.schema import known
 from policies.cel.library.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, UserInfo
-from policies.engine.violation import Violation, describe
+from policies.engine.violation import TEXT_LENGTH, Violation, describe, warnings
 from policies.kubernetes.release import NEWEST, Release
 from policies.objects.workload import BUILT_IN, table
 from policies.suite import Case, Expectation
@@ -167,10 +167,10 @@ class SuiteRun:
         return (*result.findings, *result.ignored)
 
     def _derived(self, review: _CaseReview) -> Texts:
-        """The findings of the service, with their places: in a refusal below the text, else in brackets after it."""
+        """The findings of the service, with their places: in a refusal below the text, else before it."""
         subjects = SubjectCache(_WORKLOADS)
         refusals: dict[str, list[Violation]] = {}
-        others: dict[str, list[str]] = {"warn": [], "audit": []}
+        others: dict[str, list[Violation]] = {"warn": [], "audit": []}
         for policy in self._of("ValidatingAdmissionPolicy"):
             rule = PolicyRule(policy, review.parameters, subjects)
             for violation in rule.validate(review.changed, review.facts):
@@ -179,15 +179,19 @@ class SuiteRun:
                 if violation.verdict == "deny":
                     refusals.setdefault(violation.summary, []).append(violation)
                 else:
-                    others[violation.verdict].append(violation.warning.removeprefix(f"{violation.rule}: "))
+                    others[violation.verdict].append(violation)
         return {
             "Deny": tuple(describe(found).partition(" denied request: ")[2] for found in refusals.values()),
-            "Warn": tuple(others["warn"]),
-            "Audit": tuple(others["audit"]),
+            "Warn": _texts(others["warn"]),
+            "Audit": _texts(others["audit"]),
         }
 
     def _of(self, kind: PolicyKind) -> list[BoundPolicy]:
         return [policy for policy in self._policies if policy.policy.kind == kind]
+
+
+def _texts(violations: Iterable[Violation]) -> tuple[str, ...]:
+    return tuple(text.removeprefix(f"{one.rule}: ") for text, one in warnings(violations, TEXT_LENGTH).items())
 
 
 def _as_written(mutated: JsonObject | None, case: Case) -> JsonObject:

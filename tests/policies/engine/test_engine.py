@@ -82,10 +82,10 @@ def test_no_rule_for_the_request() -> None:
 
 
 def test_every_rule_is_heard() -> None:
-    """No finding stops the rules after it: refusals of all make one message, warnings of all are lines in order."""
+    """No finding stops the rules after it: refusals make one message, warnings are lines in order, one for a finding."""
     answer = _answer(
         _rule("b", [_violation("b", "spec.z"), _violation("b", "spec.y")]),
-        _rule("w", [_violation("w", "spec.2"), _violation("w", "spec.1")], "warn"),
+        _rule("w", [_violation("w", f"spec.{number}") for number in (2, 1, 5)], "warn"),
         _rule("f", ValueError("no such thing")),
         _rule("a", [_violation("a")]),
         _rule("v", [_violation("v", "spec.3")], "warn"),
@@ -103,7 +103,7 @@ def test_every_rule_is_heard() -> None:
         "Rule 'f' could not be evaluated (ValueError: no such thing).\n"
         "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
     )
-    assert answer.warnings == tuple(f"spec.{number}: 7 is odd. Make it even." for number in (1, 2, 3))
+    assert answer.warnings == tuple(f"spec.{where}: 7 is odd. Make it even." for where in ("1 and 2 more", "3"))
     assert [(decision.rule, decision.verdict) for decision in answer.decisions] == [
         ("b", "deny"),
         ("w", "warn"),
@@ -332,14 +332,14 @@ def test_the_remedy_is_never_cut_off(violation: Violation, warning: str) -> None
 def test_warnings_of_all_rules_together_are_limited() -> None:
     """The API server cuts warnings past 4096 characters in all: a rule shows 20, and all share one limit."""
     rules = [
-        _rule(name, [_violation(name, f"spec.{number:02}", "7" * 200) for number in range(40)], "warn")
+        _rule(name, [_violation(name, f"spec.{number:02}", f"{number:02}" + "7" * 200) for number in range(40)], "warn")
         for name in "abc"
     ]
     answer = _answer(*rules)
 
     shown = [*range(20), *range(4)]
     assert answer.warnings == (
-        *(f"spec.{number:02}: {'7' * 87}… is odd. Make it even." for number in shown),
+        *(f"spec.{number:02}: {number:02}{'7' * 85}… is odd. Make it even." for number in shown),
         "and 96 more",
     )
     assert sum(map(len, answer.warnings)) < 4096

@@ -52,7 +52,7 @@ async def test_all_is_well(api: Installation) -> None:
         "  ok   version: v1.36.3 has webhook match conditions and ValidatingAdmissionPolicy v1\n"
         "registration\n"
         "  ok   MutatingWebhookConfiguration cks-admission: 2 entries, as in the settings\n"
-        "  ok   ValidatingWebhookConfiguration cks-admission: 5 entries, as in the settings\n"
+        "  ok   ValidatingWebhookConfiguration cks-admission: 6 entries, as in the settings\n"
         "certificate\n"
         "  ok   CERTIFICATE\n"
         "probe\n"
@@ -182,7 +182,7 @@ _CASES: dict[str, tuple[Callable[[Installation], None], tuple[str, ...]]] = {
             "certificate",
             "problem",
             "ValidatingWebhookConfiguration labels.cks-admission.dev",
-            "it has no caBundle, so the API server trusts only its own root CAs (and 4 more entries)",
+            "it has no caBundle, so the API server trusts only its own root CAs (and 5 more entries)",
             'the running service writes it; if it does not, look for "not registered" in its log',
         ),
     ),

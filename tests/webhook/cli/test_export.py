@@ -91,7 +91,7 @@ def test_the_configuration_decides_what_is_registered() -> None:
 
     assert [(c["kind"], c["metadata"]["name"], len(c["webhooks"])) for c in found] == [
         ("MutatingWebhookConfiguration", "mine", 1),
-        ("ValidatingWebhookConfiguration", "mine", 2),
+        ("ValidatingWebhookConfiguration", "mine", 3),
     ]
     (webhook,) = found[0]["webhooks"]
     assert (webhook["timeoutSeconds"], webhook["clientConfig"]["service"]) == (

@@ -90,6 +90,10 @@ _GUARDED: list[Any] = [
     (("UPDATE", "DELETE"), ("",), ("namespaces", "namespaces/finalize"), ("v1",)),
     (("UPDATE",), ("",), ("nodes",), ("v1",)),
 ]
+_CREATED: list[Any] = [
+    (("CREATE",), (group,), (*([] if group else ["pods"]), *names, *others), ("*",))
+    for group, (names, others) in _TEMPLATED.items()
+]
 _TAKING = ["takes-away", "requester-is-not-exempt"]
 
 
@@ -106,7 +110,13 @@ def test_the_default_rules() -> None:
                 ("validate", "labels", _EVERYTHING, "Fail", _GUARD, "Cluster"),
             ],
         ),
-        "guard": ("warn", [("validate", "guard", _GUARDED, "Ignore", _TAKING, "Cluster")]),
+        "guard": (
+            "warn",
+            [
+                ("validate", "guard", _GUARDED, "Ignore", _TAKING, "Cluster"),
+                ("validate", "guard", _CREATED, "Ignore", _TAKING[1:], "Namespaced"),
+            ],
+        ),
         "topology": (
             "deny",
             [
@@ -404,7 +414,7 @@ def test_exceptions_are_handed_over_whole() -> None:
     assert _rules(exceptions=[fields]).exceptions == (
         PolicyException("exceptions[0]", **expected, object_selector=selector),
     )
-    off = {rule: {"action": "off"} for rule in ("topology", "selectors")}
+    off = {**{rule: {"action": "off"} for rule in ("topology", "selectors")}, "guard": {"namespaces": "off"}}
     for until, verdict in ((TODAY, "excepted"), (date(2026, 2, 28), "deny")):
         exceptions = [{**fields, "until": until}]
         assert _verdicts(asked, exceptions=exceptions, **off) == {"labels": verdict}

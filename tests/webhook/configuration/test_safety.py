@@ -103,7 +103,8 @@ def _denied(asked: AdmissionRequest, ruleset: RuleSet) -> list[str]:
 
 
 _CONTROL_PLANE = {"key": "ns.coreweave.cloud/org", "operator": "NotIn", "values": ["control-plane"]}
-_JOINED = ["is-concerned"]
+_THEIRS = {**_CONTROL_PLANE, "operator": "In"}
+_JOINED, _EXEMPT = ["is-concerned"], ["requester-is-not-exempt"]
 
 
 def test_entries_of_the_default_rules() -> None:
@@ -114,6 +115,7 @@ def test_entries_of_the_default_rules() -> None:
         "/validate/labels labels": ("Fail 5", [_OWN, _CONTROL_PLANE], _JOINED),
         "/validate/labels cluster-labels": ("Fail 5", [], _JOINED),
         "/validate/guard cluster-guard": ("Ignore 3", [], _JOINED),
+        "/validate/guard guard": ("Ignore 3", [_OWN, _THEIRS], _EXEMPT),
         "/validate/policies-ignore policies-ignore": ("Ignore 3", [_OWN], _JOINED),
         "/validate/topologies cluster-topologies": ("Ignore 3", [], []),
     }

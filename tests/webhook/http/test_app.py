@@ -27,7 +27,7 @@ def _default() -> Served:
 @pytest.mark.parametrize(
     ("path", "ran"),
     [
-        ("/validate", ["labels", "topology", "tolerations", "sunk", "selectors"]),
+        ("/validate", ["labels", "guard", "topology", "tolerations", "sunk", "selectors"]),
         ("/validate/labels", ["labels"]),
         ("/validate/policies-ignore", ["topology", "tolerations", "sunk", "selectors"]),
         ("/validate/topologies", []),
@@ -61,6 +61,7 @@ async def test_a_refusal_is_an_ordinary_answer(serve: Serve) -> None:
         "status": {"message": REFUSAL, "reason": "Forbidden", "code": 403, "status": "Failure"},
         "auditAnnotations": {
             "labels": "deny: metadata.labels",
+            "guard": "admit",
             "topology": "admit",
             "tolerations": "warn: spec.tolerations",
             "selectors": "admit",

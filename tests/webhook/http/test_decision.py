@@ -64,7 +64,7 @@ async def test_a_namespace_is_read_once(
 async def test_what_no_rule_needs_is_not_read(serve: Serve) -> None:
     """A review with nothing to refuse asks the cluster for nothing."""
     directory = Directory(_DIRECTORY)
-    running = await serve(Served(default_rules(), directory.facts(), directory))
+    running = await serve(Served(default_rules(guard={"namespaces": "off"}), directory.facts(), directory))
 
     reply = await running.post(body(pod(labels={"app": "a"})))
 
@@ -85,7 +85,7 @@ def _could_not(cause: str) -> str:
 async def test_a_namespace_that_cannot_be_read_refuses_where_the_rule_fails_closed(serve: Serve) -> None:
     """The guard refuses what it cannot judge, and its text names the cause; other reviews are none the worse."""
     directory, cluster = Directory(), Unreachable("connection refused")
-    running = await serve(Served(default_rules(), directory.facts(), cluster))
+    running = await serve(Served(default_rules(guard={"namespaces": "off"}), directory.facts(), cluster))
 
     reply = await running.post(refused_body())
     other = await running.post(body(pod()))

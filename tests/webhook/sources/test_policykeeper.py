@@ -159,7 +159,7 @@ async def test_another_configuration(tmp_path: Path) -> None:
     await kept.keeper.reconfigure(_loaded())
     found.append(kept.verdicts())
 
-    others = {"topology": "admit", "tolerations": "warn", "selectors": "admit"}
+    others = {"guard": "admit", "topology": "admit", "tolerations": "warn", "selectors": "admit"}
     assert [{name: verdict for name, verdict in each.items() if name not in others} for each in found] == [
         {"labels": "deny", "names": "deny"},
         {"labels": "warn", "names": "excepted"},

@@ -97,8 +97,8 @@ def _expecting(obj: Any, labels: dict[str, str]) -> Case:
     ("action", "expected"),
     [
         ("Deny", Expectation(verdict="denied", messages=(_DENIAL,))),
-        ("Warn", Expectation(verdict="allowed", warnings=("wrong (spec.template.spec)",))),
-        ("Audit", Expectation(verdict="allowed", audit=("wrong (spec.template)",))),
+        ("Warn", Expectation(verdict="allowed", warnings=("spec.template.spec: wrong",))),
+        ("Audit", Expectation(verdict="allowed", audit=("spec.template: wrong",))),
     ],
 )
 def test_a_template_is_judged_where_the_case_asks_for_it(action: str, expected: Expectation) -> None:

@@ -66,9 +66,9 @@ class CpuToleration:
         if pod is None or not self._lacks(pod, request.namespace, facts):
             return ()
         path = ".".join((*keys, "spec", "tolerations"))
-        return (
-            Violation(RULE, path, f"none for {CPU_TAINT}:NoSchedule,", "so this stays off CPU Nodes", SUMMARY, REMEDY),
-        )
+        found = f"none for {CPU_TAINT}:NoSchedule,"
+        stays = "so this stays off CPU Nodes"
+        return (Violation(RULE, path, found, stays, SUMMARY, REMEDY, is_outcome=True),)
 
     def _subject(self, request: AdmissionRequest) -> tuple[tuple[str, ...], JsonObject | None]:
         """The path and the content of the Pod or template that the rule checks; None if it ignores the object."""

@@ -230,7 +230,7 @@ def mutate(
         if facts.lap is not None:
             facts.lap(rule.name)
         operations += mutation.operations
-        lines += (one_line(line, room) for line in mutation.warnings)
+        lines += (one_line(line, room) for line in mutation.warnings if not is_broken)
     return (
         _explained(Answer(tuple(decisions), tuple(operations), limited(lines, room=room)), ruleset)
         if decisions
@@ -392,7 +392,7 @@ def _skips(skips: Iterable[Skip]) -> list[Decision]:
 def _of_refused(decision: Decision) -> Decision:
     """The decision about what is refused: without what would become of it."""
     violations = tuple(violation for violation in decision.violations if not violation.is_outcome)
-    if len(violations) == len(decision.violations):
+    if decision.verdict != "warn" or len(violations) == len(decision.violations):
         return decision
     return (
         replace(decision, violations=violations)

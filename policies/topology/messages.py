@@ -367,7 +367,8 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
         keys = domain.level.keys
         if not any(key in node.labels for node in nodes for key in keys):
             labels = _CLIQUES if NVL_DOMAIN in keys else " or ".join(keys)
-            return f"{quote(topology.called(domain.level))}: no Node carries the label {labels}"
+            lacking = f"{quote(topology.called(domain.level))}: no Node carries the label {labels}"
+            return f"{lacking}; name another level, or label the Nodes"
     named = sum(len(domain.values) for domain in placement.domains)
     if (
         not named
@@ -381,7 +382,7 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
     keys = placement.level.keys
     around = alternatives(placement.domains[:-1], topology.requirement)
     values = {node.labels[key] for node in nodes if meets(node.labels, around) for key in keys if key in node.labels}
-    there = f"; Nodes are in {_listed(values, ', ')}" if values else ""
+    there = f"; name one that Nodes are in: {_listed(values, ', ')}" if values else ""
     return f"{quote(placement.called(topology))}: no Node is in it{there}"
 
 

@@ -79,10 +79,29 @@ def test_namespaces_of_the_control_plane_stay(control_plane: ControlPlane) -> No
     allowed = control_plane.kubectl("annotate", "namespace", THEIRS, "team=a", user="admin")
 
     changed = f'  metadata.annotations: must not change: Namespace "{THEIRS}" belongs to the control plane.\n'
-    gone = f'  Namespace "{THEIRS}" belongs to the control plane: all that runs in it ends, and the cluster loses what it does.\n'
+    ends = "all that runs in it ends, and the cluster loses what it does."
+    gone = f'  Namespace "{THEIRS}" belongs to the control plane: {ends}\n'
     assert edited.stderr == f"Error from server (Forbidden): {told}{changed}{asked}"
     assert deleted.stderr == f"Error from server (Forbidden): {told}{gone}{asked}"
     assert (allowed.returncode, allowed.stderr) == (0, "")
+
+
+def test_what_is_warned_of(control_plane: ControlPlane, service: Service) -> None:
+    """Who would delete such a Namespace reads what ends; who creates Pods there reads whose it is."""
+    with service.configured(guard={"namespaces": "warn"}):
+        deleted = control_plane.kubectl("delete", "namespace", THEIRS, "--dry-run=server")
+    made = control_plane.kubectl("run", "own", "-n", THEIRS, "--image=example.test/main:1", "--dry-run=server")
+
+    assert deleted.stderr == (
+        f'Warning: Namespace "{THEIRS}" belongs to the control plane: all that runs in it ends, and the cluster loses '
+        "what it does. Ask the provider of the cluster, or have an administrator add you to guard.exempt. "
+        "guard.namespaces: deny would refuse it.\nWarning: Read on: https://docs.example.org/guard/#namespace\n"
+    )
+    assert made.stderr == (
+        f'Warning: metadata.namespace: "{THEIRS}" belongs to the control plane: the cloud may remove what it does not '
+        "know there. Use a Namespace of your own.\n"
+        "Warning: Read on: https://docs.example.org/guard/#workload\n"
+    )
 
 
 def _job(namespace: str, pods: int, placement: str) -> Manifest:

@@ -79,7 +79,7 @@ REFUSED = {
 
 WARNED = {
     "unknown domain": Said(
-        ('required "fabric=f1,superpod=99": no Node is in it; Nodes are in 1, 2, 3',),
+        ('required "fabric=f1,superpod=99": no Node is in it; name one that Nodes are in: 1, 2, 3',),
         "fabric=f1,superpod=99",
     ),
     "empty pool": Said(

@@ -95,7 +95,7 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
         placement = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-preferred-placement": "rack=none"}
         everywhere["metadata"]["annotations"] = placement
         answer = control_plane.objects.applied(everywhere, user="alice", dry_run=True)
-        if not any("Nodes are in r1, r2, r3 and 3 more" in warning for warning in answer.warnings):
+        if not any("name one that Nodes are in: r1, r2, r3 and 3 more" in warning for warning in answer.warnings):
             raise NotYet(f"{answer}")
         return True
 

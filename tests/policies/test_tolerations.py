@@ -33,6 +33,7 @@ def _missing(path: str) -> tuple[Violation, ...]:
             "so this stays off CPU Nodes",
             "A Pod that requests no GPU should tolerate the taint of CPU Nodes.",
             "Add the toleration {key: is_cpu_compute, operator: Exists, effect: NoSchedule}.",
+            is_outcome=True,
         ),
     )
 

@@ -45,6 +45,9 @@ def say(*lines: str, err: bool = False) -> None:
 
 def complain(error: click.ClickException) -> None:
     """Print an error for people."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
     words = harmless(prose(error.format_message()))
     shown = click.UsageError(words, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(words)
     shown.show()

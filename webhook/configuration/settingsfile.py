@@ -24,7 +24,7 @@ def read(path: Path, *, pipes: bool = False) -> Settings:
     try:
         text = content(path, pipes=pipes)
     except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from None
+        raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
         documents = load(str(path), text)
     except FileError as error:
@@ -68,6 +68,17 @@ def _dotted(location: Sequence[str | int]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
 
 
+# What people write, in the place of what Python makes of it.
+_PLAIN = {
+    "a valid tuple": "a list",
+    "a valid dictionary": "a map",
+    "a valid string": "a text",
+    "a valid integer": "a whole number",
+    "a valid date or datetime": "a date such as 2026-12-31",
+    ", input is too short": "",
+}
+
+
 def _problem(error: Any) -> str:
     """The problem of one value, with what was found."""
     if error["type"] == "extra_forbidden":
@@ -75,6 +86,8 @@ def _problem(error: Any) -> str:
         near = closest(str(error["loc"][-1]), known)
         return "unknown key" + (f"; did you mean {near}?" if near else f"; known here: {', '.join(known)}")
     message = str(error["msg"]).removeprefix("Value error, ")
+    for term, plain in _PLAIN.items():
+        message = message.replace(term, plain)
     if error["type"] == "missing":
         return "this key is required"
     if error["type"] == TOLD:

@@ -82,7 +82,7 @@ def test_no_rule_for_the_request() -> None:
 
 
 def test_every_rule_is_heard() -> None:
-    """No finding stops the rules after it: refusals make one message, warnings are lines in order, one for a finding."""
+    """No finding stops the rules after it: refusals make one message, warnings are lines, one for a finding."""
     answer = _answer(
         _rule("b", [_violation("b", "spec.z"), _violation("b", "spec.y")]),
         _rule("w", [_violation("w", f"spec.{number}") for number in (2, 1, 5)], "warn"),

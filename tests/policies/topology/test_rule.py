@@ -291,10 +291,14 @@ def test_keys_that_look_like_the_annotations() -> None:
     old = resource("apps/v1", "Deployment", at("spec.template.spec", pod_spec()))
     new = merged(old, {"metadata": {"annotations": misspelt}}, at("spec.template.metadata.labels", labels))
     lines = [
-        f"spec.template.metadata.labels[{_TOPOLOGY}-preferred-placement] is read by nobody. "
-        f"Did you mean the annotation {_TOPOLOGY}-preferred-placement?",
-        f"metadata.annotations[{_TOPOLOGY}.required] is read by nobody. "
-        f"Did you mean the annotation {_TOPOLOGY}-required-placement?",
+        (
+            f"spec.template.metadata.labels[{_TOPOLOGY}-preferred-placement] is read by nobody. "
+            f"Did you mean the annotation {_TOPOLOGY}-preferred-placement?"
+        ),
+        (
+            f"metadata.annotations[{_TOPOLOGY}.required] is read by nobody. "
+            f"Did you mean the annotation {_TOPOLOGY}-required-placement?"
+        ),
     ]
 
     assert [violation.warning for violation in _RULE.validate(request(new), FACTS)] == lines

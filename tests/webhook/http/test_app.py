@@ -63,15 +63,9 @@ async def test_a_refusal_is_an_ordinary_answer(serve: Serve) -> None:
             "labels": "deny: metadata.labels",
             "guard": "admit",
             "topology": "admit",
-            "tolerations": "warn: spec.tolerations",
+            "tolerations": "admit",
             "selectors": "admit",
         },
-        "warnings": [
-            (
-                "spec.tolerations: none for is_cpu_compute:NoSchedule, so this stays off CPU Nodes. "
-                "Add the toleration {key: is_cpu_compute, operator: Exists, effect: NoSchedule}."
-            )
-        ],
     }
 
 

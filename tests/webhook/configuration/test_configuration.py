@@ -191,7 +191,7 @@ async def test_a_file_that_is_away(tmp_path: Path) -> None:
     files.file.write_text(text, encoding="utf-8")
     back = await files.look()
 
-    reason = f"{files.file}: cannot be read: [Errno 2] No such file or directory: '{files.file}'"
+    reason = f"{files.file}: cannot be read: No such file or directory"
     assert (away, back) == ((False, [_refused(reason)]), (False, [_loaded()]))
     assert (files.configuration.current, files.swapped) == (before, [])
 

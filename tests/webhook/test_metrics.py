@@ -206,7 +206,7 @@ async def test_the_metrics_are_served(serve: Serve) -> None:
         _request("mutate", "CREATE", "true", "true"): 1,
         _request("mutate", "CREATE", "true", "false"): 1,
         _decision("validate", "labels", "CREATE", "deny"): 1,
-        _decision("validate", "tolerations", "CREATE", "warn"): 1,
+        _decision("validate", "tolerations", "CREATE", "admit"): 1,
         _decision("mutate", "tolerations", "CREATE", "patch"): 2,
         _key("cks_admission_rule_evaluations_total", rule="labels"): 1,
         _key("cks_admission_rule_evaluations_total", rule="tolerations"): 3,

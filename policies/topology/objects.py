@@ -140,7 +140,7 @@ READS = frozenset({"spec.levels", "spec.topologyName"})
 BROKEN = "This topology cannot work."
 DOUBTFUL = "This topology may not work as it is meant."
 SUMMARY = "Workloads still name this topology."
-_REMEDY = "Change or delete them first: their Pods that wait would not be scheduled any more. Running Pods go on."
+_REMEDY = "Change or delete them first: Pods that wait would never be scheduled. Running ones go on."
 _REWRITE = "List keys of node labels that say where a Node is, farthest first, each once, kubernetes.io/hostname last."
 _DIFFER = "List places of Nodes, each once."
 _ORDER = "List the farthest first."
@@ -204,10 +204,10 @@ class TopologyObjects(Struct, frozen=True):
         references = facts.references(name)
         if not references.workloads and not references.incomplete:
             return
-        names = listed(references.workloads, _SHOWN)
+        names = listed(references.workloads, 1 if what and self.leaving == "warn" else _SHOWN)  # a warning is short
         doubt = f"not all could be looked at: {references.incomplete}" if references.incomplete else ""
         told = "; ".join(part for part in (f"{what}is named by {names}" if names else "", doubt) if part)
-        remedy = f"{_REMEDY} topology.deletion: deny would refuse this." if self.leaving == "warn" else _REMEDY
+        remedy = f"{_REMEDY} topology.deletion: deny refuses this." if self.leaving == "warn" else _REMEDY
         verdict: Verdict = "" if self.leaving == "deny" else self.leaving
         yield Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, remedy, verdict)
 

@@ -97,44 +97,39 @@ SCENARIOS = [
         "a PyTorchJob",
         _pytorch_job,
         "interruptable-training",
-        'Distributed training (PyTorchJob.kubeflow.org) must not be interruptable: "true" at '
-        f"metadata.labels[{LABEL}]. "
-        'One evicted Pod stops the whole run. Remove the label, or set it to "false".',
+        "A PyTorchJob must not be interruptable: one evicted Pod stops the run. "
+        f'Remove the label {LABEL}, or set it to "false".',
         tuple(f"spec.pytorchReplicaSpecs.{role}.template.metadata.labels[{LABEL}]" for role in ("Master", "Worker")),
     ),
     Scenario(
         "a JobSet",
         _job_set,
         "interruptable-training",
-        'Distributed training (JobSet.jobset.x-k8s.io) must not be interruptable: "true" at '
-        f"metadata.labels[{LABEL}]. "
-        'One evicted Pod stops the whole run. Remove the label, or set it to "false".',
+        "A JobSet must not be interruptable: one evicted Pod stops the run. "
+        f'Remove the label {LABEL}, or set it to "false".',
         (f"spec.replicatedJobs[1].template.spec.template.metadata.labels[{LABEL}]",),
     ),
     Scenario(
         "an Indexed Job of several Pods",
         _indexed_job,
         "interruptable-training-indexed",
-        'An Indexed Job of more than one Pod must not be interruptable: "true" at '
-        f"spec.template.metadata.labels[{LABEL}]. "
-        'One evicted Pod stops the others. Remove the label, set it to "false", or use a Job that is not Indexed.',
+        "An Indexed Job of more than one Pod must not be interruptable: one evicted Pod stops the others. "
+        f'Remove the label {LABEL} at spec.template.metadata.labels, set it to "false", or use a Job that is not Indexed.',
     ),
     Scenario(
         "a StatefulSet of one replica with claims",
         _stateful_set,
         "interruptable-database",
-        'A StatefulSet of one replica with volume claims must not be interruptable: "true" at '
-        f"spec.template.metadata.labels[{LABEL}]. Nothing takes over while its Pod is evicted. "
-        'Remove the label, set it to "false", or run more than one replica.',
+        "A StatefulSet of one replica with volume claims must not be interruptable: nothing takes over while its Pod is "
+        f'evicted. Remove the label {LABEL} at spec.template.metadata.labels, set it to "false", or run more replicas.',
     ),
     Scenario(
         "a database by its image",
         _database,
         "interruptable-database",
-        "A single-instance database must not be interruptable: "
+        "A single-instance database must not be interruptable: nothing takes over while its Pod is evicted. "
         'spec.template.spec.containers[0].image is "registry.example.com/postgres:17". '
-        f"Nothing takes over while its Pod is evicted. Remove the label {LABEL}, "
-        'set it to "false", or run more than one replica.',
+        f'Remove the label {LABEL}, set it to "false", or run more replicas.',
     ),
     Scenario(
         "inference that drains too long",
@@ -156,9 +151,8 @@ SCENARIOS = [
         "a Pod",
         _pod,
         "interruptable-database",
-        'A single-instance database must not be interruptable: spec.containers[0].image is "postgres". '
-        f"Nothing takes over while its Pod is evicted. Remove the label {LABEL}, "
-        'set it to "false", or run more than one replica.',
+        "A single-instance database must not be interruptable: nothing takes over while its Pod is evicted. "
+        f'spec.containers[0].image is "postgres". Remove the label {LABEL}, set it to "false", or run more replicas.',
     ),
 ]
 
@@ -197,12 +191,12 @@ def _denied_lock(index: int) -> str:
 
 
 _WARNED_UNSET = (
-    "Warning: reserved-toleration-unset: Not checked whose reservation is tolerated: spec.tolerations[0] has the value "
-    '"org-5678". Make sure that it is the taint of your own Nodes. (spec.template)\n'
+    "Warning: reserved-toleration-unset: spec.template: Not checked whose reservation is tolerated: spec.tolerations[0] has the value "
+    '"org-5678". Make sure that it is the taint of your own Nodes.\n'
 )
 _WARNED_KEYLESS = (
-    "Warning: keyless-toleration-daemonset: This DaemonSet tolerates every taint, of broken and of reserved Nodes too: "
-    "spec.tolerations[0]. Name the keys that are meant. (spec.template)\n"
+    "Warning: keyless-toleration-daemonset: spec.template: This DaemonSet tolerates every taint, of broken and of reserved Nodes too: "
+    "spec.tolerations[0]. Name the keys that are meant.\n"
 )
 TOLERATIONS = [
     ("Deployment", [_ALL_RESERVED], _refused("policies-ignore", _DENIED_RESERVED)),

@@ -115,7 +115,7 @@ def test_clash_of_names_is_warned_of(control_plane: ControlPlane) -> None:
     control_plane.wait_for("the service to hear of the object", warned)
 
 
-REMEDY = "Change or delete them first: their Pods that wait would not be scheduled any more. Running Pods go on."
+REMEDY = "Change or delete them first: Pods that wait would never be scheduled. Running ones go on."
 
 
 def named_by_all(control_plane: ControlPlane, namespace: str, name: str) -> str:
@@ -146,7 +146,7 @@ def test_deletion_is_warned_of(control_plane: ControlPlane, namespace: str) -> N
 
     await_word(control_plane, "going", known=False)
     labelled = control_plane.kubectl("label", "job", "train", "-n", namespace, "example.org/team=b")
-    remedy = f"{REMEDY} topology.deletion: deny would refuse this."
+    remedy = f"{REMEDY} topology.deletion: deny refuses this."
     assert answer_of(answer) == (0, f'Warning: topology "going" is named by {listed}. {remedy}\n')
     assert labelled.returncode == 0
 
@@ -160,8 +160,9 @@ def test_levels_that_go_are_warned_of(control_plane: ControlPlane, namespace: st
     labelled = control_plane.kubectl("label", KIND, "changing", "example.org/team=b")
     answer = control_plane.kubectl("patch", KIND, "changing", "--type=merge", "-p", less)
 
-    remedy = f"{REMEDY} topology.deletion: deny would refuse this."
-    told = f'topology "changing" loses {RACK}, and is named by {listed}. {remedy}'
+    remedy = f"{REMEDY} topology.deletion: deny refuses this."
+    first, *others = listed.split(", ")
+    told = f'topology "changing" loses {RACK}, and is named by {first} and {len(others)} more. {remedy}'
     assert answer_of(labelled) == (0, "")
     assert answer_of(answer) == (0, f"Warning: {told}\n")
 

@@ -89,8 +89,8 @@ async def test_a_kind_of_workloads_that_is_added(tmp_path: Path) -> None:
         [
             (
                 'topology "racks" is named by Train team/t. '
-                "Change or delete them first: their Pods that wait would not be scheduled any more. "
-                "Running Pods go on. topology.deletion: deny would refuse this."
+                "Change or delete them first: Pods that wait would never be scheduled. "
+                "Running ones go on. topology.deletion: deny refuses this."
             )
         ],
     ]

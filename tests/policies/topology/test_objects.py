@@ -194,7 +194,7 @@ def _violation(problem: str) -> Violation:
         'topology "halls"',
         problem,
         "Workloads still name this topology.",
-        "Change or delete them first: their Pods that wait would not be scheduled any more. Running Pods go on.",
+        "Change or delete them first: Pods that wait would never be scheduled. Running ones go on.",
     )
 
 
@@ -228,7 +228,7 @@ def test_the_words() -> None:
     assert describe([found]) == (
         "Workloads still name this topology.\n"
         '  topology "halls" is named by Job a/train\n'
-        "Change or delete them first: their Pods that wait would not be scheduled any more. Running Pods go on."
+        "Change or delete them first: Pods that wait would never be scheduled. Running ones go on."
     )
 
 

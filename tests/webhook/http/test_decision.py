@@ -213,7 +213,7 @@ async def test_a_rule_that_takes_no_answer_has_failed(serve: Serve) -> None:
 async def test_a_review_is_judged_by_one_set_of_rules(serve: Serve) -> None:
     """Rules that are swapped while a review waits for a fact count from the next review on."""
     directory = Directory({"default": {}}, asyncio.Event())
-    running = await serve(Served(default_rules(), directory.facts(), directory))
+    running = await serve(Served(default_rules(guard={"namespaces": "off"}), directory.facts(), directory))
     assert directory.hold
 
     waiting = asyncio.create_task(running.post(refused_body()))
@@ -228,7 +228,7 @@ async def test_a_review_is_judged_by_one_set_of_rules(serve: Serve) -> None:
 async def test_reviews_are_answered_while_one_waits(serve: Serve) -> None:
     """A look-up that takes its time holds up its own review only."""
     directory = Directory({"default": {}}, asyncio.Event())
-    running = await serve(Served(default_rules(), directory.facts(), directory))
+    running = await serve(Served(default_rules(guard={"namespaces": "off"}), directory.facts(), directory))
     assert directory.hold
 
     waiting = asyncio.create_task(running.post(refused_body()))

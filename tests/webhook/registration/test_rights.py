@@ -175,26 +175,18 @@ def _written(found: list[Right]) -> list[str]:
             id="caBundle alone",
         ),
         pytest.param(
-            {"tls": {"secret": "ca"}, "labels": {"action": "off"}, "audit": {"record": "last"}},
             {
-                "create secrets @cloud",
-                *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
+                "registration": {"caOnly": True, "name": "hooks"},
+                "labels": {"action": "off"},
+                "audit": {"record": "last"},
+            },
+            {
+                *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
                 *_WAITING,
                 "get configmaps last @cloud",
             },
             id="what audits left",
-        ),
-        pytest.param(
-            {"tls": {"secret": "ca"}},
-            {
-                "create secrets @cloud",
-                *(f"{verb} secrets ca @cloud" for verb in ("list", "watch", "update")),
-                *_LEASE,
-                *_LABEL_WRITERS,
-                *_WAITING,
-            },
-            id="a CA in a Secret",
         ),
         pytest.param(
             {"registration": {"caOnly": True, "name": "hooks"}, "labels": {"action": "off"}},

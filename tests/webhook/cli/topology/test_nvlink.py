@@ -51,7 +51,10 @@ def test_a_gang_in_a_domain(key: str, level: str) -> None:
 
 def test_a_domain_that_is_not_there() -> None:
     """It is told with those that there are."""
-    assert any("no Node is in it; Nodes are in" in line for line in _checked({_REQUIRED: "nvl-domain=x"})["warnings"])
+    there = "1f0c2a44-90ab-4e0e-8a51-6b1d2c3e4f50, 8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2"
+    assert _checked({_REQUIRED: "nvl-domain=x"})["warnings"] == [
+        f'required "nvl-domain=x": no Node is in it; name one that Nodes are in: {there}'
+    ]
 
 
 def test_a_scheduler_that_reads_the_annotations() -> None:

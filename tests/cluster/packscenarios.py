@@ -114,14 +114,16 @@ SCENARIOS = [
         _indexed_job,
         "interruptable-training-indexed",
         "An Indexed Job of more than one Pod must not be interruptable: one evicted Pod stops the others. "
-        f'Remove the label {LABEL} at spec.template.metadata.labels, set it to "false", or use a Job that is not Indexed.',
+        f'Remove the label {LABEL} at spec.template.metadata.labels, set it to "false", '
+        "or use a Job that is not Indexed.",
     ),
     Scenario(
         "a StatefulSet of one replica with claims",
         _stateful_set,
         "interruptable-database",
-        "A StatefulSet of one replica with volume claims must not be interruptable: nothing takes over while its Pod is "
-        f'evicted. Remove the label {LABEL} at spec.template.metadata.labels, set it to "false", or run more replicas.',
+        "A StatefulSet of one replica with volume claims must not be interruptable: "
+        f"nothing takes over while its Pod is evicted. Remove the label {LABEL} at spec.template.metadata.labels, "
+        'set it to "false", or run more replicas.',
     ),
     Scenario(
         "a database by its image",
@@ -191,11 +193,13 @@ def _denied_lock(index: int) -> str:
 
 
 _WARNED_UNSET = (
-    "Warning: reserved-toleration-unset: spec.template: Not checked whose reservation is tolerated: spec.tolerations[0] has the value "
+    "Warning: reserved-toleration-unset: spec.template: Not checked whose reservation is tolerated: "
+    "spec.tolerations[0] has the value "
     '"org-5678". Make sure that it is the taint of your own Nodes.\n'
 )
 _WARNED_KEYLESS = (
-    "Warning: keyless-toleration-daemonset: spec.template: This DaemonSet tolerates every taint, of broken and of reserved Nodes too: "
+    "Warning: keyless-toleration-daemonset: spec.template: This DaemonSet tolerates every taint, "
+    "of broken and of reserved Nodes too: "
     "spec.tolerations[0]. Name the keys that are meant.\n"
 )
 TOLERATIONS = [

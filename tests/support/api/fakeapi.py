@@ -188,10 +188,10 @@ class FakeApi:
         root = f"/apis/{group}/" if group else "/api/v1/"
         self.groups = {path: body for path, body in self.groups.items() if not f"{path}/".startswith(root)}
 
-    async def watched(self, path: str) -> None:
-        """Wait until a watch is open."""
+    async def watched(self, path: str, watches: int = 1) -> None:
+        """Wait until so many watches are open."""
         async with asyncio.timeout(PATIENCE), self._watched:
-            await self._watched.wait_for(lambda: self._watches[path])
+            await self._watched.wait_for(lambda: len(self._watches[path]) >= watches)
 
     def lists(self, path: str) -> list[dict[str, str]]:
         """The queries of the list requests for a path."""

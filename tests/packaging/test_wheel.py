@@ -104,13 +104,14 @@ def test_the_verbs_without_a_cluster_work_with_the_base_alone(site: Path) -> Non
     assert _run(site, "test", policy)[0] == _run(site, "lint", policy)[0] == 0
 
 
-def test_what_a_server_needs_is_named(site: Path) -> None:
+@pytest.mark.parametrize(("verb", "extra"), [("serve", "server"), ("playground", "playground")])
+def test_what_a_verb_needs_is_named(site: Path, verb: str, extra: str) -> None:
     """A verb that needs more says which package is missing and what to install."""
-    code, out, err = _run(site, "serve")
+    code, out, err = _run(site, verb)
 
-    extra = r"It comes with the extra `server`: pip install 'cks-admission\[server\]'"
+    remedy = rf"It comes with the extra `{extra}`: pip install 'cks-admission\[{extra}\]'"
     assert (code, out) == (2, "")
-    assert re.fullmatch(rf"Error: the package \w+ is missing\. {extra}\n", err)
+    assert re.fullmatch(rf"Error: the package \w+ is missing\. {remedy}\n", err)
 
 
 def test_the_plugin_says_its_own_name(site: Path) -> None:

@@ -55,16 +55,20 @@ def bounded(name: str, work: str = "compile") -> Iterator[None]:
         raise InputError(f"{name}: took over {COMPILING.memory >> 20} MiB of memory to {work}\n{COSTLY}") from None
 
 
+_EXTRAS = {"nicegui": "playground", "starlette": "playground"}
+
+
 @contextmanager
 def packages() -> Iterator[None]:
-    """Raises an InputError where a package is missing that comes with the extra `server`."""
+    """Raises an InputError where a package is missing that comes with an extra."""
     try:
         yield
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name in ("", "certs", "cks_admission", "policies", "webhook"):
             raise
-        remedy = "It comes with the extra `server`: pip install 'cks-admission[server]'"
+        extra = _EXTRAS.get(name, "server")
+        remedy = f"It comes with the extra `{extra}`: pip install 'cks-admission[{extra}]'"
         raise InputError(f"the package {name} is missing. {remedy}") from None
 
 

@@ -6,7 +6,7 @@ import socket
 
 import click
 
-from webhook.cli.exits import InputError, ToolError
+from webhook.cli.exits import ToolError
 from webhook.cli.output import say
 
 
@@ -28,15 +28,8 @@ def command(port: int, kubeconfig: str, *, hidden: bool) -> None:
       cks-admission playground --port 9000 --no-browser
       cks-admission playground --kubeconfig ~/.kube/config
     """
-    try:
-        from webhook.playground import page  # noqa: PLC0415 - the help of a verb needs none of this
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("nicegui", "starlette"):
-            raise
-        remedy = "pip install 'cks-admission[playground]'"
-        raise InputError(
-            f"the package {error.name} is missing. It comes with the extra `playground`: {remedy}"
-        ) from None
+    from webhook.playground import page  # noqa: PLC0415 - the help of a verb needs none of this
+
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -34,7 +34,7 @@ from policies.topology.nodes.manifest import allocatable
 from webhook.cli import options
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable
-from webhook.cli.output import headline, style, to_yaml
+from webhook.cli.output import called, headline, style, to_yaml
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.files import manifest, yamlfile
 from webhook.files.manifest import Manifest, ManifestError
@@ -110,12 +110,6 @@ class ObjectOutcome(NamedTuple):
             "name": self.request.display_name,
             "allowed": self.allowed,
         }
-
-
-def called(request: AdmissionRequest) -> str:
-    """What the object of a request is called: kind, Namespace and name."""
-    named = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
-    return f"{request.kind.kind} {named}"
 
 
 def decide(

@@ -96,11 +96,16 @@ def write(value: Any, form: str) -> None:
     write_text(f"{to_json(value)}\n" if form == "json" else to_yaml(value))
 
 
+def called(request: AdmissionRequest) -> str:
+    """What the object of a request is called: kind, Namespace and name."""
+    named = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
+    return f"{request.kind.kind} {named}"
+
+
 def headline(where: str, request: AdmissionRequest, *, allowed: bool) -> str:
     """The line about an object: where it stands, what it is, and whether it would be let in."""
-    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
     verdict = style("admitted", fg="green") if allowed else style("refused", fg="red", bold=True)
-    return f"{where}: {request.kind.kind} {name}: {verdict}"
+    return f"{where}: {called(request)}: {verdict}"
 
 
 def counted(number: int, noun: str) -> str:

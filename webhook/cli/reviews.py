@@ -237,8 +237,7 @@ def _changes(
 
 def _text(place: str, effect: Effect, record: Recorded, change: Change) -> Iterator[str]:
     request = record.request
-    name = "/".join(part for part in (request.scope_namespace, request.display_name) if part)
-    who = f"{request.operation} {request.kind.kind} {name} by {request.user_info.username or 'nobody'}"
+    who = f"{request.operation} {output.called(request)} by {request.user_info.username or 'nobody'}"
     masked = " (some of its values are masked)" if record.masked else ""
     yield f"{place}: {who}: {style(_EFFECTS[effect], bold=True)} by {change.policy}{masked}"
     for when, judgement in (("then", change.then), ("now", change.now)):

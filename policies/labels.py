@@ -226,8 +226,11 @@ class _Judgement:
         path = render(location)
         exceptions = [exception for exception in self._guard.exceptions if exception.allows(key, value)]
         if not exceptions:
-            known = (exception.key for exception in self._guard.exceptions if exception.key != CONTROL_PLANE_LABEL)
-            keys = {known_key.partition("/")[2]: known_key for known_key in known}
+            keys = {
+                exception.key.partition("/")[2]: exception.key
+                for exception in self._guard.exceptions
+                if exception.key != CONTROL_PLANE_LABEL
+            }
             near = keys.get(closest(key.partition("/")[2], keys), key)
             problem = f"(did you mean {near}?)" if near != key else ""
             return _Offence(path, key, value, problem, self._guard.remedy(self._kind, key, value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.cel.explain import Branch
+from webhook.cli.exits import InputError
 from webhook.cli.main import main
 from webhook.playground.gallery import Example, gallery
 from webhook.playground.trial import Answer, Mark, Row, Trial, answer, details, from_link, placement, suite
@@ -92,6 +94,18 @@ def test_the_parts_of_an_expression() -> None:
     )
 
 
+def test_values_are_those_of_the_release() -> None:
+    """Of the release that is chosen, as is the verdict; what the other one says is beside it."""
+    text = "object.spec.orValue({}).size() > 0"
+    policy = POLICY.replace("variables.bare.size() == 0, message", f'"{text}", message')
+    by_release = {name: everything(Trial(policy, POD, release=name)) for name in ("1.36", "1.37")}
+
+    assert {
+        name: (said.verdict, said.rows[-1].value, {other for other, words in said.releases.items() if words})
+        for name, said in by_release.items()
+    } == {"1.36": ("admitted", "true", {"1.37"}), "1.37": ("refused", "failed: no such overload", {"1.36"})}
+
+
 def test_one_expression() -> None:
     """A text that is no document is an expression, and has its value and cost, or a mark where it is wrong."""
     good, bad = (answer(Trial(text, POD)) for text in ("1 + size(object.spec.containers)", "objekt.x"))
@@ -151,6 +165,20 @@ def test_a_trial_becomes_a_suite(trial: Trial, tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["test", str(tmp_path)])
 
     assert (done.exit_code, done.stdout.splitlines()[-1:]) == (0, ["1 of 1 cases passed in 1 suite"])
+
+
+@pytest.mark.parametrize(
+    ("trial", "words"),
+    [
+        (Trial(POLICY), "object.yaml: no objects found"),
+        (Trial(POLICY.replace("validations:", "validation:"), POD), 'unknown field "spec.validation"'),
+        (Trial(POLICY, POD, labels="team"), "--namespace-labels team: write KEY=VALUE"),
+    ],
+)
+def test_a_trial_that_becomes_no_suite(trial: Trial, words: str) -> None:
+    """What cannot be used is named."""
+    with pytest.raises(InputError, match=re.escape(words)):
+        suite(trial)
 
 
 def test_where_a_gang_goes() -> None:

@@ -24,14 +24,14 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explain import Branch
 from policies.kubernetes.release import RELEASES
 from webhook.child import Child
+from webhook.cli.exits import InputError
 from webhook.limits import Limits
 from webhook.playground import trial as trials
 from webhook.playground.gallery import gallery
-from webhook.playground.trial import Answer, Mark, Row, Trial
+from webhook.playground.trial import Answer, Row, Trial
 
 T = TypeVar("T")
 
-PORT = 8484
 _PAUSE_SECONDS = 0.04
 """From the last key to the beginning of an answer."""
 _LIMITS = Limits(memory=512 * 2**20, seconds=4)
@@ -55,9 +55,9 @@ _ROW = """
 def serve(port: int, kubeconfig: str, *, show: bool, ready: Callable[[str], None]) -> None:
     """Serve the page on 127.0.0.1 until Ctrl-C. ready: called with its address, which has the token."""
     token = secrets.token_urlsafe(24)
-    for example in gallery()[:1]:  # what the first answers import, their processes have then
-        trials.details(example.trial, trials.answer(example.trial))
-        trials.placement(example.trial)
+    first = gallery()[0].trial  # what its answers import, the processes of others have then
+    trials.details(first, trials.answer(first))
+    trials.placement(first)
     core.sio.eio.cors_allowed_origins = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
     # It warns of a mark at a line that somebody has deleted while the answer was on its way.
     logging.getLogger("nicegui").setLevel(logging.ERROR)
@@ -138,7 +138,6 @@ class _Page:
         self._has_begun = False
         self._editors: dict[str, ui.codemirror] = {}
         self._fields: dict[str, Any] = {}
-        self._marks: Sequence[Mark] = ()
         ui.add_css(_STYLE)
         self._dark = ui.dark_mode()
         self._head()
@@ -306,8 +305,8 @@ class _Page:
         def made() -> tuple[str, str]:
             try:
                 return trials.suite(trial), ""
-            except ValueError as error:
-                return "", str(error)
+            except InputError as error:
+                return "", error.message
 
         text, problem = await _computed(made, lambda why: ("", f"No suite: {why}."))
         if problem:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -26,7 +27,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies import suite as suites
-from policies.admissionpolicy.evaluation.compilation import Unit
+from policies.admissionpolicy.evaluation.compilation import Unit, compile_policy
 from policies.admissionpolicy.evaluation.validator import parameters_of
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_force
 from policies.admissionpolicy.rules.suiterun import SuiteRun
@@ -41,14 +42,14 @@ from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.kubernetes.release import NEWEST, RELEASES, named
 from policies.objects.fieldpath import render
 from policies.objects.workload import BUILT_IN, table
-from webhook.cli import judging
+from webhook.cli import judging, options
+from webhook.cli.exits import reading
 from webhook.cli.main import main as command_line
 from webhook.cli.output import to_json, to_yaml
 from webhook.cli.test import target
 from webhook.files import manifest
-from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
-from webhook.sources.policyfiles import PolicyFiles
+from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
 LARGEST = 3 * 2**20
 """The characters that a trial may have, as much as a write to the API server."""
@@ -75,6 +76,11 @@ class Trial(Struct, frozen=True):
     namespace: str = "default"
     labels: str = ""
     release: str = NEWEST.name
+
+    @property
+    def namespace_labels(self) -> dict[str, str]:
+        """The labels of the Namespace. Raises InputError."""
+        return options.labels(self.labels.split())
 
     @property
     def is_expression(self) -> bool:
@@ -173,26 +179,22 @@ def placement(trial: Trial, kubeconfig: str = "") -> tuple[tuple[str, ...], str]
 def suite(trial: Trial) -> str:
     """The trial as a suite that `cks-admission test` passes, beside the policy as policy.yaml.
 
-    Raises ValueError if the policy or the object cannot be used.
+    Raises InputError if a text cannot be used.
     """
-    name, release = "playground", named(trial.release)
-    with _files(trial):
-        objects = {key: _objects(f"{key}.yaml") for key in ("object", "old")}
-        try:
-            files = policyfiles.load(["policy.yaml"], drafts=True, release=release)
-        except policyfiles.PolicyFilesError as error:
-            raise ValueError(str(error)) from None
-    labels = dict(label.partition("=")[::2] for label in trial.labels.split())
+    with _files(trial), reading(PolicyFilesError):
+        (obj, *_), files = judging.read_objects(["object.yaml"]), _policies(trial)
+        old = judging.read_objects(["old.yaml"]) if trial.old.strip() else []
     case: dict[str, Any] = {
         "name": "as on the page",
-        "object": objects["object"][0],
-        **({"oldObject": objects["old"][0]} if objects["old"] else {}),
+        "object": obj.object,
+        **({"oldObject": old[0].object} if old else {}),
         "user": {"name": trial.user, "groups": trial.groups.split()},
-        "namespace": {"name": trial.namespace, "labels": labels},
+        "namespace": {"name": trial.namespace, "labels": trial.namespace_labels},
     }
-    whole = {"name": name, "policies": ["policy.yaml"], "derived": True, "cases": [{**case, "expect": "allowed"}]}
+    cases = [{**case, "expect": "allowed"}]
+    whole = {"name": "playground", "policies": ["policy.yaml"], "derived": True, "cases": cases}
     run = SuiteRun(
-        files.loaded, files.parameters, target, schemas=files.schema, decisions=files.rights, release=release
+        files.loaded, files.parameters, target, schemas=files.schema, decisions=files.rights, release=files.release
     )
     outcome = run.outcome(run.received(suites.read(whole).cases[0]))
     texts = {key: list(getattr(outcome, key)) for key in ("messages", "warnings", "audit") if getattr(outcome, key)}
@@ -214,12 +216,10 @@ def _files(trial: Trial) -> Iterator[None]:
             os.chdir(before)
 
 
-def _objects(file: str) -> list[JsonObject]:
-    """The objects in a file. Raises ValueError."""
-    try:
-        return [one.object for one in manifest.read([file])]
-    except (manifest.ManifestError, FileError) as error:
-        raise ValueError(str(error)) from None
+def _policies(trial: Trial) -> PolicyFiles:
+    """The policies of a trial. Raises PolicyFilesError."""
+    today = datetime.now(UTC).date()
+    return policyfiles.read([("policy.yaml", trial.policy)], today, drafts=True, release=named(trial.release))
 
 
 def _run(*arguments: str) -> Result:
@@ -284,10 +284,9 @@ def _lint(trial: Trial) -> Iterator[Mark]:
         return
     done = _run("lint", "policy.yaml", "-o", "json", "--kubernetes", trial.release)
     for finding in json.loads(done.stdout) if done.exit_code < 2 else ():
-        words = f"{finding['code']} {finding['message']}" + (
-            f"\nhint: {finding['remedy']}" if finding["remedy"] else ""
-        )
-        yield Mark("policy", finding["line"], finding["column"], "lint", words)
+        words = [f"{finding['code']} {finding['message']}", f"hint: {finding['remedy']}"]
+        text = "\n".join(words[: 2 if finding["remedy"] else 1])
+        yield Mark("policy", finding["line"], finding["column"], "lint", text)
 
 
 def _of_expression(trial: Trial) -> Answer:
@@ -307,10 +306,8 @@ def _of_expression(trial: Trial) -> Answer:
 
 def _evaluated(trial: Trial, operations: Sequence[JsonObject]) -> tuple[list[Row], str]:
     """The expressions of the policies that match the first object, as it is written and changed, and the change."""
-    release, today = named(trial.release), datetime.now(UTC).date()
-    text = Path("policy.yaml").read_text(encoding="utf-8")
-    files = policyfiles.read([("policy.yaml", text)], today, drafts=True, release=release)
-    known = judging.schemas((), files, release)
+    files = _policies(trial)
+    known = judging.schemas((), files, files.release)
     given, before = (
         [judging.as_received(one.object, known) for one in manifest.read([name])]
         for name in ("object.yaml", "old.yaml")
@@ -329,11 +326,12 @@ def _evaluated(trial: Trial, operations: Sequence[JsonObject]) -> tuple[list[Row
 
 
 def _rows(kind: str, request: AdmissionRequest, files: PolicyFiles, trial: Trial) -> Iterator[Row]:
-    labels = dict(label.partition("=")[::2] for label in trial.labels.split())
-    facts = judging.in_namespace(files.facts(datetime.now(UTC).date()), request.namespace, labels)
+    today = datetime.now(UTC).date()
+    facts = judging.in_namespace(files.facts(today), request.namespace, trial.namespace_labels)
     subject = Subject(request, facts, table(BUILT_IN))
     pods = [(render(pod.place(())), one) for pod, several in subject.pods for one in several[:1]]
-    for bound in in_force(kind, files.loaded.policies, files.loaded.bindings):
+    compiled = partial(compile_policy, release=files.release)
+    for bound in in_force(kind, files.loaded.policies, files.loaded.bindings, compiled):
         for about, one in [("", subject), *(pods if kind == "ValidatingAdmissionPolicy" else ())]:
             bindings = bound.matching(one.request, one.selects)
             if bindings:

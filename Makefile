@@ -102,7 +102,7 @@ soak: venv ## a release at half of its capacity with reloads, rotations and lead
 	cd tests && PYTHONPATH=.. ../$(BIN)/python -m faults.soak --hours $(HOURS)
 
 PARTS ?=
-bench: venv ## all benchmarks, about an hour, and the tables of docs/benchmarks.md made from them (needs go): PARTS="apiserver"
+bench: venv ## all benchmarks, about forty minutes, and the tables of docs/benchmarks.md made from them (needs go): PARTS="apiserver"
 	$(BIN)/python -m benchmarks --write $(PARTS)
 
 format: venv ## rewrite the code in the project's format

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything in one run, about an hour. The part `placement` writes docs/placement.md."""
+"""`python -m benchmarks`: everything in one run, about forty minutes. The part `placement` writes docs/placement.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,55 +55,47 @@ class Run(argparse.Namespace):
     directory: Path
 
 
-def _policies(run: Run) -> list[str]:
-    compared = policies.measure(run.directory, run.rounds, run.seconds, _say)
-    loaded, reloaded = policyload.measure(run.directory), reload.measure(run.directory, _say)
-    found = [*policies.figures(compared), *policyload.figures(loaded), *reload.figures(reloaded)]
-    return report.shown([*policies.table(compared), "", *reload.table(reloaded)], found)
+def _part(module: Any, *, rounds: bool = False) -> Callable[[Run], Iterator[str]]:
+    """A part by its module, which has `measure` and `figures`. rounds: whether it takes number and length."""
 
-
-def _footprint(run: Run) -> list[str]:
-    return report.shown((), footprint.figures(run.directory, _say))
-
-
-def _measured(module: Any, *, rounds: bool = False) -> Callable[[Run], list[str]]:
-    """A part by its module, which has `measure`, `table` and `figures`. rounds: whether it takes number and length."""
-
-    def part(run: Run) -> list[str]:
-        found = module.measure(run.directory, *((run.rounds, run.seconds) if rounds else ()), _say)
-        return report.shown(module.table(found), module.figures(found))
+    def part(run: Run) -> Iterator[str]:
+        options = (run.rounds, run.seconds) if rounds else ()
+        return report.table(module.figures(module.measure(run.directory, *options, _say)))
 
     return part
 
 
-def _apiserver(run: Run) -> list[str]:
-    found = apiserver.measure(run.directory, _say)
+def _policies(run: Run) -> Iterator[str]:
+    compared = policies.measure(run.directory, run.rounds, run.seconds, _say)
+    loaded, reloaded = policyload.measure(run.directory), reload.measure(run.directory, _say)
+    return report.table([*policies.figures(compared), *policyload.figures(loaded), *reload.figures(reloaded)])
+
+
+def _apiserver(run: Run) -> Iterator[str]:
+    costs = apiserver.measure(run.directory, _say)
     if run.write:
-        report.write("cost", apiserver.guide(found), GUIDE)
-    return report.shown(apiserver.table(found), apiserver.figures(found))
-
-
-def _placement(run: Run) -> list[str]:
-    found = placement.measure(_say, run.seeds)
-    return report.shown((), placement.figures(found))
+        report.write("cost", apiserver.guide(costs), GUIDE)
+    yield from apiserver.table(costs)
+    yield ""
+    yield from report.table(apiserver.figures(costs))
 
 
 PLACEMENT = "placement"
 """The part that writes a page of its own."""
 GUIDE = report.PAGE.parent / "guides" / "policies.md"
-PARTS: Mapping[str, Callable[[Run], list[str]]] = {
-    "speed": _measured(speed, rounds=True),
+PARTS: Mapping[str, Callable[[Run], Iterator[str]]] = {
+    "speed": _part(speed, rounds=True),
     "policies": _policies,
-    "shadow": _measured(shadow, rounds=True),
-    "topology": _measured(topology, rounds=True),
-    "placer": _measured(placer),
-    "check": _measured(manifests),
-    "footprint": _footprint,
-    "sizing": _measured(sizing),
+    "shadow": _part(shadow, rounds=True),
+    "topology": _part(topology, rounds=True),
+    "placer": _part(placer),
+    "check": _part(manifests),
+    "footprint": lambda run: report.table(footprint.measure(run.directory, _say)),
+    "sizing": _part(sizing),
     "apiserver": _apiserver,
-    "cel": _measured(cel),
-    PLACEMENT: _placement,
-    "audit": _measured(audit, rounds=True),
+    "cel": _part(cel),
+    PLACEMENT: lambda run: report.table(placement.figures(placement.measure(_say, run.seeds))),
+    "audit": _part(audit, rounds=True),
 }
 
 
@@ -120,13 +112,13 @@ def main() -> None:
             run.directory = Path(name) / part
             servers.issue_certificate(run.directory)
             try:
-                shown = PARTS[part](run)
+                lines = list(PARTS[part](run))
             except FAILURES as error:
                 failures.append(f"{part}: {error}")
                 continue
-            print("\n".join((f"## {part}", "", *shown, "")), flush=True)
+            print("\n".join((f"## {part}", "", *lines, "")), flush=True)
             if run.write and part != PLACEMENT:
-                report.write(part, shown)
+                report.write(part, lines)
     if failures:
         sys.exit("Not measured:\n" + "\n".join(failures))
 

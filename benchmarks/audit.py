@@ -26,7 +26,7 @@ from benchmarks.apiserver.writes import writes
 from benchmarks.auditreports import Reports
 from benchmarks.load import LoadError, Sample
 from benchmarks.process import ended
-from benchmarks.report import Figure, markdown
+from benchmarks.report import Figure
 
 SMALL, LARGE = 2_000, 20_000
 MORE = 23  # beside the seven of the objects
@@ -144,26 +144,17 @@ def _beside(command: list[str]) -> Iterator[None]:
 
 
 def figures(audits: Audits) -> Iterator[Figure]:
-    """Whether memory is flat, and whether admission suffers."""
-    small, large = audits.small, audits.large
-    note = f"({small.memory:.0f} and {large.memory:.0f} MB)"
-    yield Figure("audit: memory at 20,000 objects to 2,000", large.memory / small.memory, GROWTH, note=note)
-    reports = audits.reports
-    note = f"({reports.small.memory:.0f} and {reports.first.memory:.0f} MB)"
-    growth = reports.first.memory / reports.small.memory
-    yield Figure("audit: the same with reports", growth, GROWTH, note=note)
-    room = reports.of_reports.total / reports.of_objects.total
-    yield Figure("audit: reports in etcd to the objects", room, ROOM)
-    yield Figure("audit: p99 of a write beside one to that without", audits.ratio, P99)
-
-
-def table(audits: Audits) -> Iterator[str]:
-    """The audits, then their reports."""
-    rows = [
-        (f"{run.objects:,}", f"{run.findings:,}", f"{run.memory:.0f}", f"{run.seconds:.1f}", f"{run.cpu:.1f}",
-         f"{run.objects / run.seconds:,.0f}")
-        for run in (audits.small, audits.large)
-    ]  # fmt: skip
-    yield from markdown(("objects", "findings", "MB", "s", "CPU s", "objects a second"), rows)
-    yield ""
-    yield from auditreports.table(audits.reports)
+    """Time, memory, the room that reports take, and whether admission suffers."""
+    small, large, reports = audits.small, audits.large, audits.reports
+    for run in (small, large):
+        note = f"({run.findings:,} findings, {run.cpu:.1f} s of processor)"
+        yield Figure(f"audit of {run.objects:,} objects", run.seconds, unit=" s", note=note)
+    for what, one, other in (("", small, large), (", with reports", reports.small, reports.first)):
+        note = f"({one.memory:.0f} and {other.memory:.0f} MB)"
+        yield Figure(f"memory at {LARGE:,} objects to {SMALL:,}{what}", other.memory / one.memory, GROWTH, note=note)
+    yield Figure("time with reports, to that without", reports.first.seconds / large.seconds)
+    yield Figure("time when no report changes, to that without", reports.second.seconds / large.seconds)
+    of_reports, of_objects = reports.of_reports.total, reports.of_objects.total
+    note = f"({of_reports / 1e6:.1f} of {of_objects / 1e6:.1f} MB)"
+    yield Figure("reports in etcd, to the objects", of_reports / of_objects, ROOM, note=note)
+    yield Figure("p99 of a write beside an audit, to that without", audits.ratio, P99)

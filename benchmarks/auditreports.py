@@ -15,7 +15,6 @@ from cluster.controlplane import ControlPlane
 
 from benchmarks.load import LoadError
 from benchmarks.process import ended
-from benchmarks.report import markdown
 
 _OBJECT = re.compile(rb"/registry/(?!openreports\.io/|events/).*/bench-(small|large)/o-\d+")
 _REPORT = re.compile(rb"/registry/openreports\.io/")
@@ -93,28 +92,3 @@ def _entries(cluster: ControlPlane) -> Iterator[tuple[bytes, int]]:
         if not page.get("more"):
             return
         key += b"\0"
-
-
-def table(reports: Reports) -> Iterator[str]:
-    """What is in etcd, and the audits that write reports."""
-    rooms = {"the objects": reports.of_objects, "their reports": reports.of_reports}
-    rows = [
-        (
-            name,
-            f"{room.keys:,}",
-            f"{room.total / 1e6:.1f}",
-            f"{room.total / max(room.keys, 1):.0f}",
-            f"{room.largest:,}",
-        )
-        for name, room in rooms.items()
-    ]
-    yield from markdown(("in etcd", "keys", "MB", "mean, bytes", "largest, bytes"), rows)
-    yield ""
-    audits = {"2,000 objects": reports.small, "20,000 objects": reports.first, "20,000 again": reports.second}
-    yield from markdown(
-        ("reports of", "written", "MB", "s", "CPU s"),
-        [
-            (name, f"{run.reports['written']:,}", f"{run.memory:.0f}", f"{run.seconds:.1f}", f"{run.cpu:.1f}")
-            for name, run in audits.items()
-        ],
-    )

@@ -99,8 +99,8 @@ def _wall(command: Sequence[str]) -> float:
     return time.perf_counter() - before
 
 
-def figures(directory: Path, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Memory and times, with their targets."""
+def measure(directory: Path, say: Callable[[str], None]) -> Iterator[Figure]:
+    """Memory and times. Raises what the servers, the control plane and the verbs raise."""
     say("memory, start, verbs")
     yield Figure("memory when idle", memory(directory), 80, unit=" MB")
     name = f"memory with a cluster of {NAMESPACES:,} Namespaces"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.process import program
-from benchmarks.report import Figure, markdown
+from benchmarks.report import Figure
 
 FEW, MANY = 1_000, 10_000
 SECONDS = 15.0
@@ -122,16 +122,10 @@ def _resident(pid: int) -> float:
 
 
 def figures(checks: Checks) -> Iterator[Figure]:
-    """Time and the growth of memory, with their targets."""
-    note = f"({checks.many.processor:.1f} s of processor)"
-    yield Figure(f"check of {MANY:,} Deployments with the packs", checks.many.wall, SECONDS, unit=" s", note=note)
+    """Time and the growth of memory."""
+    for count, check, target in ((FEW, checks.few, None), (MANY, checks.many, SECONDS)):
+        note = f"({check.processor:.1f} s of processor)"
+        yield Figure(f"check of {count:,} Deployments with the packs", check.wall, target, unit=" s", note=note)
     growth = checks.many.megabytes / checks.few.megabytes
     sizes = f"({checks.few.megabytes:.0f} and {checks.many.megabytes:.0f} MB)"
-    yield Figure(f"its memory, to that for {FEW:,}", growth, GROWTH, note=sizes)
-
-
-def table(checks: Checks) -> Iterator[str]:
-    """Both runs."""
-    rows = ((f"{count:,}", f"{it.wall:.1f}", f"{it.processor:.1f}", f"{it.megabytes:.0f}")
-            for count, it in ((FEW, checks.few), (MANY, checks.many)))  # fmt: skip
-    yield from markdown(("Deployments", "s", "CPU s", "MB of the largest process"), rows)
+    yield Figure(f"memory of the largest process, to that for {FEW:,}", growth, GROWTH, note=sizes)

@@ -15,9 +15,9 @@ import msgspec
 from benchmarks import policysets, servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import LoadError, Sample, drive
-from benchmarks.report import Figure, markdown
+from benchmarks.report import Figure
 from benchmarks.servers import Listening
-from benchmarks.speed import COLUMNS, cells, cores, middle, pinned
+from benchmarks.speed import cores, middle, pinned
 
 PATH = "/validate"
 ECHO = "echo"
@@ -128,27 +128,20 @@ def answer(port: int, content: bytes) -> dict[str, Any]:
 
 
 def figures(comparison: Comparison) -> Iterator[Figure]:
-    """The ratios with their targets."""
-    for name, target in TO_ECHO.items():
-        yield Figure(f"throughput with {name}, to the echo", comparison.ratio(name, ECHO), target, at_least=True)
+    """The ratios of each set to the echo, and what one policy more and a refusal cost."""
+    for name, samples in comparison.rounds.items():
+        rate, p99 = middle(samples, "capacity"), middle(samples, "p99") * 1e3
+        if name == ECHO:
+            yield Figure("the echo: reviews a second", rate)
+            yield Figure("the echo: p99", p99, unit=" ms")
+            continue
+        target, note = TO_ECHO.get(name), f"({rate:,.0f} a second)"
+        yield Figure(f"{name}: to the echo", comparison.ratio(name, ECHO), target, at_least=True, note=note)
+        yield Figure(f"{name}: p99, to the echo", comparison.ratio(name, ECHO, "p99"), note=f"({p99:.1f} ms)")
     more = policysets.MATCHING - len(policysets.FEW)
-    one = (_microseconds(comparison, MATCHING) - _microseconds(comparison, FEW)) / more
-    yield Figure("one more policy of three simple expressions", one, ONE_MORE_MICROSECONDS, unit=" µs")
+    few, many = (middle(comparison.rounds[name], "cpu") * 1e6 for name in (FEW, MATCHING))
+    yield Figure("one more policy of three simple expressions", (many - few) / more, ONE_MORE_MICROSECONDS, unit=" µs")
     refusal = middle(comparison.refusals, "cpu") * 1e3
     yield Figure(f"refusal with {FINDINGS} findings or more", refusal, REFUSAL_MILLISECONDS, unit=" ms")
     ratio = comparison.ratio(MANY, SHIPPED)
     yield Figure(f"throughput with {policysets.MANY:,} policies, to 20", ratio, MANY_TO_SHIPPED, at_least=True)
-
-
-def _microseconds(comparison: Comparison, name: str) -> float:
-    return middle(comparison.rounds[name], "cpu") * 1e6
-
-
-def table(comparison: Comparison) -> Iterator[str]:
-    """The medians behind the ratios."""
-    rows = []
-    for name, samples in comparison.rounds.items():
-        ratios = (f"{comparison.ratio(name, ECHO, field):.2f}" for field in ("capacity", "p99"))
-        rows.append((name, comparison.asked.get(name, ""), *cells(samples), *ratios))
-    head = ("`/validate`, 16 KB", "policies judge the Pod", *COLUMNS, "throughput to the echo", "p99 to the echo")
-    yield from markdown(head, rows)

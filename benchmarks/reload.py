@@ -18,7 +18,7 @@ from benchmarks import policysets, servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import LoadError
 from benchmarks.paced import Answered, Load
-from benchmarks.report import Figure, markdown
+from benchmarks.report import Figure
 from benchmarks.servers import Listening
 from benchmarks.speed import cores, pinned
 
@@ -118,20 +118,13 @@ def _loaded(log: Path, known: int) -> set[str]:
 
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
-    """The effect of reloads on reviews, with the targets, and how long reloads take."""
+    """The effect of reloads on reviews, and how long reloads take."""
     quiet = measurement.longest(None)
     name = f"reload of {policysets.MANY:,} policies"
-    yield Figure(f"{name}: reviews lost of {len(measurement.answered) + measurement.lost}", measurement.lost, 0)
-    for what, reload in ((name, measurement.every), ("reload of one", measurement.one)):
+    yield Figure(f"{name}: reviews lost of {len(measurement.answered) + measurement.lost:,}", measurement.lost, 0)
+    for what, reload in ((name, measurement.every), ("reload of one of them", measurement.one)):
+        yield Figure(what, reload.seconds, unit=" s")
         longest = measurement.longest(reload)
         note = f"({longest * 1e3:.0f} ms, {quiet * 1e3:.0f} ms without)"
         added = max(0.0, longest - quiet) * 1e3
         yield Figure(f"{what}: longest latency, added", added, ADDED_MILLISECONDS, unit=" ms", note=note)
-
-
-def table(measurement: Measurement) -> Iterator[str]:
-    """How long each reload took."""
-    reloads = {f"{policysets.MANY:,} policies": measurement.every, "one of them": measurement.one}
-    rows = [(name, f"{it.seconds:.2f}", f"{measurement.longest(it) * 1e3:.1f}") for name, it in reloads.items()]
-    none = ("none", "", f"{measurement.longest(None) * 1e3:.1f}")
-    yield from markdown(("reload of", "s", "longest latency, ms"), [*rows, none])

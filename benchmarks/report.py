@@ -14,11 +14,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
 class Figure(NamedTuple):
-    """A measured value and its target."""
+    """A measured value and its target, where it has one."""
 
     name: str
     value: float
-    target: float
+    target: float | None = None
     at_least: bool = False
     unit: str = ""
     note: str = ""
@@ -26,8 +26,11 @@ class Figure(NamedTuple):
     @property
     def cells(self) -> tuple[str, ...]:
         """The figure as a row: name, value, target, and whether the target is reached."""
+        digits = 0 if self.value >= 100 else 1 if self.value >= 10 else 2
+        value = f"{self.value:,.{digits}f}{self.unit} {self.note}".rstrip()
+        if self.target is None:
+            return self.name, value, "", ""
         met = self.value >= self.target if self.at_least else self.value <= self.target
-        value = f"{self.value:.{1 if self.value >= 10 else 2}f}{self.unit} {self.note}".rstrip()
         target = f"{self.target:g}{self.unit} or {'more' if self.at_least else 'less'}"
         return self.name, value, target, "met" if met else "**missed**"
 
@@ -38,12 +41,9 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[
         yield f"| {' | '.join(map(str, row))} |"
 
 
-def shown(table: Iterable[str], figures: Iterable[Figure]) -> list[str]:
-    """What a part found: its table, then its figures with their targets."""
-    lines, rows = list(table), [figure.cells for figure in figures]
-    if rows:
-        lines += ["", *markdown(("", "measured", "target", ""), rows)]
-    return lines
+def table(figures: Iterable[Figure]) -> Iterator[str]:
+    """A row for each figure."""
+    return markdown(("", "measured", "target", ""), [figure.cells for figure in figures])
 
 
 def write(name: str, lines: Iterable[str], page: Path = PAGE) -> None:

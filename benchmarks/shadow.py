@@ -18,7 +18,7 @@ from benchmarks import policysets, servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import LoadError, drive
 from benchmarks.paced import Load
-from benchmarks.report import Figure, markdown
+from benchmarks.report import Figure
 from benchmarks.servers import Listening
 from benchmarks.speed import cores, pinned
 
@@ -131,19 +131,9 @@ def _shadow(listening: Listening) -> dict[str, int]:
 
 def figures(measurement: Measurement) -> Iterator[Figure]:
     """Whether admission suffers."""
-    for rate in measurement.rounds:
+    for rate, services in measurement.rounds.items():
         note = f"({measurement.ratio(rate, CONTROL):.2f} of the same service without one)"
         yield Figure(f"p99 with a shadow, {rate}, to without", measurement.ratio(rate, SHADOW), P99, note=note)
-
-
-def table(measurement: Measurement) -> Iterator[str]:
-    """The medians of the rounds, and the medians of the rounds' ratios."""
-    rows = []
-    for rate, services in measurement.rounds.items():
-        for name, runs in services.items():
-            p50, p99, cpu = (median(float(getattr(run, field)) for run in runs) for field in ("p50", "p99", "cpu"))
-            ratio = f"{measurement.ratio(rate, name, 'p99'):.2f}"
-            outcomes = dict.fromkeys(outcome for run in runs for outcome in run.shadow)
-            shadow = ", ".join(f"{sum(run.shadow.get(o, 0) for run in runs):,} {o}" for o in outcomes)
-            rows.append((f"{rate}, {name}", f"{p50 * 1e3:.2f}", f"{p99 * 1e3:.2f}", f"{cpu * 1e6:.0f}", ratio, shadow))
-    yield from markdown(("load, service", "p50 ms", "p99 ms", "CPU µs", "p99 to without", "in the shadow"), rows)
+        judged, dropped = (sum(run.shadow.get(it, 0) for run in services[SHADOW]) for it in ("judged", "dropped"))
+        share = judged / (judged + dropped)
+        yield Figure(f"share that the shadow judges, {rate}", share, note=f"({judged:,} of {judged + dropped:,})")

@@ -19,7 +19,7 @@ from benchmarks import servers
 from benchmarks.bodies import REAL, body
 from benchmarks.load import drive
 from benchmarks.placer.crowd import node, pod
-from benchmarks.report import Figure, markdown
+from benchmarks.report import Figure
 
 SIZES = (100, 1000, 5000)
 """Nodes."""
@@ -76,12 +76,8 @@ def _measured(directory: Path, nodes: int, *options: str) -> Size:
         return Size(nodes, nodes * PODS_PER_NODE, ready, server.resident())
 
 
-def table(sizes: list[Size]) -> Iterator[str]:
-    """A row for each size."""
-    rows = [(f"{size.nodes:,}", f"{size.pods:,}", f"{size.memory:.0f}", f"{size.ready:.1f}") for size in sizes]
-    yield from markdown(("Nodes", "Pods", "MB", "ready after s"), rows)
-
-
 def figures(sizes: list[Size]) -> Iterator[Figure]:
-    """What it must not exceed."""
-    yield from (Figure(f"memory with {size.nodes} Nodes", size.memory, _MEMORY, unit=" MB") for size in sizes)
+    """Memory and time for each size."""
+    for size in sizes:
+        name, note = f"{size.nodes:,} Nodes and {size.pods:,} Pods", f"(ready after {size.ready:.1f} s)"
+        yield Figure(name, size.memory, _MEMORY, unit=" MB", note=note)

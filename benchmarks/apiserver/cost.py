@@ -11,7 +11,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count, product
+from itertools import count
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -45,10 +45,8 @@ DEPLOYMENT = 1.15  # of the processor time without anybody
 MORE = 0.1  # milliseconds of processor time for a write without Pods, beside an empty webhook for Pods
 
 OF_PACKS = 1.5  # milliseconds of processor time for a Pod, beside nobody
-# The figures of a sample, in words, by what they are multiplied, and how many digits follow the point.
-_FIELDS = (
-    ("cpu", "ms of the API server's CPU", 1e3, 2), ("rate", "writes a second", 1.0, 0), ("p99", "p99 in ms", 1e3, 1)
-)  # fmt: skip
+
+_FIELDS = ("cpu", "rate", "p99")
 
 Samples = Mapping[tuple[str, str], Sequence[Sample]]
 
@@ -126,31 +124,31 @@ def figures(found: Sequence[Costs]) -> Iterator[Figure]:
     """What the default registration, and the packs in its place, cost the newest release, with its targets."""
     costs = found[0]
     for write, (cpu, rate, p99) in TO_EMPTY.items():
-        yield Figure(f"{write}: the API server's CPU to an empty webhook", costs.ratio(write, "cpu"), cpu)
-        yield Figure(f"{write}: writes a second to an empty webhook", costs.ratio(write, "rate"), rate, at_least=True)
-        yield Figure(f"{write}: p99 to an empty webhook", costs.ratio(write, "p99"), p99)
+        patch = {field: f"(a webhook that only patches: {costs.ratio(write, field, PATCH):.2f})" for field in _FIELDS}
+        name, to = f"{write}: ", "to an empty webhook"
+        yield Figure(f"{name}CPU of the API server, {to}", costs.ratio(write, "cpu"), cpu, note=patch["cpu"])
+        rates = costs.ratio(write, "rate")
+        yield Figure(f"{name}writes a second, {to}", rates, rate, at_least=True, note=patch["rate"])
+        yield Figure(f"{name}p99, {to}", costs.ratio(write, "p99"), p99, note=patch["p99"])
     deployment = costs.ratio("Deployment create", "cpu", than=NONE)
-    yield Figure("Deployment create: the API server's CPU to that without", deployment, DEPLOYMENT)
+    yield Figure("Deployment create: CPU of the API server, to that without anybody", deployment, DEPLOYMENT)
     for write in ("Lease update", "Node status", "ConfigMap create"):
-        name = f"{write}: the API server's CPU more than with an empty webhook"
+        name = f"{write}: CPU of the API server, more than with an empty webhook"
         yield Figure(name, costs.more(SERVICE, write, EMPTY), MORE, unit=" ms")
     more = costs.more(PACKS, "CPU Pod create", NONE)
     yield Figure(
-        "CPU Pod create: the API server's CPU more for the packs as native policies", more, OF_PACKS, unit=" ms"
+        "CPU Pod create: CPU of the API server, more for the packs as native policies", more, OF_PACKS, unit=" ms"
     )
 
 
 def table(found: Sequence[Costs]) -> Iterator[str]:
-    """The medians behind the figures: a table for each release and figure, to an empty webhook."""
-    for costs, (field, title, unit, digits) in product(found, _FIELDS):
-        names, measured = (tuple(dict.fromkeys(keys)) for keys in zip(*costs.samples, strict=True))
-        whole = [f"{middle(costs.samples[EMPTY, write], field) * unit:,.{digits}f}" for write in measured]
-        rows = [(EMPTY, *whole)]
-        rows += [(n, *(f"{costs.ratio(w, field, n):.2f}" for w in measured)) for n in names if n != EMPTY]
-        yield ""
-        rounds = len(costs.samples[EMPTY, measured[0]])
-        head = f"Kubernetes {costs.release}, {rounds} rounds, {title}; below to the first row"
-        yield from markdown((head, *measured), rows)
+    """Milliseconds of the API server's processor time for an empty webhook; for all else the ratio to that."""
+    columns = [(costs, write) for costs in found for write in dict.fromkeys(write for _, write in costs.samples)]
+    names = dict.fromkeys(name for name, _ in found[0].samples if name != EMPTY)
+    whole = [f"{middle(costs.samples[EMPTY, write], 'cpu') * 1e3:.2f} ms" for costs, write in columns]
+    rows = [(name, *(f"{costs.ratio(write, 'cpu', name):.2f}" for costs, write in columns)) for name in names]
+    head = (f"{write}, {costs.release}" for costs, write in columns)
+    yield from markdown(("CPU of the API server", *head), [(EMPTY, *whole), *rows])
 
 
 def guide(found: Sequence[Costs]) -> Iterator[str]:

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document, Report, Spot
@@ -54,6 +53,8 @@ class PolicySet(Struct, frozen=True):
 
 EMPTY = PolicySet({}, policyfiles.of(Loaded()), {})
 _NOTHING = Content("")
+# Sources that need each other are refused one after the other so many times, and then together.
+_ROUNDS = 8
 
 
 def updated(
@@ -66,7 +67,8 @@ def updated(
     """The set with the newest content of each source that has no errors.
 
     today: to warn of exceptions that have ended or soon will. reserved: names that no policy may have. release: the one
-    by whose rules the policies are judged.
+    by whose rules the policies are judged. What one source is refused for keeps back only others that name the same
+    objects. Raises RuntimeError if what is in force has errors itself.
     """
     kept = {source: current.contents.get(source, _NOTHING) for source in {**current.contents, **newest}}
     refused = {source: content.problem for source, content in newest.items() if content.problem}
@@ -82,32 +84,57 @@ def updated(
         )
         if taken:
             refused[source], chosen[source] = taken, kept[source]
-    while True:
-        # Of two objects with the same name the second one is reported, so unchanged sources come first.
-        order = sorted(chosen, key=lambda source: chosen[source] is not kept[source])
-        errors = together([part for source in order for part in chosen[source].parts], complete=True).errors
+    owned = {source: {(part.kind, part.name) for part in content.parts} for source, content in kept.items()}
+    for count in range(_ROUNDS + 2 * len(kept)):
+        # Of two objects with the same name the second one is reported: that of the source that did not have it before.
+        order = sorted(
+            ((source, part) for source, content in chosen.items() for part in content.parts),
+            key=lambda each: (each[1].kind, each[1].name) not in owned[each[0]],
+        )
+        errors = together((part for _, part in order), complete=True).errors
         if not errors:
             loaded = together([part for content in chosen.values() for part in content.parts], today, complete=True)
             return PolicySet(chosen, policyfiles.of(loaded, release), refused)
-        sources = {part.report.document.name: source for source in order for part in chosen[source].parts}
+        sources = {part.report.document.name: source for source, part in order}
         problems: dict[str, list[str]] = {}
         for error in errors:
             problems.setdefault(sources[error.file], []).append(str(error))
         new = [source for source in problems if chosen[source] is not kept[source]]
-        gone = [source for source in current.contents if source not in chosen]
-        for source in new:
-            refused[source], chosen[source] = "\n".join(problems[source]), kept[source]
-        if not new:
-            # Unchanged sources need something that was removed, such as the policy of a binding.
-            reason = "\n".join(
-                ["others need what is no longer there:", *(line for lines in problems.values() for line in lines)]
-            )
-            if not gone:  # another source removed it, and it is unknown which one
-                changed = [source for source in kept if chosen.get(source) is not kept[source]]
-                files = current.files._replace(release=release)
-                return replace(current, files=files, refused={**dict.fromkeys(changed, reason), **refused})
-            refused |= dict.fromkeys(gone, reason)
-            chosen |= {source: current.contents[source] for source in gone}
+        if new and count < _ROUNDS:
+            for source in new:
+                refused[source], chosen[source] = "\n".join(problems[source]), kept[source]
+            continue
+        # Unchanged sources need something that was removed, such as the policy of a binding.
+        lines = (line for lines in problems.values() for line in lines)
+        reason = "\n".join(["others need what is no longer there:", *lines])
+        both = {source: (*kept[source].parts, *chosen.get(source, _NOTHING).parts) for source in kept}
+        changed = [source for source in _linked(problems, both) if chosen.get(source) is not kept[source]]
+        gone = [source for source in changed if source not in chosen]
+        for source in gone or changed:  # without one that is gone it is unknown which one removed it
+            refused.setdefault(source, reason)
+            chosen[source] = kept[source]
+    raise RuntimeError("what was in force contradicts itself")
+
+
+def _linked(sources: Iterable[str], parts: Mapping[str, Iterable[Part]]) -> list[str]:
+    """Those of the sources, and all others that name the same objects, directly or through more sources."""
+    names = {
+        source: [
+            (part.kind.removesuffix("Binding"), name) for part in its for name in (part.name, part.policy_name) if name
+        ]
+        for source, its in parts.items()
+    }
+    by_name: dict[tuple[str, str], list[str]] = {}
+    for source, its in names.items():
+        for name in its:
+            by_name.setdefault(name, []).append(source)
+    linked, pending = set[str](), list(sources)
+    while pending:
+        source = pending.pop()
+        linked.add(source)
+        for name in names[source]:
+            pending += by_name.pop(name, ())
+    return [source for source in parts if source in linked]
 
 
 def contents(

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import date
+from unittest.mock import Mock
 
 import pytest
 from support.policies.policydocuments import documents
 
-from policies.admissionpolicy.documents.reader import parts
+from policies.admissionpolicy.documents.reader import parts, together
+from webhook.sources import policyset
 from webhook.sources.policyset import EMPTY, PolicySet, updated
 from webhook.sources.reading import Content
 
@@ -148,6 +150,41 @@ def test_others_follow_their_changes_while_something_that_is_needed_is_gone() ->
 
     assert _in_force(found) == {"third": "false", "fourth": "true", "one": "true"}
     assert list(found.refused) == ["a"]
+
+
+def test_whoever_takes_a_name_keeps_back_nobody() -> None:
+    """A source that has had a name changes it freely, whatever another one claims, and wherever that one stands."""
+    only = _after(EMPTY, b=_bound("one"))
+    claimed = _after(only, a=_bound("one"), b=_bound("one"))
+
+    found = _after(claimed, a=_bound("one", "1 == 1"), b=_bound("one", "false"))
+
+    assert (_in_force(found), list(found.refused)) == ({"one": "false"}, ["a"])
+
+
+def test_others_follow_their_changes_while_it_is_unknown_who_removed_what_is_needed() -> None:
+    """A source from which a policy went that another one binds keeps back only those that name the same objects."""
+    binding = _BINDING.replace("NAME", "one")
+    split = _after(EMPTY, a=f"{_policy('one')}---\n{_bound('two')}", b=binding, c=_bound("third"))
+
+    found = _after(split, a=_bound("two"), b=binding, c=_bound("third", "false"))
+
+    assert _in_force(found) == {"one": "true", "two": "true", "third": "false"}
+    assert list(found.refused) == ["a"]
+
+
+@pytest.mark.parametrize("length", [3, 100])
+def test_a_chain_of_sources_that_need_each_other(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """The last one is broken, so all are refused, in a bounded number of passes; a source beside them is in force."""
+    passes = Mock(wraps=together)
+    monkeypatch.setattr(policyset, "together", passes)
+    bindings = {number: _BINDING.replace("NAME", f"policy-{number}") for number in range(length)}
+    chain = {f"s{number}": f"{_policy(f'policy-{number}')}---\n{bindings[number - 1]}" for number in range(1, length)}
+
+    found = _after(EMPTY, s0=_policy("policy-0"), **chain, beside=_bound("beside"))
+
+    assert (_in_force(found), {*found.refused}) == ({"beside": "true"}, {"s0", *chain})
+    assert passes.call_count <= 12
 
 
 @pytest.mark.parametrize(

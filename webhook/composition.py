@@ -107,7 +107,7 @@ async def keeper(
     """The keeper of the rules, with the current policies of the sources. Raises SettingsError.
 
     parameters: what follows the parameters of policies; None for the cluster's facts. reports: whether this process
-    tells owners of ConfigMaps what is wrong with them.
+    tells owners of policies what is wrong with them.
     """
     settings, catalog = loaded
     directories = settings.policies.directories
@@ -121,7 +121,7 @@ async def keeper(
     if cluster is not None:
         sources += [ConfigMaps(cluster.maps, reports=reports)] if cluster.maps else []
         follow = parameters or cluster.facts.parameters
-        inside = InCluster(cluster.release, follow, cluster.natives, cluster.unsynced_policies)
+        inside = InCluster(cluster.release, follow, cluster.natives, cluster.unsynced_policies, reports)
     made = PolicyKeeper(settings, sources, measures, catalog, inside)
     await made.start()
     return made

@@ -95,14 +95,16 @@ def annotation(control_plane: ControlPlane, name: str) -> str | None:
     return text
 
 
-def events(control_plane: ControlPlane, name: str, count: int) -> list[tuple[str, str, str]]:
-    """Wait for so many Events about a ConfigMap, which follow its annotation; return type, reason and message of all.
+def events(
+    control_plane: ControlPlane, name: str, count: int, namespace: str = NAMESPACE
+) -> list[tuple[str, str, str]]:
+    """Wait for so many Events about an object, which follow its annotation; return type, reason and message of all.
 
     They are in the order in which they came.
     """
 
     def come() -> list[Manifest]:
-        found = control_plane.get("events", "--namespace", NAMESPACE)["items"]
+        found = control_plane.get("events", "--namespace", namespace)["items"]
         about = [event for event in found if event["involvedObject"]["name"] == name]
         if len(about) < count:
             raise NotYet(f"{[event['reason'] for event in about]}")
@@ -242,9 +244,19 @@ def test_native_policies_that_ask_for_rules_for_templates(
         refusal = control_plane.wait_for("kube-apiserver to refuse the Pod", refused)
         assert refusal.count(name) == 2, refusal  # the policy and the binding of the one refusal
         assert "admission webhook" not in refusal
+
+        large = policy(f"{name}-large", f"size([1]{'.map(x, {x: x})' * 9}) == 1", resources="pods")
+        large["metadata"]["annotations"] = {"cks-admission.dev/derive": "true"}
+        control_plane.objects.apply(large)
+        [(*kind, message)] = events(control_plane, f"{name}-large", 1, "default")
+        assert kind == ["Warning", "PoliciesRefused"]
+        assert message.startswith("It is enforced for what it matches, but there are no rules for pod templates: spec.")
+        assert "the types of its parts are too large" in message
     finally:
         control_plane.kubectl("delete", "validatingadmissionpolicybinding", name, user="admin", check=True)
-        control_plane.kubectl("delete", "validatingadmissionpolicy", name, user="admin", check=True)
+        control_plane.kubectl(
+            "delete", "validatingadmissionpolicy", name, f"{name}-large", "--ignore-not-found", user="admin", check=True
+        )
     said(control_plane, deployment, "")
 
     def gone() -> bool:

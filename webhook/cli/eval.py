@@ -208,7 +208,7 @@ def _activation(inputs: Mapping[str, Any], authorizer: str | None, user: Mapping
     request = inputs["request"]
     if request is None:
         operation = "UPDATE" if object_ and old else "DELETE" if old else "CREATE"
-        metadata = (object_ or old or {}).get("metadata") or {}
+        metadata = mapping(object_ or old, "metadata")
         request = {"operation": operation, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
     if user:
         request = {**request, "userInfo": user}

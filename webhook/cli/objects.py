@@ -93,7 +93,7 @@ def _of_kinds(part: Part, kinds: Collection[str]) -> Iterator[JsonObject]:
     except FileError:
         return
     for _, value in (item for document in documents for item in document.parts()):
-        if isinstance(value, dict) and value.get("kind") in kinds and isinstance(value.get("spec"), dict):
+        if isinstance(value, dict) and str(value.get("kind")) in kinds and isinstance(value.get("spec"), dict):
             yield value
 
 

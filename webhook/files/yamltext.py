@@ -305,7 +305,7 @@ def _scalars(name: str, text: str) -> Iterator[_Scalar]:
 
 def _paths(value: Any) -> Iterator[_Path]:
     """The paths of the expressions in an object."""
-    if not isinstance(value, dict) or value.get("kind") not in KINDS:
+    if not isinstance(value, dict) or str(value.get("kind")) not in KINDS:
         return
     spec = value.get("spec")
     if str(value.get("apiVersion")).partition("/")[0] != GROUP or not isinstance(spec, dict):

@@ -268,11 +268,13 @@ def _events(settings: Settings) -> list[Right]:
     return _rights("create", "", "events", reason, namespace=settings.cluster.namespace, vital=False)
 
 
-def _reports(settings: Settings) -> list[Right]:
-    if not settings.policies.config_maps:
-        return []
-    reason = "ConfigMaps with policies are annotated with what is wrong with them"
-    return _rights("patch", "", "configmaps", reason, namespace=settings.cluster.namespace, vital=False)
+def _reports(settings: Settings) -> Iterator[Right]:
+    if settings.policies.config_maps:
+        reason = "ConfigMaps with policies are annotated with what is wrong with them"
+        yield from _rights("patch", "", "configmaps", reason, namespace=settings.cluster.namespace, vital=False)
+    if settings.policies.native:
+        reason = "owners of policies that ask for rules for pod templates are told what is wrong with them"
+        yield from _rights("create", "", "events", reason, vital=False)
 
 
 def _authorizer(settings: Settings) -> list[Right]:

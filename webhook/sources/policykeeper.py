@@ -63,6 +63,9 @@ class Natives(Protocol):
     def known(self) -> Mapping[str, Sequence[JsonObject]]:
         """All policies by name, those that request derived rules with their objects."""
 
+    async def report(self, refused: Mapping[str, str]) -> None:
+        """Tell the owners of policies why these cannot be used here. refused: reasons by name."""
+
 
 class Reloads(Protocol):
     """Counts what becomes of policies. expression_faults: see `webhook.metrics`."""
@@ -76,13 +79,15 @@ class Reloads(Protocol):
 class InCluster(NamedTuple):
     """What a cluster provides: its release, the parameters of policies, and its own policies if they are used.
 
-    unsynced: returns which of its policies have not arrived yet, with reasons.
+    unsynced: returns which of its policies have not arrived yet, with reasons. reports: whether this process tells
+    the owners of its policies what is wrong with them.
     """
 
     release: FollowedRelease
     parameters: FollowedParameters
     natives: Natives | None
     unsynced: Callable[[], list[str]]
+    reports: bool = False
 
 
 class PolicyKeeper:
@@ -132,6 +137,7 @@ class PolicyKeeper:
         """The sources whose current contents are not in force, with reasons: a text for each source."""
         stays = "what was loaded before stays in force"
         refused = [f"{source}: refused, {stays}:\n{why}" for source, why in self._made.refused.items()]
+        refused += self._made.native.problems
         return refused + [f"{name}: is not compiled yet; until then {stays}" for name in self._readings.waiting]
 
     def file_of(self, policy: str) -> str:
@@ -183,6 +189,8 @@ class PolicyKeeper:
                         await self._follow(self._made)
                     for source in self._sources:
                         await source.report(self._made.refused)
+                    if self._cluster is not None and self._cluster.natives is not None and self._cluster.reports:
+                        await self._cluster.natives.report(self._made.native.refused)
                 except Exception:  # noqa: BLE001 - whatever it is, the next change must be looked at again
                     self._log.exception("could not check policies")
 

@@ -285,12 +285,17 @@ def _of_keys(name: str, data: Mapping[str, str], release: Release) -> tuple[Part
 
 
 class Native(NamedTuple):
-    """The policies with their bindings, the problems of others, and the names of all policies of the cluster."""
+    """The policies with their bindings, and the names of all policies of the cluster. refused: why not others."""
 
     version: str = ""
     loaded: Loaded = Loaded()
-    problems: tuple[str, ...] = ()
+    refused: Mapping[str, str] = MappingProxyType({})
     names: tuple[str, ...] = ()
+
+    @property
+    def problems(self) -> list[str]:
+        """A line for each policy that is refused."""
+        return [f"no rules for {name}: {why}" for name, why in self.refused.items()]
 
 
 def native_units(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> list[Unit]:
@@ -322,12 +327,12 @@ def native(policies: Mapping[str, Sequence[JsonObject]], known: Mapping[str, Con
     known: the contents by name of the policy.
     """
     usable: list[Part] = []
-    problems: list[str] = []
+    refused: dict[str, str] = {}
     versions = {name: known[name].version if name in known else "" for name in policies}
     for name, content in known.items():
         problem = content.problem or "; ".join(error.text for error in together(content.parts).errors)
         if problem:
-            problems.append(f"no rules for {name}: {problem}")
+            refused[name] = problem
         else:
             usable += content.parts
-    return Native(repr(versions), together(usable), tuple(problems), tuple(policies))
+    return Native(repr(versions), together(usable), refused, tuple(policies))

@@ -180,7 +180,7 @@ def _network_policy(obj: JsonObject, _: Release) -> None:
 
 
 def _subject(obj: JsonObject, _: Release) -> None:
-    if obj.get("kind") in {"User", "Group"}:
+    if obj.get("kind") in ("User", "Group"):
         obj.setdefault("apiGroup", _RBAC)
 
 

@@ -140,6 +140,7 @@ def _written(found: list[Right]) -> list[str]:
                     for resource in ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
                 ),
                 *_AUTHORIZER,
+                "create events",
             },
             id="native policies",
         ),

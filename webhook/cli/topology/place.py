@@ -172,16 +172,19 @@ def _start(placer: Placer, pods: Sequence[JsonObject]) -> tuple[bool, str, tuple
         return True, "it has no Pods now", ()
     now = _LATER
     placer.look(now)  # what waits already comes first
-    for pod in pods:
-        placer.put_pod(msgspec.convert(pod, PodManifest, strict=False), pod)
-    names = [pod["metadata"]["name"] for pod in pods]
-    look = placer.look(now)
-    openings = {opening.name: opening for opening in look.openings}
     owner = pods[0]["metadata"]["ownerReferences"][0]["name"]
-    if all(name in openings for name in names):
-        message = next((placed.message for placed in look.placed if placed.about.name == owner), "it starts now.")
-        return True, message.removesuffix("."), _ranks([openings[name] for name in names])
-    reason = next((waiting.reason for waiting in look.queue if waiting.about.name == owner), "it waits.")
+    try:
+        for pod in pods:
+            placer.put_pod(msgspec.convert(pod, PodManifest, strict=False), pod)
+    except ValueError as error:
+        reason = f"its Pods cannot be read: {error}"
+    else:
+        look = placer.look(now)
+        openings = {opening.name: opening for opening in look.openings}
+        if all(pod["metadata"]["name"] in openings for pod in pods):
+            message = next((placed.message for placed in look.placed if placed.about.name == owner), "it starts now.")
+            return True, message.removesuffix("."), _ranks([openings[pod["metadata"]["name"]] for pod in pods])
+        reason = next((waiting.reason for waiting in look.queue if waiting.about.name == owner), "it waits.")
     for pod in pods:
         placer.remove_pod(pod["metadata"].get("namespace", ""), pod["metadata"]["name"])
     return False, reason.removesuffix("."), ()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DERIVE = "cks-admission.dev/derive"
 """The label or annotation with which a policy requests this; its value must be `true`."""
 
-_GROUP = "/apis/admissionregistration.k8s.io/v1"
+_VERSION = "admissionregistration.k8s.io/v1"
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 
 Json = dict[str, Any]
@@ -41,9 +41,11 @@ class NativePolicies(Followers):
         self._policies = Cache[WholeObject, str, Json](name_of, _asking, self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, _binding, self.changed.set)
         self._reflectors = (
-            Reflector(api, _followed(_POLICIES), f"{_GROUP}/{_POLICIES}", self._policies, clock),
-            Reflector(api, _followed(_BINDINGS), f"{_GROUP}/{_BINDINGS}", self._bindings, clock),
+            Reflector(api, _followed(_POLICIES), f"/apis/{_VERSION}/{_POLICIES}", self._policies, clock),
+            Reflector(api, _followed(_BINDINGS), f"/apis/{_VERSION}/{_BINDINGS}", self._bindings, clock),
         )
+        self._events = Events(api, clock)
+        self._reported: Mapping[str, str] = {}
 
     @property
     def known(self) -> Mapping[str, list[Json]]:
@@ -53,6 +55,19 @@ class NativePolicies(Followers):
             if policy := policies.get(binding.get("spec", {}).get("policyName", "")):
                 policy.append(binding)
         return policies
+
+    async def report(self, refused: Mapping[str, str]) -> None:
+        """Write an Event on each policy that cannot be used here, once for a reason. Failures are logged."""
+        new = {name: reason for name, reason in refused.items() if self._reported.get(name) != reason}
+        self._reported = refused
+        for name, reason in new.items():
+            metadata = self._policies.by_key.get(name, {}).get("metadata", {})
+            about = Subject(_VERSION, "ValidatingAdmissionPolicy", "", name, metadata.get("uid", ""))
+            said = f"It is enforced for what it matches, but there are no rules for pod templates: {reason}"
+            try:
+                await self._events.write(about, "PoliciesRefused", said, occasion=reason)
+            except ClusterError as error:
+                structlog.get_logger().warning("could not write an Event on the policy", policy=name, reason=str(error))
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons and remedies. A cluster without the kind has no policies."""
@@ -86,7 +101,7 @@ def _binding(item: WholeObject) -> Json:
 
 def _named(item: WholeObject, kind: str) -> Json:
     """The object with its apiVersion and kind, which the items of a list do not have."""
-    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **item.content}
+    return {"apiVersion": _VERSION, "kind": kind, **item.content}
 
 
 SELECTOR = "cks-admission.dev/policies=true"

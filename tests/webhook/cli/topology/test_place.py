@@ -28,7 +28,7 @@ def _asks(required: str = "", preferred: str = "") -> dict[str, str]:
     return {_KAI: "coreweave"} | {f"{_KAI}-{how}-placement": level for how, level in found.items() if level}
 
 
-def _template(gpus: int = 8, annotations: dict[str, str] | None = None) -> Json:
+def _template(gpus: int | str = 8, annotations: dict[str, str] | None = None) -> Json:
     """A template of Pods that take a Node each."""
     container = {"name": "main", "image": "train", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
     return {
@@ -68,11 +68,13 @@ def _placed(jobs: list[Json], objects: list[Json], code: int = 0) -> list[dict[s
         pytest.param(6, "gate", True, "6 Pods with 48 GPUs in fabric=f1,superpod=1,rack=a", id="the-one-with-room"),
         pytest.param(7, "gate", False, "No rack has room for 7 Pods with 56 GPUs now", id="full"),
         pytest.param(9, "affinity", None, "Pod affinity keeps its Pods in one rack", id="never"),
+        pytest.param(2, "gate", False, "its Pods cannot be read: nvidia.com/gpu is '8x'", id="unreadable"),
     ],
 )
 def test_a_gang_gets_the_rack_that_holds_it(pods: int, way: str, starts: bool | None, message: str) -> None:  # noqa: FBT001
     """It starts in one rack, or waits for one, in exit code 1; what no rack can hold goes another way."""
-    [told] = _placed([_job(pods, _asks("rack"))], _racks(), 1 if starts is False else 0)
+    template = _template("8x" if "8x" in message else 8)
+    [told] = _placed([_job(pods, _asks("rack"), template=template)], _racks(), 1 if starts is False else 0)
 
     assert (told["way"], told["starts"], told["message"].startswith(message)) == (way, starts, True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -51,6 +52,7 @@ SHAPES: Mapping[str, list[Json]] = {
             f"patterns-{number}", f"object.metadata.name.matches(r'^(?:[\\pL\\pN._-]{{0,63}}[.,]?){{0,15}}!{number}$')"
         )
     ],
+    "one larger pattern": _policy("pattern", r"object.metadata.name.matches(r'(?:\pL?){1000}!$')"),
     "long expressions": [
         each
         for number in range(10)
@@ -64,7 +66,7 @@ SHAPES: Mapping[str, list[Json]] = {
 
 
 def hostile(site: Site) -> Result:
-    """Sources of policies come and go that are made to take long, one for each shape, while another one is edited.
+    """Sources of policies are made to take long, each in its way; another one, with a FIFO and /dev/zero, is edited.
 
     99 of 100 answers of the guard within 50 ms and none over 1 s, each edit in force within 5 s, each source is loaded
     or refused by name, memory stays within the chart's limit, and the service ends within 10 s.
@@ -77,6 +79,8 @@ def hostile(site: Site) -> Result:
     edited = directory / "edited"
     edited.mkdir()
     documents.write(edited / "0.yaml", documents.limit("limit", 1000))
+    os.mkfifo(edited / "fifo.yaml")
+    (edited / "zero.yaml").symlink_to("/dev/zero")
     settings = {"directories": [*map(str, sources), str(edited)]}
     with limited(chart_limit()) as memory, Process(directory, policies=settings) as process:
         memory.hold(process.pid)

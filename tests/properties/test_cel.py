@@ -137,6 +137,26 @@ def test_both_evaluators_agree(obj: Any, old: Any) -> None:
     assert _disagreements(_PROGRAMS, names(obj, oldObject=old)) == []
 
 
+_LEAVES = ["object.a", "object.x", "object.spec.replicas", "dyn(1)", "dyn('a')", "dyn(true)", "dyn(null)", "dyn(y)"]
+_FORMS = (
+    "[{0}]", "{{'a': {0}}}", "[{0}, {1}]", "({0} in [])", "({0} in [{1}])", "({0} in {{'a': {1}}})",
+    "({0} == {1})", "({0} != [])", "({0} ? {1} : {0})", "({0} || {1})", "({0} && {1})", "[1, 2].map(y, {0})",
+    "[{0}].filter(y, {1})", "[{0}].exists(y, {1})", "size({0})", "type({0}) == int", "[?object.?x, {0}]", "{0}['a']",
+    "has(object.x) ? {0} : {1}",
+)  # fmt: skip
+
+
+def _forms(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.builds(lambda form, *parts: f"dyn({form.format(*parts)})", st.sampled_from(_FORMS), inner, inner)
+
+
+@settings(max_examples=200)
+@given(OBJECTS, st.recursive(st.sampled_from(_LEAVES), _forms, max_leaves=8))
+def test_both_evaluators_agree_on_made_up_expressions(obj: Any, text: str) -> None:
+    """Literals, tests of membership and macros within each other have one value and one cost, whatever is in them."""
+    assert _disagreements([compiled(f"[1, 2, 3].map(y, {text})")], names(obj)) == []
+
+
 @settings(max_examples=80)
 @given(OBJECTS, st.integers(0, 60))
 def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:

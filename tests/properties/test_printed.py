@@ -37,6 +37,8 @@ _PIECES: Final = (
 _TEXTS: Final = st.lists(st.sampled_from(_PIECES) | st.text(st.characters(), max_size=3), min_size=1, max_size=4).map(
     "".join
 )
+# What is no object of Kubernetes, whatever stands there.
+_ODD: Final = st.sampled_from([None, [], {}, [None], {"": ""}, -1, 1.5, True, 10**30, "", "8x"])
 _NAMES: Final = _TEXTS.map(lambda text: re.sub("[/\0\ud800-\udfff]", "", text)[:40])
 _KAI: Final = "kai.scheduler/topology"
 _POD: Final = pod(
@@ -111,26 +113,28 @@ _COMMANDS: Final = (
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all texts in a value, and of all keys, which end in None."""
-    if isinstance(value, str):
+    """The paths of all values in a value, and of all keys, which end in None."""
+    if path:
         yield path
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from ((*path, key, None),) if isinstance(key, str) else ()
         yield from _places(item, (*path, key))
 
 
-def _put(value: Any, path: tuple[Any, ...], text: str) -> None:
-    """Write a text after the one at a path."""
+def _put(value: Any, path: tuple[Any, ...], put: Any) -> None:
+    """Write a text after the one at a path, or anything else in its place."""
     *steps, last = path
-    if last is None:
+    is_key = last is None
+    if is_key:
         *steps, last = steps
-        for step in steps:
-            value = value[step]
-        value[f"{last}{text}"] = value.pop(last)
-        return
     for step in steps:
         value = value[step]
-    value[last] += text
+    if is_key:
+        value[f"{last}{put}"] = value.pop(last)
+    elif isinstance(put, str) and isinstance(value[last], str):
+        value[last] += put
+    else:
+        value[last] = put
 
 
 def _faults(printed: str, form: str) -> list[str]:
@@ -154,7 +158,7 @@ def test_what_verbs_print(command: str, data: st.DataObject) -> None:
         for name in sorted({"policies.json", *arguments} & _FILES.keys()):
             shown = deepcopy(_FILES[name])
             for _ in range(data.draw(st.integers(1, 2))):
-                _put(shown, data.draw(st.sampled_from(list(_places(shown)))), data.draw(_TEXTS))
+                _put(shown, data.draw(st.sampled_from(list(_places(shown)))), data.draw(_TEXTS | _ODD))
             renamed = name if name == "policies.json" else f"{data.draw(_NAMES)}{name}"
             whole = {"apiVersion": "v1", "kind": "List", "items": shown}
             Path(renamed).write_text(json.dumps(whole if len(shown) > 1 else shown[0]), encoding="utf-8")

@@ -273,8 +273,13 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
 # Comparison ----------------------------------------------------------------------------------------------------------
 
 
-_OWN_WORDS = re.compile(r"(Syntax error: |error parsing regexp: ).*", re.DOTALL)
-"""These errors have our own wording. The text before it, including the place, must match the reference."""
+_OWN_WORDS = re.compile(
+    r"(Syntax error: |error parsing regexp: |invalid qualifier type: |unsupported conversion to ref.Val: |"
+    r"unsupported comprehension range type: |got (?='.*', expected iterable type)).*",
+    re.DOTALL,
+)
+"""These errors have our own wording, or name a type where the reference names a class of Go. The text before that,
+including the place, must match the reference."""
 
 
 def difference(case: CelCase, outcome: Outcome, release: Release = NEWEST) -> str | None:

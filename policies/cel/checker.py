@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from policies.cel import types
 from policies.cel.environment import Declared, Environment, Feature
 from policies.cel.function import Function, Overload
 from policies.cel.patchtypes import JSON_PATCH
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Entry,
-    FieldValue,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.source import ISSUES_LIMIT, CompileError, Issue, Source
 from policies.cel.types import Kind, Type
 from policies.cel.validation import issues as further_issues
@@ -40,19 +28,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def signatures(function: Function) -> str:
     """The signatures of a function: `declared: string.startsWith(string) -> bool`."""
     most = _SHOWN if len(function.overloads) > _SHOWN + 1 else len(function.overloads)
-    shown = [_signature(function.name, overload) for overload in function.overloads[:most]]
+    operator, shown = function.name.strip("_@"), []
+    for overload in function.overloads[:most]:
+        parameters = [str(parameter) for parameter in overload.parameters]
+        if len(parameters) == 2 and not operator.isidentifier():
+            shown.append(f"{parameters[0]} {operator} {parameters[1]}")
+        else:
+            target = f"{parameters.pop(0)}." if overload.member else ""
+            shown.append(f"{target}{function.name}({', '.join(parameters)}) -> {overload.result}")
     if len(function.overloads) > most:
         shown.append(f"and {len(function.overloads) - most} more")
     return f"declared: {'; '.join(shown)}"
-
-
-def _signature(name: str, overload: Overload) -> str:
-    parameters = [str(parameter) for parameter in overload.parameters]
-    operator = name.strip("_@")
-    if len(parameters) == 2 and not operator.isidentifier():
-        return f"{parameters[0]} {operator} {parameters[1]}"
-    target = f"{parameters.pop(0)}." if overload.member else ""
-    return f"{target}{name}({', '.join(parameters)}) -> {overload.result}"
 
 
 _NULLABLE = {Kind.OPAQUE, Kind.STRUCT, Kind.DURATION, Kind.TIMESTAMP}
@@ -158,9 +144,8 @@ class Unifier:
             return True, True
         if not self._fits(type_, known):
             return False, True
-        general = more_general(type_, known)
-        if general is not known and self._free_of(variable, general):
-            self._bind(variable, general)
+        if _less_specific(type_, known) and self._free_of(variable, type_):
+            self._bind(variable, type_)
         return True, True
 
     def _free_of(self, variable: Type, type_: Type) -> bool:
@@ -189,21 +174,17 @@ class Unifier:
     def instance(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
         """A signature with its type variables renamed to new ones."""
         names: dict[Type, Type] = {}
-        return tuple(self._renamed(type_, names) for type_ in signature)
 
-    def _renamed(self, type_: Type, names: dict[Type, Type]) -> Type:
-        if type_.kind is Kind.PARAMETER:
-            if type_ not in names:
-                names[type_] = self.fresh()
-            return names[type_]
-        if not type_.parameters:
-            return type_
-        return Type(type_.kind, type_.name, tuple(self._renamed(parameter, names) for parameter in type_.parameters))
+        def renamed(type_: Type) -> Type:
+            if type_.kind is Kind.PARAMETER:
+                if type_ not in names:
+                    names[type_] = self.fresh()
+                return names[type_]
+            if not type_.parameters:
+                return type_
+            return Type(type_.kind, type_.name, tuple(map(renamed, type_.parameters)))
 
-
-def more_general(left: Type, right: Type) -> Type:
-    """The more general of two compatible types."""
-    return left if _less_specific(left, right) else right
+        return tuple(map(renamed, signature))
 
 
 def _less_specific(left: Type, right: Type) -> bool:
@@ -236,7 +217,7 @@ class UntypedFieldError(CompileError):
     full_reference = reference
 
 
-def check(tree: Node, source: Source, environment: Environment) -> Type:
+def check(tree: ast.Node, source: Source, environment: Environment) -> Type:
     """The type of an expression. Writes the types of all parts onto its tree. Raises CompileError."""
     checker = _Checker(environment)
     try:
@@ -252,13 +233,13 @@ def check(tree: Node, source: Source, environment: Environment) -> Type:
     return checker.type(tree)
 
 
-def qualified_name(node: Node | None) -> str | None:
+def qualified_name(node: ast.Node | None) -> str | None:
     """`a.b.c` if a node consists only of names and points, else None."""
     fields: list[str] = []
-    while isinstance(node, Select) and not node.test_only:
+    while isinstance(node, ast.Select) and not node.test_only:
         fields.append(node.field)
         node = node.operand
-    return ".".join([node.name, *reversed(fields)]) if isinstance(node, Ident) else None
+    return ".".join([node.name, *reversed(fields)]) if isinstance(node, ast.Ident) else None
 
 
 def optional_content(type_: Type) -> tuple[Type, bool]:
@@ -277,7 +258,7 @@ class _Checker:
         self._environment = environment
         self._unifier = Unifier()
         self._scopes: list[dict[str, Type]] = []
-        self._nodes: list[Node] = []
+        self._nodes: list[ast.Node] = []
 
     def settle(self) -> None:
         """Replace type variables by the types found for them, or by dyn."""
@@ -285,30 +266,37 @@ class _Checker:
             if node.type is not None:
                 node.type = self._unifier.resolve(node.type, unknown_is_dyn=True)
 
-    def type(self, node: Node) -> Type:
+    def type(self, node: ast.Node) -> Type:
         """The type of a checked node."""
         return types.ERROR if node.type is None else node.type
 
-    def check(self, node: Node) -> None:
+    def check(self, node: ast.Node) -> None:
         """Check one node and all below it. Raises TypesTooLargeError."""
         self._nodes.append(node)
         self._unifier.allowed += STEPS
         match node:
-            case Literal():
+            case ast.Literal():
                 node.type = type_of(node.value)
-            case Ident():
-                self._check_ident(node)
-            case Select():
+            case ast.Ident() if (declared := self._lookup(node.name)) is not None:
+                node.type, node.constant, node.name = declared.type, declared.constant, declared.name
+            case ast.Ident():
+                node.type = types.ERROR
+                self._undeclared(node, node.name)
+            case ast.Select():
                 self._check_select(node)
-            case Call():
+            case ast.Call():
                 self._check_call(node)
-            case ListLiteral():
-                self._check_list(node)
-            case MapLiteral():
+            case ast.ListLiteral():
+                joined: Type | None = None
+                for index, element in enumerate(node.elements):
+                    self.check(element)
+                    joined = self._join(joined, self._content(element, optional=index in node.optional))
+                node.type = types.list_of(joined or self._unifier.fresh())
+            case ast.MapLiteral():
                 self._check_map(node)
-            case StructLiteral():
+            case ast.StructLiteral():
                 self._check_struct(node)
-            case Comprehension():
+            case ast.Comprehension():
                 self._check_comprehension(node)
             case _:
                 raise TypeError(f"not an expression: {node}")
@@ -319,7 +307,7 @@ class _Checker:
         message = "the types of its parts are too large"
         return Issue(self._nodes[-1].position, message, "put dyn(...) around a list or map within lists and maps")
 
-    def _report(self, node: Node, message: str, hint: str = "") -> None:
+    def _report(self, node: ast.Node, message: str, hint: str = "") -> None:
         self.issues.append(Issue(node.position, message, hint))
 
     def _lookup(self, name: str) -> Declared | None:
@@ -334,23 +322,15 @@ class _Checker:
             return None if declared is None else replace(declared, name=f".{declared.name}")
         return None if rest else Declared(first, local)
 
-    def _undeclared(self, node: Node, name: str) -> None:
+    def _undeclared(self, node: ast.Node, name: str) -> None:
         """Report an unknown name. Suggests functions for a call, and variables elsewhere."""
         local = {known for scope in self._scopes for known in scope if known.isidentifier()}
-        functions = isinstance(node, Call)
+        functions = isinstance(node, ast.Call)
         known = self._environment.functions if functions else local.union(self._environment.variables)
         hint = nearest(name, {*known} - {name}) if len(self.issues) < ISSUES_LIMIT else ""
         self._report(node, f"undeclared reference to '{name}' (in container '')", hint)
 
-    def _check_ident(self, node: Ident) -> None:
-        declared = self._lookup(node.name)
-        if declared is None:
-            node.type = types.ERROR
-            self._undeclared(node, node.name)
-            return
-        node.type, node.constant, node.name = declared.type, declared.constant, declared.name
-
-    def _check_select(self, node: Select) -> None:
+    def _check_select(self, node: ast.Select) -> None:
         name = qualified_name(node)
         declared = None if name is None else self._lookup(name)
         if declared is not None:
@@ -362,13 +342,13 @@ class _Checker:
             self.untyped.append(Issue(node.position, f"undefined field '{node.field}'", hint))
         node.type = types.BOOL if node.test_only else self._unifier.resolve(result)
 
-    def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool) -> Type:
+    def _field_type(self, node: ast.Node, operand: ast.Node, field: str, *, optional: bool) -> Type:
         self.check(operand)
         target, is_optional = optional_content(self._unifier.resolve(self.type(operand)))
         result = self._field_of(node, target, field)
         return types.optional_of(result) if is_optional or optional else result
 
-    def _field_of(self, node: Node, target: Type, field: str) -> Type:
+    def _field_of(self, node: ast.Node, target: Type, field: str) -> Type:
         match target.kind:
             case Kind.MAP:
                 return target.parameters[1]
@@ -382,7 +362,7 @@ class _Checker:
                 self._report(node, f"type '{target}' does not support field selection")
         return types.DYN
 
-    def _struct_field(self, node: Node, struct: str, field: str) -> Type:
+    def _struct_field(self, node: ast.Node, struct: str, field: str) -> Type:
         if not self._environment.is_struct(struct):
             self._report(node, f"unexpected failed resolution of '{struct}'")
             return types.ERROR
@@ -392,7 +372,7 @@ class _Checker:
             return types.ERROR
         return declared
 
-    def _check_call(self, node: Call) -> None:
+    def _check_call(self, node: ast.Call) -> None:
         if node.function == "_?._":
             self._check_optional_select(node)
             return
@@ -414,9 +394,9 @@ class _Checker:
         node.function = function.name
         self._resolve(node, function)
 
-    def _check_optional_select(self, node: Call) -> None:
+    def _check_optional_select(self, node: ast.Call) -> None:
         operand, field = node.args
-        if not isinstance(field, Literal) or not isinstance(field.value, str):
+        if not isinstance(field, ast.Literal) or not isinstance(field.value, str):
             self._report(field, "unsupported optional field selection")
             node.type = types.ERROR
             return
@@ -424,25 +404,24 @@ class _Checker:
         node.type = self._unifier.resolve(result)
         node.declared = self._environment.function("_?._")
 
-    def _resolve(self, node: Call, function: Function) -> None:
+    def _resolve(self, node: ast.Call, function: Function) -> None:
         given = [*([] if node.target is None else [node.target]), *node.args]
         if function.name in _LOGIC:
-            self._resolve_logic(node, function)
+            node.declared, node.overloads, node.type = function, function.overloads, types.BOOL
+            for arg in node.args:
+                if not self._expect(arg, types.BOOL):
+                    node.type = types.ERROR
             return
         match = self._matching(function, tuple(map(self.type, given)), member=node.target is not None)
-        if match is None:
-            node.type = types.ERROR
-            self._report_no_overload(node, function, given)
+        if match is not None:
+            node.declared = function
+            node.overloads, node.type = match
             return
-        node.declared = function
-        node.overloads, node.type = match
-
-    def _resolve_logic(self, node: Call, function: Function) -> None:
-        node.declared, node.overloads, node.type = function, function.overloads, types.BOOL
-        for arg in node.args:
-            if not self._unifier.assignable((self.type(arg),), (types.BOOL,)):
-                self._report(arg, f"expected type 'bool' but found '{self.type(arg)}'")
-                node.type = types.ERROR
+        node.type = types.ERROR
+        shown = [str(self._unifier.resolve(self.type(arg), unknown_is_dyn=True)) for arg in given]
+        target = f"{shown.pop(0)}." if node.target is not None else ""
+        message = f"found no matching overload for '{function.name}' applied to '{target}({', '.join(shown)})'"
+        self._report(node, message, signatures(function))
 
     def _matching(
         self, function: Function, given: tuple[Type, ...], *, member: bool
@@ -463,21 +442,7 @@ class _Checker:
                 result = types.DYN
         return None if result is None else (tuple(overloads), result)
 
-    def _report_no_overload(self, node: Call, function: Function, given: Sequence[Node]) -> None:
-        shown = [str(self._unifier.resolve(self.type(arg), unknown_is_dyn=True)) for arg in given]
-        target = f"{shown.pop(0)}." if node.target is not None else ""
-        applied = f"{target}({', '.join(shown)})"
-        message = f"found no matching overload for '{function.name}' applied to '{applied}'"
-        self._report(node, message, signatures(function))
-
-    def _check_list(self, node: ListLiteral) -> None:
-        joined: Type | None = None
-        for index, element in enumerate(node.elements):
-            self.check(element)
-            joined = self._join(joined, self._content(element, optional=index in node.optional))
-        node.type = types.list_of(joined or self._unifier.fresh())
-
-    def _content(self, node: Node, *, optional: bool) -> Type:
+    def _content(self, node: ast.Node, *, optional: bool) -> Type:
         """The type of an element, entry or field. With a question mark it must be optional or dyn."""
         own = self.type(node)
         if not optional:
@@ -487,28 +452,27 @@ class _Checker:
             self._report(node, f"expected type '{types.optional_of(content)}' but found '{content}'")
         return content
 
-    def _check_map(self, node: MapLiteral) -> None:
+    def _check_map(self, node: ast.MapLiteral) -> None:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key, value = self._check_entry(entry, key, value)
+            self.check(entry.key)
+            key = self._join(key, self.type(entry.key))
+            self.check(entry.value)
+            value = self._join(value, self._content(entry.value, optional=entry.optional))
         if key is None or value is None:
             key, value = self._unifier.fresh(), self._unifier.fresh()
         node.type = types.map_of(key, value)
-
-    def _check_entry(self, entry: Entry, key: Type | None, value: Type | None) -> tuple[Type, Type]:
-        self.check(entry.key)
-        key = self._join(key, self.type(entry.key))
-        self.check(entry.value)
-        return key, self._join(value, self._content(entry.value, optional=entry.optional))
 
     def _join(self, previous: Type | None, current: Type) -> Type:
         """The common type of the elements so far. validation.py later reports elements of different types."""
         if previous is None:
             return current
-        return more_general(previous, current) if self._unifier.assignable((previous,), (current,)) else types.DYN
+        if not self._unifier.assignable((previous,), (current,)):
+            return types.DYN
+        return previous if _less_specific(previous, current) else current
 
-    def _check_struct(self, node: StructLiteral) -> None:
+    def _check_struct(self, node: ast.StructLiteral) -> None:
         shadows = self._environment.dialect.has(Feature.SHADOWING)
         declared = (self._environment.type_named if shadows else self._lookup)(node.type_name)
         if declared is None:
@@ -519,7 +483,7 @@ class _Checker:
         for field in node.fields:
             self._check_field(node, field)
 
-    def _message_type(self, node: StructLiteral, declared: Declared) -> Type:
+    def _message_type(self, node: ast.StructLiteral, declared: Declared) -> Type:
         if declared.type.kind is not Kind.TYPE:
             self._report(node, f"'{declared.type.name}' is not a type")
             return types.ERROR
@@ -529,7 +493,7 @@ class _Checker:
             return types.ERROR
         return described
 
-    def _check_field(self, node: StructLiteral, field: FieldValue) -> None:
+    def _check_field(self, node: ast.StructLiteral, field: ast.FieldValue) -> None:
         self.check(field.value)
         expected = self._struct_field(field, node.type_name, field.name)
         given = self._content(field.value, optional=field.optional)
@@ -539,13 +503,19 @@ class _Checker:
         elif not self._unifier.assignable((expected,), (given,)):
             self._report(field, f"expected type of field '{field.name}' is '{expected}' but provided type is '{given}'")
 
-    def _check_comprehension(self, node: Comprehension) -> None:
+    def _check_comprehension(self, node: ast.Comprehension) -> None:
         self.check(node.range)
         self.check(node.init)
         range_type = self._unifier.resolve(self.type(node.range))
         accumulated = self.type(node.init)
         self._scopes.append({node.accumulator: accumulated})
-        self._scopes.append(self._loop_variables(node, range_type))
+        first, second = self._element_types(node, range_type)
+        if node.variable2 is None:
+            self._scopes.append({node.variable: first})
+        elif range_type.kind is Kind.LIST:
+            self._scopes.append({node.variable: types.INT, node.variable2: first})
+        else:
+            self._scopes.append({node.variable: first, node.variable2: second})
         self.check(node.condition)
         self._expect(node.condition, types.BOOL)
         self.check(node.step)
@@ -555,15 +525,7 @@ class _Checker:
         self._scopes.pop()
         node.type = self._unifier.resolve(self.type(node.result))
 
-    def _loop_variables(self, node: Comprehension, range_type: Type) -> dict[str, Type]:
-        first, second = self._element_types(node, range_type)
-        if node.variable2 is None:
-            return {node.variable: first}
-        if range_type.kind is Kind.LIST:
-            return {node.variable: types.INT, node.variable2: first}
-        return {node.variable: first, node.variable2: second}
-
-    def _element_types(self, node: Comprehension, range_type: Type) -> tuple[Type, Type]:
+    def _element_types(self, node: ast.Comprehension, range_type: Type) -> tuple[Type, Type]:
         if range_type.kind is Kind.LIST:
             return range_type.parameters[0], types.DYN
         if range_type.kind is Kind.MAP:
@@ -571,12 +533,15 @@ class _Checker:
         if range_type.kind in _ITERABLE_AS_DYN:
             self._unifier.assignable((types.DYN,), (range_type,))
             return types.DYN, types.DYN
-        self._report(
-            node.range,
-            f"expression of type '{range_type}' cannot be range of a comprehension (must be list, map, or dynamic)",
+        message = (
+            f"expression of type '{range_type}' cannot be range of a comprehension (must be list, map, or dynamic)"
         )
+        self._report(node.range, message)
         return types.ERROR, types.ERROR
 
-    def _expect(self, node: Node, expected: Type) -> None:
-        if not self._unifier.assignable((expected,), (self.type(node),)):
+    def _expect(self, node: ast.Node, expected: Type) -> bool:
+        """Whether a node has a type; report it otherwise."""
+        fits = self._unifier.assignable((expected,), (self.type(node),))
+        if not fits:
             self._report(node, f"expected type '{expected}' but found '{self.type(node)}'")
+        return fits

@@ -31,7 +31,6 @@ class Feature(Enum):
     SHADOWING = _V1_37, "A macro's variable hides longer names that begin with it, and `.x` always means the outer x."
     STRICT_ALTERNATIVES = _V1_37, "`or` and `orValue` fail on what is no optional, rather than give it back."
     WHOLE_OPTIONALS = _V1_37, "A variable that holds an optional keeps its content as it is, also an optional."
-    WRAPPED_FIELDS = _V1_37, "Messages name the class of a wrapped value where JSON itself was named."
 
     @property
     def since(self) -> Release:

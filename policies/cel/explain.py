@@ -20,22 +20,11 @@ from typing import Final
 
 from policies.cel.cases import encode
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.evaluation.plan import arguments, plan
+from policies.cel.evaluation.plan import plan
 from policies.cel.evaluation.run import Outcome, Run, Step, failed
 from policies.cel.program import Composition, Names, Program, checked
 from policies.cel.recursion import deeply
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    children,
-    walk,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.source import Source
 from policies.cel.values import ABSENT, Optional, Value
 from policies.engine.interruption import Expired
@@ -92,26 +81,26 @@ def _masked(value: Value, place: Place, *, is_secret: bool) -> Value:
     return masking.masked(value, is_secret=is_secret and place in (("object",), ("oldObject",)))
 
 
-def reads_secrets(node: Node, variables: Mapping[str, Node], *, is_secret: bool) -> bool:
+def reads_secrets(node: ast.Node, variables: Mapping[str, ast.Node], *, is_secret: bool) -> bool:
     """Whether a node may be computed from a secret, by the names of the fields that it selects."""
     fields = set(_fields(node, variables, set()))
     return {"env", "value"} <= fields or (is_secret and bool(fields & SECRET_FIELDS))
 
 
-def _fields(node: Node, variables: Mapping[str, Node], followed: set[str]) -> Iterator[str]:
-    for part in walk(node):
-        if isinstance(part, Select):
+def _fields(node: ast.Node, variables: Mapping[str, ast.Node], followed: set[str]) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Select):
             yield part.field
-            if isinstance(part.operand, Ident) and part.operand.name == "variables" and part.field not in followed:
+            if isinstance(part.operand, ast.Ident) and part.operand.name == "variables" and part.field not in followed:
                 followed.add(part.field)
                 if part.field in variables:
                     yield from _fields(variables[part.field], variables, followed)
-        elif isinstance(part, Call) and part.function in ("_[_]", "_[?_]", "_?._"):
-            yield from (key.value for key in part.args if isinstance(key, Literal) and isinstance(key.value, str))
+        elif isinstance(part, ast.Call) and part.function in ("_[_]", "_[?_]", "_?._"):
+            yield from (key.value for key in part.args if isinstance(key, ast.Literal) and isinstance(key.value, str))
 
 
 Place = tuple[str | int, ...]
-Evaluate = Callable[[Node, "Scope"], Outcome]
+Evaluate = Callable[[ast.Node, "Scope"], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,27 +127,27 @@ def shown(place: Place) -> str:
 class Places:
     """Finds places. `evaluate`: computes indices and conditions. `variables`: the trees of the policy's variables."""
 
-    def __init__(self, evaluate: Evaluate, variables: Mapping[str, Node]) -> None:
+    def __init__(self, evaluate: Evaluate, variables: Mapping[str, ast.Node]) -> None:
         self._evaluate = evaluate
         self._variables = variables
 
-    def of(self, node: Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
+    def of(self, node: ast.Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
         """The place that a node reads; None for a computed value."""
         match node:
-            case Ident():
+            case ast.Ident():
                 return self._of_name(node.name, scope)
-            case Select(operand=Ident(name="variables")) if "variables" not in scope.values:
+            case ast.Select(operand=ast.Ident(name="variables")) if "variables" not in scope.values:
                 made_of = self._variables.get(node.field)
                 return None if made_of is None else self.of(made_of, NOTHING)
-            case Select():
+            case ast.Select():
                 return self._below(node.operand, node.field, scope)
-            case Call(function="_[_]" | "_[?_]" | "_?._"):
-                operand, key = arguments(node)
-                index = key.value if isinstance(key, Literal) else self._evaluate(key, scope)
+            case ast.Call(function="_[_]" | "_[?_]" | "_?._"):
+                operand, key = node.arguments
+                index = key.value if isinstance(key, ast.Literal) else self._evaluate(key, scope)
                 return self._below(operand, index, scope) if isinstance(index, str | int) else None
-            case Call(function="orValue" | "value") if node.target is not None:
+            case ast.Call(function="orValue" | "value") if node.target is not None:
                 return self.of(node.target, scope)
-            case Call(function="_?_:_"):
+            case ast.Call(function="_?_:_"):
                 return self.of(self._chosen(node, scope), scope)
             case _:
                 return None
@@ -168,30 +157,30 @@ class Places:
             return scope.places.get(name)
         return (name,)
 
-    def _below(self, operand: Node, key: str | int, scope: Scope) -> Place | None:
+    def _below(self, operand: ast.Node, key: str | int, scope: Scope) -> Place | None:
         above = self.of(operand, scope)
         return None if above is None else (*above, key)
 
-    def _chosen(self, node: Call, scope: Scope) -> Node:
+    def _chosen(self, node: ast.Call, scope: Scope) -> ast.Node:
         return node.args[1] if self._evaluate(node.args[0], scope) is True else node.args[2]
 
-    def of_element(self, node: Node, index: int, key: str | int, scope: Scope) -> Place | None:
+    def of_element(self, node: ast.Node, index: int, key: str | int, scope: Scope) -> Place | None:
         """The place of an element of a list (its index) or of an entry of a map (its key)."""
         match node:
-            case Call(function="_+_"):
+            case ast.Call(function="_+_"):
                 return self._of_joined(node, index, scope)
-            case Call(function="_?_:_"):
+            case ast.Call(function="_?_:_"):
                 return self.of_element(self._chosen(node, scope), index, key, scope)
-            case Comprehension(macro="filter"):
+            case ast.Comprehension(macro="filter"):
                 return self._of_filtered(node, index, scope)
-            case Select(operand=Ident(name="variables")) if "variables" not in scope.values:
+            case ast.Select(operand=ast.Ident(name="variables")) if "variables" not in scope.values:
                 made_of = self._variables.get(node.field)
                 return None if made_of is None else self.of_element(made_of, index, key, NOTHING)
             case _:
                 whole = self.of(node, scope)
                 return None if whole is None else (*whole, key)
 
-    def _of_joined(self, node: Call, index: int, scope: Scope) -> Place | None:
+    def _of_joined(self, node: ast.Call, index: int, scope: Scope) -> Place | None:
         left, right = node.args
         first = self._evaluate(left, scope)
         if not isinstance(first, list):
@@ -200,7 +189,7 @@ class Places:
             return self.of_element(left, index, index, scope)
         return self.of_element(right, index - len(first), index - len(first), scope)
 
-    def _of_filtered(self, node: Comprehension, index: int, scope: Scope) -> Place | None:
+    def _of_filtered(self, node: ast.Comprehension, index: int, scope: Scope) -> Place | None:
         elements = self._evaluate(node.range, scope)
         if not isinstance(elements, list):
             return None
@@ -265,7 +254,7 @@ def explain(
     reasons: list[Reason] = []
     try:
         explainer = _Explainer(source, composition, Run(names, limit, expired, composition.environment.dialect))
-        if isinstance(explainer.tree, Literal):  # `false is false` helps nobody
+        if isinstance(explainer.tree, ast.Literal):  # `false is false` helps nobody
             return ()
         deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING, outcome), REASONS)))
     except (BudgetError, RecursionError):
@@ -291,7 +280,7 @@ def tree(source: Source, composition: Composition, names: Names, *, limit: int) 
         return None
 
 
-def _tree(source: Source, composition: Composition) -> Node:
+def _tree(source: Source, composition: Composition) -> ast.Node:
     return checked(source, composition.environment)[0]
 
 
@@ -303,7 +292,9 @@ class _Compiled:
         programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
         self.texts = {name: program.source.text for name, program in programs.items()}
         self.variables = {name: _tree(program.source, composition) for name, program in programs.items()}
-        self.steps: dict[int, tuple[Node, Step]] = {}  # by id of the node, which is kept so that no other one gets it
+        self.steps: dict[
+            int, tuple[ast.Node, Step]
+        ] = {}  # by id of the node, which is kept so that no other one gets it
 
 
 _compiled = lru_cache(maxsize=_KEPT)(_Compiled)
@@ -327,7 +318,7 @@ class _Explainer:
         """Made at each use: kept, it would close a circle that only the garbage collector frees."""
         return Places(self.evaluate, self._variables)
 
-    def evaluate(self, node: Node, scope: Scope) -> Outcome:
+    def evaluate(self, node: ast.Node, scope: Scope) -> Outcome:
         """The outcome of a part of the expression. Raises BudgetError if that costs too much."""
         known = self._steps.get(id(node))
         if known is None:
@@ -335,67 +326,69 @@ class _Explainer:
         self._run.scopes = [dict(scope.values)]
         return known[1].evaluate(self._run)
 
-    def branch(self, node: Node, scope: Scope, *, element: str = "") -> Branch:
+    def branch(self, node: ast.Node, scope: Scope, *, element: str = "") -> Branch:
         """A part of the expression. element: of the list or map that it was evaluated for. Raises BudgetError."""
         outcome = self._outcome(node, self.evaluate(node, scope), scope)
         text = _cut(self._text[node.start : node.end])
         return Branch(f"{element}: {text}" if element else text, outcome, tuple(self._parts(node, scope)))
 
-    def _parts(self, node: Node, scope: Scope) -> Iterator[Branch]:
+    def _parts(self, node: ast.Node, scope: Scope) -> Iterator[Branch]:
         match node:
-            case Select(operand=Ident(name="variables")) if node.field in self._variables:
+            case ast.Select(operand=ast.Ident(name="variables")) if node.field in self._variables:
                 outside, self._text = self._text, self._texts[node.field]
                 yield self.branch(self._variables[node.field], NOTHING)
                 self._text = outside
-            case Call(function="_?_:_"):
+            case ast.Call(function="_?_:_"):
                 condition = self.evaluate(node.args[0], scope)
                 chosen = () if failed(condition) else (node.args[1 if condition is True else 2],)
                 yield from (self.branch(part, scope) for part in (node.args[0], *chosen))
-            case Select() if self._places.of(node, scope) is not None:
+            case ast.Select() if self._places.of(node, scope) is not None:
                 return  # a path: its beginnings say nothing
-            case Comprehension():
+            case ast.Comprehension():
                 yield from self._parts_of([node.range], scope)
                 elements = self.evaluate(node.range, scope)
                 turns = self._turns(node, elements, scope) if isinstance(elements, list | dict) else ()
                 for index, (inner, element) in enumerate(islice(turns, _TURNS)):
                     yield self.branch(node.body[0], inner, element=element or f"{node.variable} {index}")
             case _:
-                yield from self._parts_of(children(node), scope)
+                yield from self._parts_of(ast.children(node), scope)
 
-    def _parts_of(self, nodes: Iterable[Node], scope: Scope) -> Iterator[Branch]:
+    def _parts_of(self, nodes: Iterable[ast.Node], scope: Scope) -> Iterator[Branch]:
         """Branches of what has a value that can differ: a path as a whole, and no literal."""
         for node in nodes:
-            if isinstance(node, Literal) or not _is_expression(node):
+            if isinstance(node, ast.Literal) or not _is_expression(node):
                 continue
-            if not (isinstance(node, Ident) and node.name not in scope.values):
+            if not (isinstance(node, ast.Ident) and node.name not in scope.values):
                 yield self.branch(node, scope)
 
-    def reasons(self, node: Node, scope: Scope, outcome: Outcome = UNKNOWN) -> Iterator[Reason]:
+    def reasons(self, node: ast.Node, scope: Scope, outcome: Outcome = UNKNOWN) -> Iterator[Reason]:
         """The reasons for the outcome of a node, which is found out if it is unknown."""
         if outcome is UNKNOWN:
             outcome = self.evaluate(node, scope)
         match node:
-            case Call(function="_&&_" | "_||_"):
+            case ast.Call(function="_&&_" | "_||_"):
                 yield from self._of_logic(node, outcome, scope)
-            case Call(function="!_"):
+            case ast.Call(function="!_"):
                 yield from self.reasons(node.args[0], scope)
-            case Call(function="_?_:_"):
+            case ast.Call(function="_?_:_"):
                 yield from self._of_choice(node, scope)
-            case Comprehension() if node.macro in _QUANTIFIERS:
+            case ast.Comprehension() if node.macro in _QUANTIFIERS:
                 yield from self._of_quantifier(node, outcome, scope)
             case _ if failed(outcome):
                 yield from self._of_failure(node, outcome, scope)
-            case Select(operand=Ident(name="variables")) if isinstance(outcome, bool) and node.field in self._variables:
+            case ast.Select(operand=ast.Ident(name="variables")) if (
+                isinstance(outcome, bool) and node.field in self._variables
+            ):
                 yield from self._of_variable(node)
-            case Call() if node.function in _COUNTING:
+            case ast.Call() if node.function in _COUNTING:
                 yield from self._of_count(node, outcome, scope)
             case _:
                 yield self._reason(node, outcome, scope)
 
-    def _of_logic(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+    def _of_logic(self, node: ast.Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons of the side that decided, or of both if neither decided alone."""
         decisive = node.function == "_||_"
-        sides: list[tuple[Node, Outcome]] = []
+        sides: list[tuple[ast.Node, Outcome]] = []
         for side in node.args:
             value = self.evaluate(side, scope)
             if outcome is decisive and value is decisive:
@@ -406,20 +399,20 @@ class _Explainer:
             if failed(value) is failed(outcome):
                 yield from self.reasons(side, scope, value)
 
-    def _of_choice(self, node: Call, scope: Scope) -> Iterator[Reason]:
+    def _of_choice(self, node: ast.Call, scope: Scope) -> Iterator[Reason]:
         condition = self.evaluate(node.args[0], scope)
         decisive = 0 if failed(condition) else 1 if condition is True else 2
         yield from self.reasons(node.args[decisive], scope)
 
-    def _of_variable(self, node: Select) -> Iterator[Reason]:
+    def _of_variable(self, node: ast.Select) -> Iterator[Reason]:
         """The reasons for a variable that is true or false, from its own expression."""
         outside, self._text = self._text, self._texts[node.field]
         yield from self.reasons(self._variables[node.field], NOTHING)
         self._text = outside
 
-    def _of_count(self, node: Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+    def _of_count(self, node: ast.Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons for `bad.size() == 0` if `bad` filters a list: why elements were kept."""
-        counted = next((items for argument in arguments(node) if (items := _counted(argument)) is not None), None)
+        counted = next((items for argument in node.arguments if (items := _counted(argument)) is not None), None)
         source = None if counted is None else self._filtering(counted, scope)
         if source is None:
             yield self._reason(node, outcome, scope)
@@ -430,21 +423,21 @@ class _Explainer:
         self._text = outside
         yield from reasons or [self._reason(node, outcome, scope)]
 
-    def _filtering(self, node: Node, scope: Scope) -> tuple[str, Comprehension, Scope] | None:
+    def _filtering(self, node: ast.Node, scope: Scope) -> tuple[str, ast.Comprehension, Scope] | None:
         """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""
         text = self._text
         while True:
             match node:
-                case Select(operand=Ident(name="variables")) if node.field in self._variables:
+                case ast.Select(operand=ast.Ident(name="variables")) if node.field in self._variables:
                     text, node, scope = self._texts[node.field], self._variables[node.field], NOTHING
-                case Comprehension(macro="map") if len(node.body) == 1:
+                case ast.Comprehension(macro="map") if len(node.body) == 1:
                     node = node.range
-                case Comprehension(macro="map" | "filter"):
+                case ast.Comprehension(macro="map" | "filter"):
                     return text, node, scope
                 case _:
                     return None
 
-    def _of_kept(self, node: Comprehension, scope: Scope) -> Iterator[Reason]:
+    def _of_kept(self, node: ast.Comprehension, scope: Scope) -> Iterator[Reason]:
         elements = self.evaluate(node.range, scope)
         for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
             if self.evaluate(node.body[0], inner) is True:
@@ -452,7 +445,7 @@ class _Explainer:
                 yield from self.reasons(node.body[0], inner, outcome=True)
                 self._element = outside
 
-    def _of_quantifier(self, node: Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
+    def _of_quantifier(self, node: ast.Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons of the deciding elements: the first that is false for `all` or true for `exists`, else all."""
         elements = self.evaluate(node.range, scope)
         if not isinstance(elements, list | dict):
@@ -473,7 +466,7 @@ class _Explainer:
                 return
 
     def _turns(
-        self, node: Comprehension, elements: list[Value] | dict[Value, Value], scope: Scope
+        self, node: ast.Comprehension, elements: list[Value] | dict[Value, Value], scope: Scope
     ) -> Iterator[tuple[Scope, str]]:
         """The scope of each turn of a macro, and the name of its element."""
         pairs = list(elements.items() if isinstance(elements, dict) else enumerate(elements))
@@ -483,16 +476,16 @@ class _Explainer:
             single = key if isinstance(elements, dict) or node.variable2 is not None else value
             yield inner.binding(node.variable, single, place), _called(place, value)
 
-    def _of_failure(self, node: Node, outcome: CelError, scope: Scope) -> Iterator[Reason]:
+    def _of_failure(self, node: ast.Node, outcome: CelError, scope: Scope) -> Iterator[Reason]:
         """The reasons of the innermost part with the same failure."""
-        for child in (node.range,) if isinstance(node, Comprehension) else children(node):
+        for child in (node.range,) if isinstance(node, ast.Comprehension) else ast.children(node):
             value = self.evaluate(child, scope) if _is_expression(child) else None
             if isinstance(value, CelError) and value.message == outcome.message:
                 yield from self.reasons(child, scope, value)
                 return
         yield self._reason(node, outcome, scope)
 
-    def _reason(self, node: Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
+    def _reason(self, node: ast.Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
         return Reason(
             expression=_cut(self._text[node.start : node.end]),
             outcome=self._outcome(node, outcome, scope),
@@ -501,55 +494,57 @@ class _Explainer:
             element=element or self._element,
         )
 
-    def _outcome(self, node: Node, outcome: Outcome, scope: Scope) -> str:
+    def _outcome(self, node: ast.Node, outcome: Outcome, scope: Scope) -> str:
         if failed(outcome):
             return f"failed: {outcome.message}"
         if isinstance(outcome, bool):
             return "is true" if outcome else "is false"
         return f"is {self._shown(node, outcome, scope)}"
 
-    def _place(self, node: Node, scope: Scope) -> Place | None:
+    def _place(self, node: ast.Node, scope: Scope) -> Place | None:
         """The place of a deciding part, or of the first part in it that has one."""
-        if isinstance(node, Select) and node.test_only:
+        if isinstance(node, ast.Select) and node.test_only:
             return self._named(node.operand, scope)
         own = self._named(node, scope)
         if own is not None:
             return own
-        if isinstance(node, Comprehension):
+        if isinstance(node, ast.Comprehension):
             return self._place(node.range, scope)
-        places = (self._place(child, scope) for child in children(node) if _is_expression(child))
+        places = (self._place(child, scope) for child in ast.children(node) if _is_expression(child))
         return next((place for place in places if place is not None), None)
 
-    def _named(self, node: Node, scope: Scope) -> Place | None:
+    def _named(self, node: ast.Node, scope: Scope) -> Place | None:
         place = self._places.of(node, scope)
         return place if place is not None and (len(place) > 1 or place[0] in scope.values) else None
 
-    def _values(self, node: Node, scope: Scope) -> Iterator[tuple[str, str]]:
+    def _values(self, node: ast.Node, scope: Scope) -> Iterator[tuple[str, str]]:
         """The parts that a deciding part compares, as written, with their values. Literals are left out."""
-        if not isinstance(node, Call):
+        if not isinstance(node, ast.Call):
             return
-        for argument in arguments(node):
+        for argument in node.arguments:
             text = _cut(self._text[argument.start : argument.end])
-            if not any(isinstance(part, Ident) and part.constant is None for part in walk(argument)):
+            if not any(isinstance(part, ast.Ident) and part.constant is None for part in ast.walk(argument)):
                 continue  # only literals
             value = self.evaluate(argument, scope)
             if not failed(value):
                 yield text, self._shown(argument, value, scope)
 
-    def _shown(self, node: Node, value: Value, scope: Scope) -> str:
+    def _shown(self, node: ast.Node, value: Value, scope: Scope) -> str:
         if reads_secrets(node, self._variables, is_secret=self._is_secret):
             return MASK
         return show(value, self._places.of(node, scope), is_secret=self._is_secret)
 
 
-def _counted(node: Node) -> Node | None:
+def _counted(node: ast.Node) -> ast.Node | None:
     """The list of which a node computes the size, or None."""
-    return arguments(node)[0] if isinstance(node, Call) and node.function == "size" else None
+    return node.arguments[0] if isinstance(node, ast.Call) and node.function == "size" else None
 
 
-def _is_expression(node: Node) -> bool:
+def _is_expression(node: ast.Node) -> bool:
     """Whether a node can be evaluated by itself. Entries of a literal cannot."""
-    return isinstance(node, Literal | Ident | Select | Call | ListLiteral | MapLiteral | Comprehension)
+    return isinstance(
+        node, ast.Literal | ast.Ident | ast.Select | ast.Call | ast.ListLiteral | ast.MapLiteral | ast.Comprehension
+    )
 
 
 def _called(place: Place | None, value: Value) -> str:

@@ -19,20 +19,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies.cel.evaluation.plan import arguments
 from policies.cel.program import Composition, Program, checked
 from policies.cel.recursion import deeply
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.source import Source
 from policies.cel.types import Kind
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse, render
@@ -86,7 +75,7 @@ NOTHING = Reads()
 EVERYTHING = Reads(whole=frozenset({""}))
 
 
-def reads(tree: Node, variables: Mapping[str, Node]) -> Mapping[str, Reads]:
+def reads(tree: ast.Node, variables: Mapping[str, ast.Node]) -> Mapping[str, Reads]:
     """The reads of a checked expression in each of ROOTS. `variables`: the checked trees of the policy's.
 
     A variable that does not compile has no tree and reads nothing, because it fails first.
@@ -116,7 +105,7 @@ def composed_reads(sources: Iterable[Source], composition: Composition) -> Mappi
     return together
 
 
-def checked_tree(source: Source, composition: Composition) -> Node:
+def checked_tree(source: Source, composition: Composition) -> ast.Node:
     """The checked tree of an expression that compiles."""
     return deeply(lambda: checked(source, composition.environment))[0]
 
@@ -159,7 +148,7 @@ _Scope = Mapping[str, _Source]
 class _Walk:
     """One walk over one expression and the variables that it uses."""
 
-    def __init__(self, variables: Mapping[str, Node]) -> None:
+    def __init__(self, variables: Mapping[str, ast.Node]) -> None:
         self.whole: set[Pattern] = set()
         self.present: set[Pattern] = set()
         self._trees = variables
@@ -180,34 +169,34 @@ class _Walk:
         self.whole |= {place[:1] for place in source.at if place[1:2] == (Wildcard.ITEMS,)}
         return source
 
-    def source(self, node: Node, scope: _Scope) -> _Source:
+    def source(self, node: ast.Node, scope: _Scope) -> _Source:
         """The origin of the value of a node. Notes everything that its evaluation reads."""
         match node:
-            case Ident():
+            case ast.Ident():
                 return self._of_name(node, scope)
-            case Select():
+            case ast.Select():
                 return self._of_selection(node, scope)
-            case Call():
+            case ast.Call():
                 return self._of_call(node, scope)
-            case ListLiteral():
+            case ast.ListLiteral():
                 elements = [self.source(element, scope) for element in node.elements]
                 return _Source(items=reduce(_Source.__or__, elements, _COMPUTED))
-            case MapLiteral():
+            case ast.MapLiteral():
                 self._read_all([part for entry in node.entries for part in (entry.key, entry.value)], scope)
-            case StructLiteral():
+            case ast.StructLiteral():
                 self._read_all([field.value for field in node.fields], scope)
-            case Comprehension():
+            case ast.Comprehension():
                 return self._of_fold(node, scope)
             case _:
                 pass
         return _COMPUTED
 
-    def _read_all(self, nodes: Iterable[Node], scope: _Scope) -> _Source:
+    def _read_all(self, nodes: Iterable[ast.Node], scope: _Scope) -> _Source:
         for node in nodes:
             self.read_whole(self.source(node, scope))
         return _COMPUTED
 
-    def _of_name(self, node: Ident, scope: _Scope) -> _Source:
+    def _of_name(self, node: ast.Ident, scope: _Scope) -> _Source:
         if node.name in scope:
             return scope[node.name]
         root = node.name.removeprefix(".")  # written so where a macro's variable has the name
@@ -222,10 +211,10 @@ class _Walk:
             self._variables[name] = _COMPUTED if tree is None else self.source(tree, {})
         return self._variables[name]
 
-    def _of_selection(self, node: Select, scope: _Scope) -> _Source:
+    def _of_selection(self, node: ast.Select, scope: _Scope) -> _Source:
         if node.name is not None or node.constant is not None:
             return _COMPUTED  # one declared name, such as authorizer.requestResource
-        if isinstance(node.operand, Ident) and node.operand.name == _VARIABLES and _VARIABLES not in scope:
+        if isinstance(node.operand, ast.Ident) and node.operand.name == _VARIABLES and _VARIABLES not in scope:
             return self._of_variable(node.field)
         selected = self._step(self.source(node.operand, scope), node.field)
         return _COMPUTED if node.test_only else selected
@@ -239,8 +228,8 @@ class _Walk:
             return self._passed(source.elements)
         return self._passed(_Source(frozenset((*place, key) for place in source.at)))
 
-    def _of_call(self, node: Call, scope: _Scope) -> _Source:  # noqa: PLR0911 - a return for each kind of call
-        given = arguments(node)
+    def _of_call(self, node: ast.Call, scope: _Scope) -> _Source:  # noqa: PLR0911 - a return for each kind of call
+        given = node.arguments
         match node.function:
             case "_[_]" | "_[?_]" | "_?._":
                 return self._of_index(given[0], given[1], scope)
@@ -257,7 +246,9 @@ class _Walk:
             case "size" if given[0].type is not None and given[0].type.kind is Kind.LIST:
                 self.source(given[0], scope)
                 return _COMPUTED
-            case "_==_" | "_!=_" if any(isinstance(argument, Literal) and argument.value is None for argument in given):
+            case "_==_" | "_!=_" if any(
+                isinstance(argument, ast.Literal) and argument.value is None for argument in given
+            ):
                 for argument in given:
                     self.source(argument, scope)
                 return _COMPUTED
@@ -267,9 +258,9 @@ class _Walk:
             case _:
                 return self._read_all(given, scope)
 
-    def _of_index(self, operand: Node, key: Node, scope: _Scope) -> _Source:
+    def _of_index(self, operand: ast.Node, key: ast.Node, scope: _Scope) -> _Source:
         source = self.source(operand, scope)
-        if isinstance(key, Literal) and isinstance(key.value, str):
+        if isinstance(key, ast.Literal) and isinstance(key.value, str):
             return self._step(source, key.value)
         self._read_all([key], scope)
         if key.type is not None and key.type.kind is Kind.INT:
@@ -277,7 +268,7 @@ class _Walk:
         self.read_whole(source)
         return _COMPUTED
 
-    def _of_fold(self, node: Comprehension, scope: _Scope) -> _Source:
+    def _of_fold(self, node: ast.Comprehension, scope: _Scope) -> _Source:
         inner = dict(scope)
         over = self.source(node.range, scope)
         inner[node.variable] = self._passed(over.elements)

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from policies.cel.errors import CelError
 from policies.cel.library.regex import compile_pattern
 from policies.cel.library.strings import letters, unsuitable
-from policies.cel.syntax.ast import (
-    Call,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    walk,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.source import Issue
 from policies.cel.types import Kind, Type, equivalent
 
@@ -34,17 +27,21 @@ _SHOWN = _WHOLE | {
 }  # fmt: skip
 
 
-def is_format(node: Node) -> bool:
+def is_format(node: ast.Node) -> bool:
     """Whether a node is a call of `format`."""
-    return isinstance(node, Call) and node.function == "format"
+    return isinstance(node, ast.Call) and node.function == "format"
 
 
-def format_issues(node: Node) -> Iterator[Issue]:
+def format_issues(node: ast.Node) -> Iterator[Issue]:
     """The issues of a call of `format`; none for other nodes."""
-    if not isinstance(node, Call) or node.function != "format" or len(node.args) != 1:
+    if not isinstance(node, ast.Call) or node.function != "format" or len(node.args) != 1:
         return
     text, arguments = node.target, node.args[0]
-    if not isinstance(text, Literal) or not isinstance(text.value, str) or not isinstance(arguments, ListLiteral):
+    if (
+        not isinstance(text, ast.Literal)
+        or not isinstance(text.value, str)
+        or not isinstance(arguments, ast.ListLiteral)
+    ):
         return
     count = 0
     try:
@@ -63,17 +60,17 @@ def format_issues(node: Node) -> Iterator[Issue]:
         yield Issue(node.position, message)
 
 
-def _unfit(letter: str, node: Node) -> Node | None:
+def _unfit(letter: str, node: ast.Node) -> ast.Node | None:
     """The part of an argument that a clause cannot format, or None."""
     kind = Kind.DYN if node.type is None else node.type.kind
     if letter != "s":
         return None if kind is Kind.DYN or kind in _SUITABLE[letter] else node
     if kind is not Kind.DYN and kind not in _SHOWN:
         return node
-    parts: list[Node] = []
-    if isinstance(node, ListLiteral):
+    parts: list[ast.Node] = []
+    if isinstance(node, ast.ListLiteral):
         parts = node.elements
-    elif isinstance(node, MapLiteral):
+    elif isinstance(node, ast.MapLiteral):
         parts = [part for entry in node.entries for part in (entry.key, entry.value)]
     return next((unfit for part in parts if (unfit := _unfit("s", part)) is not None), None)
 
@@ -81,25 +78,25 @@ def _unfit(letter: str, node: Node) -> Node | None:
 _READ = ("duration", "timestamp", "matches")
 
 
-def issues(tree: Node) -> list[Issue]:
+def issues(tree: ast.Node) -> list[Issue]:
     """The issues of a well-typed tree, in the reference's order."""
-    nodes = list(walk(tree))
-    exempt = {id(below) for node in nodes if is_format(node) for below in walk(node)}
+    nodes = list(ast.walk(tree))
+    exempt = {id(below) for node in nodes if is_format(node) for below in ast.walk(node)}
     problems = [issue for node in nodes for issue in format_issues(node)]
     problems += [issue for name in _READ for node in nodes for issue in _literal(node, name)]
     for node in nodes:
-        if isinstance(node, ListLiteral) and id(node) not in exempt:
+        if isinstance(node, ast.ListLiteral) and id(node) not in exempt:
             problems += _elements(node)
-        elif isinstance(node, MapLiteral) and id(node) not in exempt:
+        elif isinstance(node, ast.MapLiteral) and id(node) not in exempt:
             problems += _entries(node)
     return problems
 
 
-def _literal(node: Node, name: str) -> Iterator[Issue]:
-    if not isinstance(node, Call) or node.function != name or not node.args:
+def _literal(node: ast.Node, name: str) -> Iterator[Issue]:
+    if not isinstance(node, ast.Call) or node.function != name or not node.args:
         return
     literal = node.args[0]
-    if not isinstance(literal, Literal) or (name == "matches" and not isinstance(literal.value, str)):
+    if not isinstance(literal, ast.Literal) or (name == "matches" and not isinstance(literal.value, str)):
         return
     read = compile_pattern if name == "matches" else node.overloads[0].call
     try:
@@ -109,7 +106,7 @@ def _literal(node: Node, name: str) -> Iterator[Issue]:
         yield Issue(literal.position, f"invalid {name} argument", error.message)
 
 
-def _elements(node: ListLiteral) -> Iterator[Issue]:
+def _elements(node: ast.ListLiteral) -> Iterator[Issue]:
     first: Type | None = None
     for index, element in enumerate(node.elements):
         own = _content(element, optional=index in node.optional)
@@ -120,7 +117,7 @@ def _elements(node: ListLiteral) -> Iterator[Issue]:
             return
 
 
-def _entries(node: MapLiteral) -> Iterator[Issue]:
+def _entries(node: ast.MapLiteral) -> Iterator[Issue]:
     if not node.entries:
         return
     key = _content(node.entries[0].key, optional=False)
@@ -132,13 +129,13 @@ def _entries(node: MapLiteral) -> Iterator[Issue]:
                 yield _mismatch(part, expected, own)
 
 
-def _content(node: Node, *, optional: bool) -> Type:
+def _content(node: ast.Node, *, optional: bool) -> Type:
     type_ = node.type
     assert type_ is not None  # noqa: S101 - the checker has set it
     return type_.parameters[0] if optional and type_.parameters else type_
 
 
-def _mismatch(node: Node, expected: Type, actual: Type) -> Issue:
+def _mismatch(node: ast.Node, expected: Type, actual: Type) -> Issue:
     return Issue(
         node.position,
         f"expected type '{expected}' but found '{actual}'",

@@ -17,18 +17,7 @@ from policies.cel import types
 from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.program import compile_expression
-from policies.cel.syntax.ast import (
-    Call,
-    FieldValue,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-    walk,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.formatting import literal
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
@@ -45,13 +34,15 @@ _SHORTEST = 20  # characters: a shorter message has no room for a remedy
 
 def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Findings about variables and params that no expression reads."""
-    nodes = [node for expression in policy.expressions for node in walk(parse(expression.source))]
-    names = {node.name for node in nodes if isinstance(node, Ident)}
-    read = {node.field for node in nodes if isinstance(node, Select) and _is_name(node.operand, "variables")}
+    nodes = [node for expression in policy.expressions for node in ast.walk(parse(expression.source))]
+    names = {node.name for node in nodes if isinstance(node, ast.Ident)}
+    read = {node.field for node in nodes if isinstance(node, ast.Select) and _is_name(node.operand, "variables")}
     read |= {
         str(getattr(node.args[1], "value", ""))
         for node in nodes
-        if isinstance(node, Call) and node.function in ("_?._", "_[_]", "_[?_]") and _is_name(node.args[0], "variables")
+        if isinstance(node, ast.Call)
+        and node.function in ("_?._", "_[_]", "_[?_]")
+        and _is_name(node.args[0], "variables")
     }
     for index, variable in enumerate(policy.variables):
         if variable.name not in read:
@@ -70,10 +61,10 @@ def futile(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -
     roots = [schema.root for schema in schemas if schema is not None]
     known = roots if len(roots) == len(schemas) else []
     for expression in (mutation.expression for mutation in policy.mutations):
-        for node in walk(parse(expression.source)):
-            if not isinstance(node, StructLiteral):
+        for node in ast.walk(parse(expression.source)):
+            if not isinstance(node, ast.StructLiteral):
                 continue
-            problems: list[tuple[Node, str, str]] = []
+            problems: list[tuple[ast.Node, str, str]] = []
             if node.type_name == "Object":
                 refused = [set(atomics(_skeleton(node), root)) for root in known]
                 remedy = "write the whole by a JSONPatch"
@@ -87,16 +78,16 @@ def futile(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -
                 yield subject.within("type-error", expression, at.position, message, remedy)
 
 
-def _skeleton(node: Node) -> Any:
+def _skeleton(node: ast.Node) -> Any:
     """The maps and lists that literals write, whatever is in them."""
-    if isinstance(node, StructLiteral):
+    if isinstance(node, ast.StructLiteral):
         return {field.name: _skeleton(field.value) for field in node.fields}
-    return [_skeleton(item) for item in node.elements] if isinstance(node, ListLiteral) else None
+    return [_skeleton(item) for item in node.elements] if isinstance(node, ast.ListLiteral) else None
 
 
-def _futile(field: FieldValue, roots: Sequence[SchemaNode]) -> Iterator[tuple[Node, str, str]]:
+def _futile(field: ast.FieldValue, roots: Sequence[SchemaNode]) -> Iterator[tuple[ast.Node, str, str]]:
     """What is wrong with a literal operation or path of a patch."""
-    text = field.value.value if isinstance(field.value, Literal) else None
+    text = field.value.value if isinstance(field.value, ast.Literal) else None
     if not isinstance(text, str) or field.name not in ("op", "path", "from"):
         return
     if field.name == "op":
@@ -166,11 +157,11 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release: 
         tree = untyped.tree(expression)
         if isinstance(tree, CompileError):
             continue
-        elements: list[Node] = []
-        for node in walk(tree):
-            if isinstance(node, ListLiteral):
+        elements: list[ast.Node] = []
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ListLiteral):
                 elements += [node.elements[index] for index in sorted(node.optional)]
-            elif isinstance(node, MapLiteral):
+            elif isinstance(node, ast.MapLiteral):
                 elements += [entry.value for entry in node.entries if entry.optional]
         for element in elements:
             if element.type == types.DYN:
@@ -179,14 +170,14 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release: 
                 yield subject.within("native-panic", expression, element.start, message, remedy)
 
 
-def _is_name(node: Node, name: str) -> bool:
-    return isinstance(node, Ident) and node.name == name
+def _is_name(node: ast.Node, name: str) -> bool:
+    return isinstance(node, ast.Ident) and node.name == name
 
 
-def _demanded(tree: Node) -> Iterator[Node]:
+def _demanded(tree: ast.Node) -> Iterator[ast.Node]:
     """The expression itself, and all operands that `&&` joins in it."""
     yield tree
-    if isinstance(tree, Call) and tree.function == "_&&_":
+    if isinstance(tree, ast.Call) and tree.function == "_&&_":
         for part in tree.args:
             yield from _demanded(part)
 
@@ -194,7 +185,7 @@ def _demanded(tree: Node) -> Iterator[Node]:
 def _constant(expression: Expression, release: Release) -> bool | None:
     """The value of a constant expression; None if it reads something or fails."""
     known = admission(dialect=Dialect(release, stored=True))
-    if any(isinstance(node, Ident) and node.name in known.variables for node in walk(parse(expression.source))):
+    if any(isinstance(node, ast.Ident) and node.name in known.variables for node in ast.walk(parse(expression.source))):
         return None
     try:
         value = compile_expression(expression.text, known, types.BOOL).evaluate({}, limit=_FOLDED).value
@@ -245,8 +236,8 @@ class _QuantityReader:
             return
         live = self._typed.live_positions(expression)
         text = expression.source.text
-        for node in walk(tree):
-            if isinstance(node, Call) and node.function in _COMPARISONS and node.position in live:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and node.function in _COMPARISONS and node.position in live:
                 left, right = node.args
                 sign = _COMPARISONS[node.function]
                 if self._is_quantity(left):
@@ -254,7 +245,9 @@ class _QuantityReader:
                 elif self._is_quantity(right):
                     yield from self._comparison(node, right, left, _MIRRORED.get(sign, sign), text)
 
-    def _comparison(self, node: Node, found: Node, other: Node, sign: str, text: str) -> Iterator[tuple[int, str, str]]:
+    def _comparison(
+        self, node: ast.Node, found: ast.Node, other: ast.Node, sign: str, text: str
+    ) -> Iterator[tuple[int, str, str]]:
         written = text[found.start : found.end]
         if other.type is not None and other.type.kind in _NUMBERS:
             what = "is never equal to a number" if sign in {"==", "!="} else "compared with a number, it is an error"
@@ -269,39 +262,39 @@ class _QuantityReader:
         corrected = f"quantity({_as_text(found, text)}).compareTo({_quantity(other, text)}) {sign} 0"
         yield node.position, message, f"write {corrected}"
 
-    def _is_quantity(self, node: Node) -> bool:
+    def _is_quantity(self, node: ast.Node) -> bool:
         variable = self._variable(node)
         if variable is not None:
             return self._is_quantity(variable)
         match node:
-            case Select(test_only=False, operand=operand, field=field):
+            case ast.Select(test_only=False, operand=operand, field=field):
                 return self._schema(operand, field).get("$ref") == QUANTITY or self._is_map(operand)
-            case Call(function=function, args=[operand, key]) if function in _ACCESS:
-                named = key.value if isinstance(key, Literal) and isinstance(key.value, str) else ""
+            case ast.Call(function=function, args=[operand, key]) if function in _ACCESS:
+                named = key.value if isinstance(key, ast.Literal) and isinstance(key.value, str) else ""
                 return self._schema(operand, named).get("$ref") == QUANTITY or self._is_map(operand)
-            case Call(function="_?_:_", args=[_, yes, no]):
+            case ast.Call(function="_?_:_", args=[_, yes, no]):
                 return self._is_quantity(yes) or self._is_quantity(no)
-            case Call(function=function, target=Node() as target) if function in _UNWRAPPED:
+            case ast.Call(function=function, target=ast.Node() as target) if function in _UNWRAPPED:
                 return self._is_quantity(target)
         return False
 
-    def _is_map(self, node: Node) -> bool:
+    def _is_map(self, node: ast.Node) -> bool:
         """Whether a node is a map of quantities, such as limits."""
         match node:
-            case Call(function="_?._", args=[operand, Literal(value=str(field))]):
+            case ast.Call(function="_?._", args=[operand, ast.Literal(value=str(field))]):
                 return self._holds(operand, field)
-            case Call(function=function, target=Node() as target) if function in _UNWRAPPED:
+            case ast.Call(function=function, target=ast.Node() as target) if function in _UNWRAPPED:
                 return self._is_map(target)
         variable = self._variable(node)
         if variable is not None:
             return self._is_map(variable)
-        return isinstance(node, Select) and not node.test_only and self._holds(node.operand, node.field)
+        return isinstance(node, ast.Select) and not node.test_only and self._holds(node.operand, node.field)
 
-    def _holds(self, operand: Node, field: str) -> bool:
+    def _holds(self, operand: ast.Node, field: str) -> bool:
         inner = self._schema(operand, field).get("additionalProperties")
         return isinstance(inner, dict) and inner.get("$ref") == QUANTITY
 
-    def _schema(self, operand: Node, field: str) -> dict[str, Any]:
+    def _schema(self, operand: ast.Node, field: str) -> dict[str, Any]:
         """The OpenAPI schema of a field of an operand; empty if it is not known."""
         type_ = operand.type
         while type_ is not None and type_.name == "optional_type" and type_.parameters:
@@ -309,24 +302,26 @@ class _QuantityReader:
         name = self._definitions.get(type_.name) if type_ is not None else None
         return {} if name is None else definition(name).get("properties", {}).get(field, {})
 
-    def _variable(self, node: Node) -> Node | None:
+    def _variable(self, node: ast.Node) -> ast.Node | None:
         """The expression of a variable, if the node is one."""
-        if not (isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables"):
+        if not (
+            isinstance(node, ast.Select) and isinstance(node.operand, ast.Ident) and node.operand.name == "variables"
+        ):
             return None
         tree = self._typed.variables.get(node.field)
         return None if tree is None or isinstance(tree, CompileError) else tree
 
 
-def _as_text(node: Node, text: str) -> str:
+def _as_text(node: ast.Node, text: str) -> str:
     """The text of a quantity, with a text where it falls back to a number."""
-    if isinstance(node, Call) and node.function == "orValue":
+    if isinstance(node, ast.Call) and node.function == "orValue":
         (default,) = node.args
         if _is_number(default):
             return f"{text[node.start : default.start]}{_number(default)}{text[default.end : node.end]}"
     return text[node.start : node.end]
 
 
-def _quantity(node: Node, text: str) -> str:
+def _quantity(node: ast.Node, text: str) -> str:
     if _is_number(node):
         return f"quantity({_number(node)})"
     written = text[node.start : node.end]
@@ -334,9 +329,13 @@ def _quantity(node: Node, text: str) -> str:
     return f"quantity(string({written}))" if is_number else f"quantity({written})"
 
 
-def _is_number(node: Node) -> bool:
-    return isinstance(node, Literal) and isinstance(node.value, int | float | Uint) and not isinstance(node.value, bool)
+def _is_number(node: ast.Node) -> bool:
+    return (
+        isinstance(node, ast.Literal)
+        and isinstance(node.value, int | float | Uint)
+        and not isinstance(node.value, bool)
+    )
 
 
-def _number(node: Node) -> str:
-    return literal(str(node.value)) if isinstance(node, Literal) else ""
+def _number(node: ast.Node) -> str:
+    return literal(str(node.value)) if isinstance(node, ast.Literal) else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from policies.cel.checker import qualified_name
-from policies.cel.evaluation.plan import arguments
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children, walk
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
@@ -182,7 +181,7 @@ class Guards:
             case Call() if node.function in _SELECTIONS:
                 return self.below(node.args[0], node.args[1], scope)
             case Call():
-                return f"{node.function}({', '.join(self.key(argument, scope) for argument in arguments(node))})"
+                return f"{node.function}({', '.join(self.key(argument, scope) for argument in node.arguments)})"
             case _:
                 return repr(node.value) if isinstance(node, Literal) else f"#{id(node)}"
 

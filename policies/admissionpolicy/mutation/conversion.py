@@ -67,7 +67,7 @@ class Converter:
                 raise ConversionError(f"fail to convert field {quote(name)}: {error}") from error
         return fields
 
-    def json(self, value: Value) -> Any:  # noqa: C901, PLR0911, PLR0912 - a case for each type
+    def json(self, value: Value) -> Any:  # noqa: PLR0911, PLR0912 - a case for each type
         """The JSON for a value in a JSON Patch. Raises ConversionError with the API server's message."""
         value = _unwrapped(value)
         match value:

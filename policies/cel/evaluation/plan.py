@@ -1,211 +1,41 @@
-"""Turns a checked tree into steps. Like kube-apiserver (OptOptimize), it computes constant parts only once.
+"""Turns a checked tree into steps that charge exactly the costs of kube-apiserver.
 
-Literal lists and maps, conversions of literals (`duration('1h')`) and look-ups in literal lists become constants and
-cost nothing at run time. A conversion that fails and an invalid pattern are compile errors. A call gets the only
-overload that the types allow, or one that chooses by the values. Source: cel-go's interpreter/planner.go and
-decorators.go.
+Like kube-apiserver (OptOptimize), it computes constant parts only once: literal lists and maps, conversions of literals
+(`duration('1h')`) and look-ups in literal lists become constants and cost nothing at run time. A conversion that fails
+and an invalid pattern are compile errors. An attribute, a root with the fields and indices behind it, is resolved and
+charged as a unit. Sources: cel-go's interpreter/planner.go, decorators.go, interpretable.go, attributes.go and
+runtimecost.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from itertools import repeat
 
-from policies.cel.environment import NOT_A_VALUE
+from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
+from policies.cel.environment import NOT_A_VALUE, Feature
 from policies.cel.equality import equal
-from policies.cel.errors import CelError, no_such_overload
-from policies.cel.evaluation.run import Constant, Run, Step, check_key, failed
-from policies.cel.evaluation.steps import (
-    Alternative,
-    Attribute,
-    CallStep,
-    Choice,
-    Fold,
-    Growing,
-    Lenient,
-    ListStep,
-    Logic,
-    MapStep,
-    Membership,
-    Name,
-    Operand,
-    Presence,
-    Qualifier,
-    ReadStep,
-    StructStep,
-    grow,
+from policies.cel.errors import BudgetError, CelError, no_such_overload
+from policies.cel.evaluation.binding import bind, text_only
+from policies.cel.evaluation.run import (
+    KEYS,
+    Constant,
+    Deferred,
+    Outcome,
+    Run,
+    Step,
+    check_key,
+    failed,
+    present,
+    qualify,
+    show_key,
 )
-from policies.cel.function import Cost, Function, Overload
 from policies.cel.library.operators import add
 from policies.cel.library.regex import compile_pattern
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
-from policies.cel.types import Kind, Type
-from policies.cel.values import Optional, Uint, Value, type_of
-from policies.engine.interruption import spend
-
-_ANYTHING = {Kind.DYN, Kind.PARAMETER}
-_COMPOSED = {Kind.LIST, Kind.MAP}
-_LONG = _ANYTHING | _COMPOSED | {Kind.STRING, Kind.BYTES}
-_SIZED = frozenset({str, bytes, list, dict})
-_SOME = 50  # characters or elements, with which a call takes no longer than any other
-
-
-@dataclass(frozen=True, slots=True)
-class CallBinding:
-    """The implementation and cost of a call. stepwise: whether the first failing argument ends it."""
-
-    call: Callable[..., Value]
-    cost: Cost | int
-    stepwise: bool
-    exact: Callable[..., Value] | None
-    """The overload's own implementation, for arguments whose types are known to fit; None for several overloads."""
-
-
-def bind(node: Call) -> CallBinding:
-    """The binding of a checked call."""
-    function = node.declared
-    assert function is not None  # noqa: S101 - the checker has set it
-    overload = node.overloads[0] if len(node.overloads) == 1 else None
-    cost = overload.cost if overload is not None and overload.cost is not None else function.cost
-    call, stepwise = _implementation(function, overload, node)
-    count = len(arguments(node))
-    exact = function.call or (overload.call if overload is not None else None)
-    return CallBinding(
-        call=_announced(call, function, count),
-        cost=1 if cost is None else cost,
-        stepwise=stepwise or count > 2,  # cel-go has unary, binary, and the rest
-        exact=None if exact is None else _announced(exact, function, count),
-    )
-
-
-def _announced(call: Callable[..., Value], function: Function, count: int) -> Callable[..., Value]:
-    """The implementation, which first says how long it may take with so many arguments of their lengths."""
-    work = function.work
-    if not any(parameter.kind in _LONG for overload in function.overloads for parameter in overload.parameters):
-        work = 0.0
-    if not work or not count:
-        return call
-
-    def of_one(value: Value) -> Value:
-        if value.__class__ in _SIZED and len(value) > _SOME:
-            spend(len(value) * work)
-        return call(value)
-
-    def of_several(first: Value, second: Value, *others: Value) -> Value:
-        if first.__class__ in _SIZED and len(first) > _SOME:
-            spend(len(first) * work)
-        if second.__class__ in _SIZED and len(second) > _SOME:
-            spend(len(second) * work)
-        return call(first, second, *others)
-
-    return of_one if count == 1 else of_several
-
-
-def arguments(node: Call) -> list[Node]:
-    """The arguments of a call, target first."""
-    return node.args if node.target is None else [node.target, *node.args]
-
-
-def _implementation(function: Function, overload: Overload | None, node: Call) -> tuple[Callable[..., Value], bool]:
-    if function.call is not None:
-        return function.call, False
-    if overload is not None and overload.call is not None:
-        return _guarded(function, overload), overload.stepwise
-    if len(function.overloads) == 1:
-        only = function.overloads[0]
-        return _guarded(function, only), only.stepwise
-    return _chosen(function, len(arguments(node))), True
-
-
-def _guarded(function: Function, overload: Overload) -> Callable[..., Value]:
-    """The overload with a check of the values' types, unless the function checks them itself."""
-    call = overload.call
-    assert call is not None  # noqa: S101 - functions without an implementation have their own step
-    if all(parameter.kind in _ANYTHING for parameter in overload.parameters):
-        return call
-
-    def guarded(*values: Value) -> Value:
-        if all(map(fits, overload.parameters, values)):
-            return call(*values)
-        raise _unmatched(function, values)
-
-    return guarded
-
-
-def _chosen(function: Function, count: int) -> Callable[..., Value]:
-    candidates = [
-        (overload, overload.call)
-        for overload in function.overloads
-        if len(overload.parameters) == count and overload.call is not None
-    ]
-
-    def chosen(*values: Value) -> Value:
-        for overload, call in candidates:
-            if all(map(fits, overload.parameters, values)):
-                return call(*values)
-        raise _unmatched(function, values)
-
-    return chosen
-
-
-def _unmatched(function: Function, values: tuple[Value, ...]) -> CelError:
-    return CelError(f"no such overload: {function.name}({', '.join(type_of(value).name for value in values)})")
-
-
-def fits(parameter: Type, value: Value) -> bool:
-    """Whether a value has the type of a parameter. In a list or map only the first element is checked."""
-    if parameter.kind in _ANYTHING:
-        return True
-    if parameter.name != type_of(value).name:
-        return False
-    if parameter.kind not in _COMPOSED or not value:
-        return True
-    if parameter.kind is Kind.LIST:
-        return fits(parameter.parameters[0], value[0])
-    key, item = next(iter(value.items()))
-    return fits(parameter.parameters[0], key) and fits(parameter.parameters[1], item)
-
-
-def literal_pattern(node: Call) -> str | None:
-    """The regular expression of a call if it is a string literal, else None."""
-    if node.declared is None or node.declared.pattern is None:
-        return None
-    given = arguments(node)
-    if node.declared.pattern >= len(given):
-        return None
-    pattern = given[node.declared.pattern]
-    return pattern.value if isinstance(pattern, Literal) and isinstance(pattern.value, str) else None
-
-
-def _native(value: Value) -> Value:
-    """The result of Go's Value() for a value. The reference looks for a string there."""
-    while value.__class__ is Optional:
-        value = value.value
-    return value.name if value.__class__ is Type else value
-
-
-def text_only(call: Callable[..., Value]) -> Callable[..., Value]:
-    """A search with a pattern that is known to be valid. It checks only the types of the other arguments."""
-
-    def searching(text: Value, *rest: Value) -> Value:
-        if text.__class__ is not str:
-            text = _native(text)
-        if text.__class__ is not str or any(limit.__class__ is not int for limit in rest[1:]):
-            raise no_such_overload()
-        return call(text, *rest)
-
-    return searching
-
+from policies.cel.patchtypes import ObjectValue, construct
+from policies.cel.syntax import ast
+from policies.cel.types import Kind
+from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Uint, Value, shown, type_of
 
 CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 _PRIMITIVE = (bool, int, Uint, float, str)
@@ -214,114 +44,315 @@ _PRIMITIVE = (bool, int, Uint, float, str)
 class PlanError(Exception):
     """A constant part of an expression cannot be computed; `node` is that part."""
 
-    def __init__(self, node: Node, message: str, hint: str = "") -> None:
+    def __init__(self, node: ast.Node, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.node = node
         self.message = message
         self.hint = hint
 
 
-def plan(node: Node) -> Step:  # noqa: PLR0911 - one return per kind of node
+def plan(node: ast.Node) -> Step:  # noqa: PLR0911 - one return per kind of node
     """The step of a checked node. Raises PlanError."""
     match node:
-        case Literal():
+        case ast.Literal():
             return Constant(node.value)
-        case Ident():
-            return _plan_ident(node)
-        case Select():
-            return _plan_select(node)
-        case Call():
-            return _CALLS.get(node.function, _plan_call)(node)
-        case ListLiteral():
-            return _plan_list(node)
-        case MapLiteral():
-            return _plan_map(node)
-        case StructLiteral():
-            fields = [(field.name, plan(field.value), field.optional) for field in node.fields]
-            return StructStep(node.type_name, fields)
-        case Comprehension():
-            parts = [plan(part) for part in (node.range, node.init, node.condition, node.step, node.result)]
-            return Fold((node.accumulator, node.variable, node.variable2), parts)
+        case ast.Ident() | ast.Select() if node.constant is not None:
+            if node.constant[0] is NOT_A_VALUE:
+                raise PlanError(node, f"reference to undefined type: {node.name}")
+            return Constant(node.constant[0])
+        case ast.Ident():
+            if node.type is not None and node.type.kind is Kind.TYPE:  # cel-go reads any such name as a type's name
+                hint = "a name that holds a type cannot be read in Kubernetes; "
+                hint += "write dyn(...) where it gets its value: dyn(int)"
+                raise PlanError(node, f"reference to undefined type: {node.name}", hint)
+            return Read(_named(node.name))
+        case ast.Select():
+            return _select(node)
+        case ast.Call():
+            special = _CALLS.get(node.function)
+            return _call(node, list(map(plan, node.arguments))) if special is None else special(node)
+        case ast.ListLiteral():
+            return _list(node)
+        case ast.MapLiteral():
+            return _map(node)
+        case ast.StructLiteral():
+            return _struct(node)
+        case ast.Comprehension():
+            return _fold(node)
         case _:
             raise TypeError(f"not an expression: {node}")
 
 
-def _plan_ident(node: Ident) -> Step:
-    if node.constant is not None:
-        return _plan_type(node, node.constant[0])
-    if node.type is not None and node.type.kind is Kind.TYPE:  # cel-go reads any name with this type as a type's name
-        hint = "a name that holds a type cannot be read in Kubernetes; write dyn(...) where it gets its value: dyn(int)"
-        raise PlanError(node, f"reference to undefined type: {node.name}", hint)
-    return ReadStep(Name(node.name))
+# Attributes
 
 
-def _plan_type(node: Ident | Select, value: Value) -> Step:
-    if value is NOT_A_VALUE:
-        raise PlanError(node, f"reference to undefined type: {node.name}")
-    return Constant(value)
+class Qualifier:
+    """`.field`, `[index]` and their optional forms. Costs 1 when applied; with `?` only if there is a value.
+
+    typed: whether the operand is statically a part of Object{...}.
+    """
+
+    def __init__(self, key: Step | Attribute, *, optional: bool = False, typed: bool = False) -> None:
+        self.optional, self._typed = optional, typed
+        self._constant = key.value if isinstance(key, Constant) else ABSENT
+        self._compute = key.resolve if isinstance(key, Attribute) else key.evaluate
+
+    def _key(self, run: Run) -> Outcome:
+        if self._constant is not ABSENT:
+            return self._constant
+        value = self._compute(run)
+        if failed(value) or value.__class__ in KEYS:
+            return value
+        return CelError(f"invalid qualifier type: {type_of(value).name}")
+
+    def apply(self, value: Value, run: Run) -> Outcome:
+        """The value of the key."""
+        key = outcome = self._key(run)
+        if not failed(key):
+            try:
+                if self._typed and isinstance(value, ObjectValue):
+                    content = value.field(key)
+                    outcome = None if content is ABSENT else content
+                else:
+                    outcome = qualify(value, key)
+            except CelError as error:
+                outcome = error
+        run.charge(1)
+        return outcome
+
+    def apply_if_present(self, value: Value, run: Run) -> Outcome:
+        """The value of the key, or ABSENT."""
+        key = self._key(run)
+        if failed(key):
+            return key
+        try:
+            is_part = self._typed and isinstance(value, ObjectValue)
+            outcome = value.field(key) if is_part else present(value, key)
+        except CelError as error:
+            return error
+        if outcome is not ABSENT:
+            run.charge(1)
+        return outcome
 
 
-def _plan_select(node: Select) -> Step:
-    if node.constant is not None:
-        return _plan_type(node, node.constant[0])
-    if node.name is not None:
-        return ReadStep(Name(node.name))
-    attribute = _attribute(plan(node.operand))
-    key, typed = Constant(node.field), _is_patch_part(node.operand)
-    qualifier = Presence(key, typed=typed) if node.test_only else Qualifier(key, typed=typed)
-    attribute.add(qualifier)
-    return ReadStep(attribute, presence=node.test_only)
+class Presence(Qualifier):
+    """The last field of `has(a.b)`: true or false."""
+
+    def apply(self, value: Value, run: Run) -> Outcome:
+        """Whether there is such a field."""
+        outcome: Outcome
+        try:
+            if self._typed and isinstance(value, ObjectValue):
+                outcome = self._constant in value.fields
+            else:
+                outcome = present(value, self._constant) is not ABSENT
+        except CelError as error:
+            outcome = error
+        run.charge(1)
+        return outcome
+
+
+class Attribute:
+    """A root and the qualifiers behind it. The cost of the whole is charged by `Read`, not by `resolve`."""
+
+    def __init__(self, root: Callable[[Run], Outcome]) -> None:
+        self._qualifiers: list[Qualifier] = []
+        self._root = root
+
+    def add(self, qualifier: Qualifier) -> None:
+        """Add a qualifier at the end."""
+        self._qualifiers.append(qualifier)
+
+    def resolve(self, run: Run) -> Outcome:
+        """The value of the attribute, or the failure."""
+        value = self._root(run)
+        if failed(value):
+            return value
+        is_optional = value.__class__ is Optional
+        if is_optional:
+            if value.value is ABSENT:
+                return value
+            value = value.value if run.dialect.has(Feature.WHOLE_OPTIONALS) else _converted(value.value)
+            if self._qualifiers and failed(value):
+                return value
+        for qualifier in self._qualifiers:
+            is_optional = is_optional or qualifier.optional
+            value = qualifier.apply_if_present(value, run) if is_optional else qualifier.apply(value, run)
+            if value is ABSENT:
+                return NONE
+            if failed(value):
+                return value
+        return Optional(value) if is_optional else value
+
+
+def _converted(value: Value) -> Value:
+    """The content of an optional as 1.36 converts it. A nested optional is replaced by its own content."""
+    if value.__class__ is Optional:
+        return None if value.value is ABSENT else value.value
+    if not isinstance(value, Incomparable) or (name := value.cel_type.name) == "kubernetes.NamedFormat":
+        return value
+    is_authorizer = name.startswith("kubernetes.authorization.")
+    return no_such_overload() if is_authorizer else CelError(f"unsupported conversion to ref.Val: {name}")
+
+
+class Outer(Attribute):
+    """A `.name`. It and what follows it are resolved outside of the macros, and cost nothing."""
+
+    def resolve(self, run: Run) -> Outcome:
+        """The value of the attribute, or the failure."""
+        inner, run.scopes, cost = run.scopes, [], run.cost
+        try:
+            return super().resolve(run)
+        finally:
+            run.scopes, run.cost = inner, cost
+
+
+def _named(name: str) -> Attribute:
+    plain = name.removeprefix(".")
+    return (Attribute if plain == name else Outer)(lambda run: run.lookup(plain))
+
+
+class Choice(Attribute):
+    """`condition ? a : b`. A qualifier behind it is added to both branches."""
+
+    def __init__(self, condition: Step, truthy: Attribute, falsy: Attribute) -> None:
+        super().__init__(condition.evaluate)
+        self._truthy, self._falsy = truthy, falsy
+
+    def add(self, qualifier: Qualifier) -> None:
+        """Add a qualifier to both branches."""
+        self._truthy.add(qualifier)
+        self._falsy.add(qualifier)
+
+    def resolve(self, run: Run) -> Outcome:
+        """The value of the branch that the condition chooses."""
+        condition = self._root(run)
+        if condition is True:
+            return self._truthy.resolve(run)
+        if condition is False:
+            return self._falsy.resolve(run)
+        return condition if failed(condition) else no_such_overload()
+
+
+class Read(Step):
+    """An attribute as a step. Costs 1, or 0 for a choice; a presence test costs 1 less."""
+
+    def __init__(self, attribute: Attribute, *, presence: bool = False) -> None:
+        cost = (0 if isinstance(attribute, Choice) else 1) - (1 if presence else 0)
+
+        def evaluate(run: Run) -> Outcome:
+            outcome = attribute.resolve(run)
+            if presence and outcome.__class__ is Optional:
+                outcome = outcome.value is not ABSENT
+            run.charge(cost)
+            return outcome
+
+        super().__init__(evaluate)
+        self.attribute, self.presence = attribute, presence
 
 
 def _attribute(step: Step) -> Attribute:
-    return step.attribute if isinstance(step, ReadStep) and not step.presence else Operand(step)
+    return step.attribute if isinstance(step, Read) and not step.presence else Attribute(step.evaluate)
 
 
-def _is_patch_part(node: Node) -> bool:
-    return node.type is not None and node.type.kind is Kind.STRUCT and node.type.name.split(".")[0] == "Object"
+def _select(node: ast.Select) -> Step:
+    if node.name is not None:
+        return Read(_named(node.name))
+    attribute, of = _attribute(plan(node.operand)), node.operand.type
+    typed = of is not None and of.kind is Kind.STRUCT and of.name.split(".")[0] == "Object"
+    attribute.add((Presence if node.test_only else Qualifier)(Constant(node.field), typed=typed))
+    return Read(attribute, presence=node.test_only)
 
 
-def _plan_index(node: Call) -> Step:
-    operand, index = map(plan, arguments(node))
+def _index(node: ast.Call) -> Step:
+    operand, index = map(plan, node.arguments)
     attribute = _attribute(operand)
     if isinstance(index, Constant):
         try:
             check_key(index.value)
         except CelError as error:
             raise PlanError(node, error.message) from None
-    key = index.attribute if isinstance(index, ReadStep) else index
+    key = index.attribute if isinstance(index, Read) else index
     attribute.add(Qualifier(key, optional=node.function != "_[_]"))
-    return ReadStep(attribute)
+    return Read(attribute)
 
 
-def _branch(step: Step) -> Attribute:
-    """The attribute of a branch. Unlike `_attribute`, it does not wrap a presence test."""
-    return step.attribute if isinstance(step, ReadStep) else Operand(step)
+def _choice(node: ast.Call) -> Step:
+    condition, *branches = map(plan, node.args)
+    # Unlike `_attribute`, this does not wrap a presence test.
+    truthy, falsy = (
+        branch.attribute if isinstance(branch, Read) else Attribute(branch.evaluate) for branch in branches
+    )
+    return Read(Choice(condition, truthy, falsy))
 
 
-def _plan_choice(node: Call) -> Step:
-    condition, truthy, falsy = map(plan, node.args)
-    return ReadStep(Choice(condition, _branch(truthy), _branch(falsy)))
+# Calls
 
 
-def _plan_logic(node: Call) -> Step:
-    return Logic(list(map(plan, node.args)), decisive=node.function == "_||_")
+def _logic(node: ast.Call) -> Step:
+    """`&&` and `||`: a decisive side absorbs the failure of the other."""
+    decisive = node.function == "_||_"
+    terms = tuple(map(plan, node.args))
+
+    def evaluate(run: Run) -> Outcome:
+        failure: CelError | None = None
+        for term in terms:
+            outcome = term.evaluate(run)
+            if outcome is decisive:
+                run.absorbed |= failure is not None
+                return outcome
+            if failure is None and outcome.__class__ is not bool:
+                failure = outcome if failed(outcome) else no_such_overload()
+        return not decisive if failure is None else failure
+
+    return Step(evaluate)
 
 
-def _plan_alternative(node: Call) -> Step:
-    left, right = map(plan, arguments(node))
-    return Alternative(left, right, unwrap=node.function == "orValue")
+def _lenient(node: ast.Call) -> Step:
+    """`@not_strictly_false(x)`, the condition of `all` and `exists`: anything but False continues. Costs 1."""
+    argument = plan(node.args[0])
+
+    def evaluate(run: Run) -> Outcome:
+        outcome = argument.evaluate(run)
+        run.charge(1)
+        return outcome is not False
+
+    return Step(evaluate)
 
 
-def _plan_in(node: Call) -> Step:
+def _alternative(node: ast.Call) -> Step:
+    """`a.or(b)` and `a.orValue(b)`. Evaluates the right side only if needed; costs nothing itself."""
+    left, right = map(plan, node.arguments)
+    unwrap = node.function == "orValue"
+
+    def evaluate(run: Run) -> Outcome:
+        outcome = left.evaluate(run)
+        if outcome.__class__ is not Optional:
+            strict = not failed(outcome) and run.dialect.has(Feature.STRICT_ALTERNATIVES)
+            return no_such_overload() if strict else outcome
+        if outcome.value is ABSENT:
+            return right.evaluate(run)
+        return outcome.value if unwrap else outcome
+
+    return Step(evaluate)
+
+
+def _in(node: ast.Call) -> Step:
+    """`x in y`, which in literals is a look-up that costs nothing."""
     item, container = map(plan, node.args)
+    contains = None
     if node.overloads[0].id == "in_list" and len(node.overloads) == 1 and isinstance(container, Constant):
         if container.value == []:
             return Constant(value=False)
         contains = membership(container.value)
-        if contains is not None:
-            return Membership(item, contains)
-    return _call_step(node, [item, container])
+    if contains is None:
+        return _call(node, [item, container])
+
+    def evaluate(run: Run) -> Outcome:
+        outcome = item.evaluate(run)
+        return outcome if failed(outcome) else contains(outcome)
+
+    return Step(evaluate)
 
 
 def membership(values: Value) -> Callable[[Value], bool] | None:
@@ -334,64 +365,212 @@ def membership(values: Value) -> Callable[[Value], bool] | None:
     return lambda item: any(equal(value, item) for value in values)
 
 
-def _add(left: Value, right: Value) -> Value:
-    return grow(left, right) if left.__class__ is Growing else add(left, right)
+def _sum(node: ast.Call) -> Step:
+    """`a + b`. A macro adds to its own list in place, to avoid n copies for n elements."""
+
+    def added(left: Value, right: Value) -> Value:
+        if left.__class__ is not Growing:
+            return add(left, right)
+        left.extend(right)
+        return left
+
+    return _call(node, list(map(plan, node.args)), added)
 
 
-def _plan_call(node: Call) -> Step:
-    return _call_step(node, list(map(plan, arguments(node))))
+def _call(node: ast.Call, given: list[Step], own: Callable[..., Value] | None = None) -> Step:
+    """A call of a function. own: its implementation, if not the declared one.
 
-
-def _call_step(node: Call, given: list[Step], call: Callable[..., Value] | None = None) -> Step:
+    If it is stepwise, the first failing argument ends it; it is then free, unless the last one failed.
+    """
     binding = bind(node)
-    call, stepwise = call or binding.call, binding.stepwise
-    pattern = _literal_pattern(node, given)
-    if pattern is not None:
+    call, cost, stepwise = own or binding.call, binding.cost, binding.stepwise
+    index = None if node.declared is None else node.declared.pattern
+    pattern = given[index] if index is not None and index < len(given) else None
+    if isinstance(pattern, Constant) and pattern.value.__class__ is str:
         try:
-            compile_pattern(pattern)
+            compile_pattern(pattern.value)
         except CelError as error:
             raise PlanError(node, error.message) from None
         call, stepwise = text_only(binding.exact or call), True
-    step = CallStep(given, call, binding.cost, stepwise=stepwise)
+
+    def evaluate(run: Run) -> Outcome:
+        values: list[Outcome] = []
+        for argument in given:
+            values.append(argument.evaluate(run))
+            if stepwise and failed(values[-1]):
+                if len(values) < len(given):
+                    return values[-1]
+                break
+        outcome = next(filter(failed, values), None)
+        if outcome is None:
+            try:
+                outcome = call(*values)
+            except CelError as error:
+                outcome = error
+            except BudgetError as error:  # the result would cost more than the limit
+                run.charge(error.cost)
+                raise BudgetError(run.cost) from error
+        run.charge(cost if isinstance(cost, int) else cost(values, outcome))
+        return outcome
+
     if node.function in CONVERSIONS and len(given) == 1 and isinstance(given[0], Constant):
-        value = step.evaluate(Run({}))
+        value = evaluate(Run({}))
         if failed(value):
             raise PlanError(node, value.message)
         return Constant(value)
-    return step
+    return Step(evaluate)
 
 
-def _literal_pattern(node: Call, given: list[Step]) -> str | None:
-    """The regular expression of a call if it is constant, else None."""
-    if node.declared is None or node.declared.pattern is None or node.declared.pattern >= len(given):
-        return None
-    pattern = given[node.declared.pattern]
-    return pattern.value if isinstance(pattern, Constant) and pattern.value.__class__ is str else None
-
-
-def _plan_list(node: ListLiteral) -> Step:
-    elements = list(map(plan, node.elements))
-    step = ListStep(elements, node.optional)
-    return Constant(step.build(Run({}))) if all(isinstance(element, Constant) for element in elements) else step
-
-
-def _plan_map(node: MapLiteral) -> Step:
-    entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
-    step = MapStep(entries)
-    constant = all(isinstance(part, Constant) for key, value, _ in entries for part in (key, value))
-    return Constant(step.build(Run({}))) if constant else step
-
-
-_CALLS: dict[str, Callable[[Call], Step]] = {
-    "_&&_": _plan_logic,
-    "_||_": _plan_logic,
-    "_?_:_": _plan_choice,
-    "_[_]": _plan_index,
-    "_[?_]": _plan_index,
-    "_?._": _plan_index,
-    "@not_strictly_false": lambda node: Lenient(plan(node.args[0])),
-    "or": _plan_alternative,
-    "orValue": _plan_alternative,
-    "@in": _plan_in,
-    "_+_": lambda node: _call_step(node, list(map(plan, node.args)), _add),
+_CALLS: dict[str, Callable[[ast.Call], Step]] = {
+    **dict.fromkeys(("_&&_", "_||_"), _logic),
+    "_?_:_": _choice,
+    **dict.fromkeys(("_[_]", "_[?_]", "_?._"), _index),
+    "@not_strictly_false": _lenient,
+    **dict.fromkeys(("or", "orValue"), _alternative),
+    "@in": _in,
+    "_+_": _sum,
 }
+
+
+# Literals and macros
+
+
+def _literal(build: Callable[[Run], Outcome], cost: int, parts: Iterable[Step]) -> Step:
+    """A list or map, which is built once if all its parts are constant, and then free."""
+    if all(isinstance(part, Constant) for part in parts):
+        return Constant(build(Run({})))
+
+    def evaluate(run: Run) -> Outcome:
+        outcome = build(run)
+        run.charge(cost)
+        return outcome
+
+    return Step(evaluate)
+
+
+def _list(node: ast.ListLiteral) -> Step:
+    elements = [(plan(element), index in node.optional) for index, element in enumerate(node.elements)]
+
+    def build(run: Run) -> Outcome:
+        values: list[Value] = []
+        for element, optional in elements:
+            value = element.evaluate(run)
+            if failed(value):
+                return value
+            if optional:
+                if value.__class__ is not Optional:
+                    return CelError(f"cannot initialize optional list element from non-optional value {shown(value)}")
+                if value.value is ABSENT:
+                    continue
+                value = value.value
+            values.append(value)
+        return values
+
+    return _literal(build, LIST_CREATION, (element for element, _ in elements))
+
+
+def _entry(values: dict[Value, Value], key: Value, value: Outcome, *, optional: bool) -> CelError | None:
+    """Set an entry of a literal. Returns the failure."""
+    if optional and not failed(value):
+        if value.__class__ is not Optional:
+            message = f"cannot initialize optional entry '{show_key(key)}' from non-optional value {shown(value)}"
+            return CelError(message)
+        value = value.value
+    if failed(value):
+        failure: CelError = value
+        return failure
+    if key.__class__ in (list, dict):
+        return CelError(f"unsupported key type: {type_of(key).name}")
+    if value is ABSENT:
+        values.pop(key, None)
+    else:
+        values[key] = value
+    return None
+
+
+def _map(node: ast.MapLiteral) -> Step:
+    entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
+
+    def build(run: Run) -> Outcome:
+        values: dict[Value, Value] = {}
+        for key_step, value_step, optional in entries:
+            key = key_step.evaluate(run)
+            if failed(key):
+                return key
+            if failure := _entry(values, key, value_step.evaluate(run), optional=optional):
+                return failure
+        return values
+
+    return _literal(build, MAP_CREATION, (part for key, value, _ in entries for part in (key, value)))
+
+
+def _struct(node: ast.StructLiteral) -> Step:
+    name, fields = node.type_name, [(field.name, plan(field.value), field.optional) for field in node.fields]
+
+    def build(run: Run) -> Outcome:
+        values: dict[Value, Value] = {}
+        for field, step, optional in fields:
+            if failure := _entry(values, field, step.evaluate(run), optional=optional):
+                return failure
+        try:
+            return construct(name, values)
+        except CelError as error:
+            return error
+
+    def evaluate(run: Run) -> Outcome:
+        outcome = build(run)
+        run.charge(STRUCT_CREATION)
+        return outcome
+
+    return Step(evaluate)
+
+
+class Growing(list[Value]):
+    """The list that a macro builds. It grows in place."""
+
+
+def _fold(node: ast.Comprehension) -> Step:
+    """A macro: a step for each element of a list or key of a map. Costs nothing itself."""
+    over, init, condition, step, result = map(plan, (node.range, node.init, node.condition, node.step, node.result))
+    accumulator, variable, variable2 = node.accumulator, node.variable, node.variable2
+
+    def first(run: Run) -> Outcome:
+        value = init.evaluate(run)
+        if accumulator != "@result" or value:
+            return value
+        return Growing() if value.__class__ is list else dict(value) if value.__class__ is dict else value
+
+    def pairs(elements: Value) -> Iterable[tuple[Value, Value]]:
+        if variable2 is None:
+            return zip(elements, repeat(None))
+        return elements.items() if elements.__class__ is dict else enumerate(elements)
+
+    def evaluate(run: Run) -> Outcome:
+        elements = over.evaluate(run)
+        if failed(elements):
+            return elements
+        if elements.__class__ not in (list, dict):
+            name = type_of(elements).name
+            if variable2 is None:
+                return CelError(f"got '{name}', expected iterable type")
+            return CelError(f"unsupported comprehension range type: {name}")
+        scope: dict[str, Value] = {accumulator: Deferred(first)}
+        run.scopes.append(scope)
+        try:
+            for key, value in pairs(elements):
+                scope[variable] = key
+                if variable2 is not None:
+                    scope[variable2] = value
+                if condition.evaluate(run) is False:
+                    break
+                scope[accumulator] = step.evaluate(run)
+                run.turn()
+            scope.pop(variable, None)
+            if variable2 is not None:
+                scope.pop(variable2, None)
+            outcome = result.evaluate(run)
+            return list(outcome) if outcome.__class__ is Growing else outcome
+        finally:
+            run.scopes.pop()
+
+    return Step(evaluate)

@@ -1,4 +1,4 @@
-"""What steps need: an evaluation in progress, their base, and selection at run time (cel-go's attributes.go)."""
+"""What steps are: parts of an evaluation in progress, and selection at run time (cel-go's attributes.go)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.environment import NEW, Dialect
 from policies.cel.equality import find
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Duration, Optional, Timestamp, Uint, Value, type_of
+from policies.cel.values import ABSENT, INT_MAX, INT_MIN, Uint, Value, type_of
 from policies.engine.interruption import Expired, look
 from policies.golang.strconv import general
 
@@ -43,15 +43,11 @@ class Run:
         """Add to the cost. Raises BudgetError above the limit, and TimeLimitError."""
         self.cost += cost
         if self.cost > self._mark:
-            self._pass_mark()
-
-    def _pass_mark(self) -> None:
-        """The cost has passed the limit, or the point for the next look at the clock."""
-        if self.cost > self.limit:
-            raise BudgetError(self.cost)
-        if self._mark >= 0:
-            look(self.expired)
-        self._mark = min(self.limit, self.cost + _BETWEEN_LOOKS)
+            if self.cost > self.limit:
+                raise BudgetError(self.cost)
+            if self._mark >= 0:
+                look(self.expired)
+            self._mark = min(self.limit, self.cost + _BETWEEN_LOOKS)
 
     def turn(self) -> None:
         """Count a turn of a loop and look at the clock at intervals. Raises TimeLimitError."""
@@ -89,28 +85,23 @@ class Deferred:
 
 
 class Step:
-    """A part of an expression that can be evaluated."""
+    """A part of an expression. evaluate: returns its value, or the failure."""
 
-    def evaluate(self, run: Run) -> Outcome:
-        """The value, or the failure."""
-        raise NotImplementedError
-
-
-def failed(outcome: Outcome) -> bool:
-    """Whether an outcome is a failure."""
-    return outcome.__class__ is CelError
+    def __init__(self, evaluate: Callable[[Run], Outcome]) -> None:
+        self.evaluate = evaluate
 
 
 class Constant(Step):
     """A constant value, which costs nothing. It is a failure if a literal list could not be built."""
 
     def __init__(self, value: Outcome) -> None:
+        super().__init__(lambda _: value)
         self.value = value
 
-    def evaluate(self, run: Run) -> Outcome:
-        """The value, or the failure."""
-        del run
-        return self.value
+
+def failed(outcome: Outcome) -> bool:
+    """Whether an outcome is a failure."""
+    return outcome.__class__ is CelError
 
 
 KEYS = (str, int, Uint, bool, float)
@@ -161,7 +152,7 @@ def index_of(key: Value) -> int:
 def check_key(key: Value) -> None:
     """Raises CelError for a value that cannot be a key or an index."""
     if key.__class__ not in KEYS:
-        raise CelError(f"invalid qualifier type: {go_type(key)}")
+        raise CelError(f"invalid qualifier type: {type_of(key).name}")
 
 
 def show_key(key: Value) -> str:
@@ -171,50 +162,3 @@ def show_key(key: Value) -> str:
     if key.__class__ is float:
         return general(key)
     return str(key)
-
-
-_GO_TYPES: dict[type, str] = {
-    type(None): "types.Null",
-    bool: "types.Bool",
-    int: "types.Int",
-    Uint: "types.Uint",
-    float: "types.Double",
-    str: "types.String",
-    bytes: "types.Bytes",
-    Duration: "types.Duration",
-    Timestamp: "types.Timestamp",
-    Optional: "*types.Optional",
-    list: "*types.baseList",
-    dict: "*types.baseMap",
-}
-
-
-_GO_NATIVE_TYPES: dict[type, str] = {type(None): "<nil>", list: "[]interface {}", dict: "map[string]interface {}"}
-_GO_OWN_TYPES = {
-    "kubernetes.URL": "cel.URL",
-    "kubernetes.Quantity": "cel.Quantity",
-    "kubernetes.Semver": "cel.Semver",
-    "kubernetes.NamedFormat": "cel.Format",
-    "net.IP": "cel.IP",
-    "net.CIDR": "cel.CIDR",
-    "kubernetes.authorization.Authorizer": "library.authorizerVal",
-    "kubernetes.authorization.PathCheck": "library.pathCheckVal",
-    "kubernetes.authorization.GroupCheck": "library.groupCheckVal",
-    "kubernetes.authorization.ResourceCheck": "library.resourceCheckVal",
-    "kubernetes.authorization.Decision": "library.decisionVal",
-    "kubernetes.variables": "*lazy.MapValue",
-    "JSONPatch": "*mutation.JSONPatchVal",
-}
-
-
-def go_type(value: Value) -> str:
-    """The name of the reference's Go type for a value, which some messages show."""
-    name = _GO_TYPES.get(value.__class__)
-    if getattr(value, "computed", False):  # a quantity
-        return "*cel.Quantity"
-    return name or _GO_OWN_TYPES.get(type_of(value).name, "*types.Type")
-
-
-def native_type(value: Value) -> str:
-    """The name of the Go type for a value of decoded JSON that no macro or function has wrapped."""
-    return _GO_NATIVE_TYPES.get(value.__class__) or go_type(value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.evaluation.plan import CONVERSIONS, arguments, membership, plan
+from policies.cel.evaluation.plan import CONVERSIONS, membership, plan
 from policies.cel.evaluation.run import Constant, failed
 from policies.cel.generation import inline
 from policies.cel.generation.emitter import (
@@ -31,17 +31,7 @@ from policies.cel.generation.emitter import (
 )
 from policies.cel.generation.inline import certain_loops, generate_loop
 from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
+from policies.cel.syntax import ast
 from policies.cel.types import BOOL, STRING, Kind
 from policies.cel.values import Value
 from policies.engine.interruption import Expired
@@ -52,7 +42,7 @@ _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 class Generator(NodeEmitter):
     """Writes the body of the function of one expression; of no certain one, without a tree."""
 
-    def __init__(self, tree: Node | None) -> None:
+    def __init__(self, tree: ast.Node | None) -> None:
         super().__init__(frozenset() if tree is None else certain_loops(tree))
         self.roots: dict[str, str] = {}  # variables of the activation, with their generated names
 
@@ -65,29 +55,29 @@ class Generator(NodeEmitter):
                 return scope[name]
         return self.roots.setdefault(name, f"r{len(self.roots)}")
 
-    def value(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
+    def value(self, node: ast.Node) -> str:  # noqa: PLR0911 - one return per kind of node
         """An expression for a node's value. It may be used only once."""
         match node:
-            case Literal():
+            case ast.Literal():
                 return self.constant(node.value)
-            case Ident() | Select() if node.constant is not None:
+            case ast.Ident() | ast.Select() if node.constant is not None:
                 return self.constant(node.constant[0])
-            case Ident() | Select():
+            case ast.Ident() | ast.Select():
                 return self._read(node)
-            case Call():
+            case ast.Call():
                 return self._call(node)
-            case ListLiteral():
+            case ast.ListLiteral():
                 return self._list(node)
-            case MapLiteral():
+            case ast.MapLiteral():
                 return self._map(node)
-            case StructLiteral():
+            case ast.StructLiteral():
                 return self._struct(node)
-            case Comprehension():
+            case ast.Comprehension():
                 return generate_loop(self, node)
             case _:
                 raise UnsupportedError
 
-    def truth(self, node: Node) -> str:
+    def truth(self, node: ast.Node) -> str:
         """An expression for a node's value that is certainly true or false."""
         expression = self.value(node)
         if node.type == BOOL and trusted(node):
@@ -98,54 +88,54 @@ class Generator(NodeEmitter):
 
     # Attributes
 
-    def _read(self, node: Node) -> str:
-        presence = isinstance(node, Select) and node.test_only
+    def _read(self, node: ast.Node) -> str:
+        presence = isinstance(node, ast.Select) and node.test_only
         self.charge((0 if chooses(node) else 1) - (1 if presence else 0))
         return self.attribute(node)
 
-    def attribute(self, node: Node) -> str:  # noqa: PLR0911 - one return per kind of node
+    def attribute(self, node: ast.Node) -> str:  # noqa: PLR0911 - one return per kind of node
         """A chain of selections without the cost of the whole. Branches of `?:` and computed indices do not pay it."""
         match node:
-            case Ident() if node.constant is None:
+            case ast.Ident() if node.constant is None:
                 return self.name(node.name)
-            case Select() if node.name is not None:
+            case ast.Select() if node.name is not None:
                 return self.name(node.name)
-            case Select() if node.constant is None and node.test_only:
+            case ast.Select() if node.constant is None and node.test_only:
                 return self.presence(node)[0]
-            case Select() if node.constant is None and is_optional(node.operand):
+            case ast.Select() if node.constant is None and is_optional(node.operand):
                 return self.wrapped(self._behind_optional(node.operand, node.field))
-            case Select() if node.constant is None:
+            case ast.Select() if node.constant is None:
                 return self._select(node)
-            case Call(function="_[_]") if not is_optional(arguments(node)[0]):
+            case ast.Call(function="_[_]") if not is_optional(node.arguments[0]):
                 return self._index(node)
-            case Call(function="_[_]" | "_?._" | "_[?_]"):
+            case ast.Call(function="_[_]" | "_?._" | "_[?_]"):
                 return self.wrapped(self.optional_attribute(node))
-            case Call(function="_?_:_"):
+            case ast.Call(function="_?_:_"):
                 return self.choice(node)
             case _:
                 return self.value(node)
 
-    def _operand(self, node: Node) -> str:
+    def _operand(self, node: ast.Node) -> str:
         if is_optional(node) or is_patch(node):
             raise UnsupportedError  # selections from an optional are optional themselves
         return self._constant_of(node) if is_constant(node) else self.attribute(node)
 
-    def path(self, node: Node) -> Path | None:
+    def path(self, node: ast.Node) -> Path | None:
         """The path of a node that is a chain of selections, with the generated name of its root; None for others."""
         fields: list[str] = []
-        while isinstance(node, Select) and node.name is None and node.constant is None and not node.test_only:
+        while isinstance(node, ast.Select) and node.name is None and node.constant is None and not node.test_only:
             fields.append(node.field)
             node = node.operand
         root = self._root(node)
         return None if root is None else (root, *reversed(fields))
 
-    def _root(self, node: Node) -> str | None:
+    def _root(self, node: ast.Node) -> str | None:
         """The generated name of a variable with which a chain may begin; None for other nodes."""
-        if not isinstance(node, Ident | Select) or node.constant is not None or node.name is None:
+        if not isinstance(node, ast.Ident | ast.Select) or node.constant is not None or node.name is None:
             return None
         return self.name(node.name)
 
-    def _select(self, node: Select) -> str:
+    def _select(self, node: ast.Select) -> str:
         self.charge(1)
         path = self.path(node)
         if path is not None and path in self.known:
@@ -153,12 +143,12 @@ class Generator(NodeEmitter):
             return self.known[path]
         return f"{self._operand(node.operand)}[{node.field!r}]"
 
-    def _charge_chain(self, node: Node) -> None:
-        while isinstance(node, Select) and node.name is None:
+    def _charge_chain(self, node: ast.Node) -> None:
+        while isinstance(node, ast.Select) and node.name is None:
             self.charge(1)
             node = node.operand
 
-    def presence(self, node: Select) -> tuple[str, Facts]:
+    def presence(self, node: ast.Select) -> tuple[str, Facts]:
         """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
@@ -170,20 +160,22 @@ class Generator(NodeEmitter):
         self.line(f"{content} = {operand}.get({node.field!r}, ABSENT)")
         return f"{content} is not ABSENT", {(*path, node.field): content}
 
-    def _index(self, node: Call) -> str:
+    def _index(self, node: ast.Call) -> str:
         self.charge(1)
-        target, key = arguments(node)
+        target, key = node.arguments
         operand = self._operand(target)
         index = self._key(key)
         if key.type == STRING and trusted(key):
             return f"{operand}[{index}]"
         operand = self.atom(operand)
-        if isinstance(key, Literal) and key.value.__class__ is int and key.value >= 0:
+        if isinstance(key, ast.Literal) and key.value.__class__ is int and key.value >= 0:
             return f"({operand}[{index}] if {operand}.__class__ is list else qualify({operand}, {index}))"
         return f"item({operand}, {index})"
 
-    def _key(self, node: Node) -> str:
-        if isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function in (*INDEX, "_?_:_")):
+    def _key(self, node: ast.Node) -> str:
+        if isinstance(node, ast.Ident | ast.Select) or (
+            isinstance(node, ast.Call) and node.function in (*INDEX, "_?_:_")
+        ):
             return self.attribute(node)
         return self.value(node)
 
@@ -193,32 +185,32 @@ class Generator(NodeEmitter):
         """An optional value from one that may be ABSENT."""
         return f"wrap({raw})"
 
-    def optional(self, node: Node) -> str:
+    def optional(self, node: ast.Node) -> str:
         """A name for the content of an optional, or ABSENT. This avoids making an Optional."""
-        if isinstance(node, Select) and is_optional(node.operand) and not node.test_only:
+        if isinstance(node, ast.Select) and is_optional(node.operand) and not node.test_only:
             self.charge(0 if chooses(node) else 1)
             return self._behind_optional(node.operand, node.field)
         if (
-            isinstance(node, Call)
+            isinstance(node, ast.Call)
             and node.function in INDEX
-            and (node.function != "_[_]" or is_optional(arguments(node)[0]))
+            and (node.function != "_[_]" or is_optional(node.arguments[0]))
         ):
             self.charge(0 if chooses(node) else 1)
             return self.optional_attribute(node)
-        if isinstance(node, Call) and node.function == "optional.none":
+        if isinstance(node, ast.Call) and node.function == "optional.none":
             self.charge(1)
             return "ABSENT"
-        if isinstance(node, Call) and node.function == "optional.of":
+        if isinstance(node, ast.Call) and node.function == "optional.of":
             self.charge(1)
-            return self.bound(node.args[0].value) if isinstance(node.args[0], Literal) else self.value(node.args[0])
+            return self.bound(node.args[0].value) if isinstance(node.args[0], ast.Literal) else self.value(node.args[0])
         return self.atom(f"unwrap({self.value(node)})")
 
-    def optional_attribute(self, node: Call) -> str:
+    def optional_attribute(self, node: ast.Call) -> str:
         """`a.?b` or `a[?b]` without the cost of the whole."""
-        target, key = arguments(node)
-        return self._behind_optional(target, key.value if isinstance(key, Literal) else key)
+        target, key = node.arguments
+        return self._behind_optional(target, key.value if isinstance(key, ast.Literal) else key)
 
-    def _behind_optional(self, target: Node, key: Value | Node) -> str:
+    def _behind_optional(self, target: ast.Node, key: Value | ast.Node) -> str:
         result = self.temporary()
         if is_optional(target):
             above = self._optional_above(target)
@@ -231,68 +223,70 @@ class Generator(NodeEmitter):
             self._get(result, self._operand(target), key)
         return result
 
-    def _optional_above(self, target: Node) -> str:
-        if isinstance(target, Call) and target.function in INDEX:
+    def _optional_above(self, target: ast.Node) -> str:
+        if isinstance(target, ast.Call) and target.function in INDEX:
             return self.optional_attribute(target)
-        if isinstance(target, Select) and not target.test_only and is_optional(target.operand):
+        if isinstance(target, ast.Select) and not target.test_only and is_optional(target.operand):
             return self._behind_optional(target.operand, target.field)
         raise UnsupportedError
 
-    def _get(self, result: str, operand: str, key: Value | Node) -> None:
+    def _get(self, result: str, operand: str, key: Value | ast.Node) -> None:
         if key.__class__ is str:
             self.line(f"{result} = {operand}.get({key!r}, ABSENT)")
         else:
-            written = self._key(key) if isinstance(key, Node) else self.constant(key)
+            written = self._key(key) if isinstance(key, ast.Node) else self.constant(key)
             self.line(f"{result} = maybe({operand}, {written})")
         with self.block(f"if {result} is not ABSENT:"):
             self.charge(1)
 
     # Calls
 
-    def _call(self, node: Call) -> str:
+    def _call(self, node: ast.Call) -> str:
         special = _SPECIAL.get(node.function)
         if special is not None:
             return special(self, node)
         folded = self._folded(node)
         return folded if folded is not None else inline.generate(self, node)
 
-    def _folded(self, node: Call) -> str | None:
+    def _folded(self, node: ast.Call) -> str | None:
         """A constant or look-up for a conversion of literals or a search in literals, as in `plan.py`."""
-        given = arguments(node)
-        if node.function == "@in" and isinstance(node.args[1], ListLiteral):
+        given = node.arguments
+        if node.function == "@in" and isinstance(node.args[1], ast.ListLiteral):
             return self._membership(node, node.args[1])
-        if len(given) == 1 and isinstance(given[0], Literal | Ident | Call | ListLiteral | MapLiteral):
+        if len(given) == 1 and isinstance(
+            given[0], ast.Literal | ast.Ident | ast.Call | ast.ListLiteral | ast.MapLiteral
+        ):
             folded = plan(node) if node.function in CONVERSIONS and is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None
 
-    def _membership(self, node: Call, container: ListLiteral) -> str | None:
+    def _membership(self, node: ast.Call, container: ast.ListLiteral) -> str | None:
         if not container.elements:
             return self.constant(False)  # noqa: FBT003
-        values = [element.value for element in container.elements if isinstance(element, Literal)]
+        values = [element.value for element in container.elements if isinstance(element, ast.Literal)]
         if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
             return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
         step = plan(container) if is_constant(container) else None
         contains = membership(step.value) if isinstance(step, Constant) else None
         return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
 
-    def condition(self, node: Node) -> tuple[str, Facts, Facts]:
+    def condition(self, node: ast.Node) -> tuple[str, Facts, Facts]:
         """An expression that is true or false, with the facts if it holds and those if it does not."""
-        if isinstance(node, Select) and node.test_only:
+        if isinstance(node, ast.Select) and node.test_only:
             if chooses(node):
                 self.charge(-1)
             expression, facts = self.presence(node)
             return expression, facts, {}
-        if isinstance(node, Call) and node.function == "!_":
+        if isinstance(node, ast.Call) and node.function == "!_":
             self.charge(1)
             expression, holds, holds_not = self.condition(node.args[0])
             return f"not ({expression})", holds_not, holds
-        if isinstance(node, Call) and node.function in ("_&&_", "_||_"):
+        if isinstance(node, ast.Call) and node.function in ("_&&_", "_||_"):
             return self._logic_condition(node)
         return self.truth(node), {}, {}
 
-    def _logic_condition(self, node: Call) -> tuple[str, Facts, Facts]:
+    def _logic_condition(self, node: ast.Call) -> tuple[str, Facts, Facts]:
         """If `a && b` holds, both sides do. If `a || b` does not hold, neither side does."""
         conjunction = node.function == "_&&_"
         result = self.temporary()
@@ -305,11 +299,11 @@ class Generator(NodeEmitter):
         facts = facts | (holds if conjunction else holds_not)
         return (result, facts, {}) if conjunction else (result, {}, facts)
 
-    def logic(self, node: Call) -> str:
+    def logic(self, node: ast.Call) -> str:
         """`&&` and `||` as a value."""
         return self._logic_condition(node)[0]
 
-    def choice(self, node: Call) -> str:
+    def choice(self, node: ast.Call) -> str:
         """`a ? b : c`. Branches that are attributes do not cost 1 as usual."""
         if is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
             raise UnsupportedError  # the reference unwraps such contents
@@ -323,7 +317,7 @@ class Generator(NodeEmitter):
 
     # Literals
 
-    def _list(self, node: ListLiteral) -> str:
+    def _list(self, node: ast.ListLiteral) -> str:
         if is_constant(node):
             return self._constant_of(node)
         self.charge(LIST_CREATION)
@@ -339,21 +333,21 @@ class Generator(NodeEmitter):
                 self.line(f"{result}.append({self.value(element)})")
         return result
 
-    def _content(self, node: Node) -> str:
+    def _content(self, node: ast.Node) -> str:
         return self.optional(node) if is_optional(node) else f"unwrap({self.value(node)})"
 
-    def _map(self, node: MapLiteral) -> str:
+    def _map(self, node: ast.MapLiteral) -> str:
         if is_constant(node):
             return self._constant_of(node)
         self.charge(MAP_CREATION)
         return self._entries([(self.value(e.key), e.value, e.optional) for e in node.entries])
 
-    def _struct(self, node: StructLiteral) -> str:
+    def _struct(self, node: ast.StructLiteral) -> str:
         self.charge(STRUCT_CREATION)
         entries = [(repr(field.name), field.value, field.optional) for field in node.fields]
         return f"construct({node.type_name!r}, {self._entries(entries)})"
 
-    def _entries(self, entries: list[tuple[str, Node, bool]]) -> str:
+    def _entries(self, entries: list[tuple[str, ast.Node, bool]]) -> str:
         if not any(optional for _, _, optional in entries):
             return "{" + ", ".join(f"{key}: {self.value(value)}" for key, value, _ in entries) + "}"
         result = self.atom("{}")
@@ -369,23 +363,23 @@ class Generator(NodeEmitter):
                 self.line(f"{result}[{name}] = {content}")
         return result
 
-    def _constant_of(self, node: Node) -> str:
+    def _constant_of(self, node: ast.Node) -> str:
         step = plan(node)
         if not isinstance(step, Constant) or failed(step.value):
             raise UnsupportedError
         return self.bound(step.value)
 
 
-def _read_attribute(generator: Generator, node: Call) -> str:
+def _read_attribute(generator: Generator, node: ast.Call) -> str:
     generator.charge(0 if chooses(node) else 1)
     return generator.attribute(node)
 
 
-def _lenient(_generator: Generator, _node: Call) -> str:
+def _lenient(_generator: Generator, _node: ast.Call) -> str:
     raise UnsupportedError  # it occurs only in macros, which handle it themselves
 
 
-def _or_value(generator: Generator, node: Call) -> str:
+def _or_value(generator: Generator, node: ast.Call) -> str:
     """`a.orValue(b)`, which evaluates b only if a has no value."""
     assert node.target is not None  # noqa: S101 - a method
     if not is_optional(node.target):
@@ -398,7 +392,7 @@ def _or_value(generator: Generator, node: Call) -> str:
     return name
 
 
-def _or(generator: Generator, node: Call) -> str:
+def _or(generator: Generator, node: ast.Call) -> str:
     assert node.target is not None  # noqa: S101 - a method
     if not is_optional(node.target) or not is_optional(node.args[0]):
         raise UnsupportedError
@@ -409,13 +403,13 @@ def _or(generator: Generator, node: Call) -> str:
     return generator.wrapped(result)
 
 
-def _has_value(generator: Generator, node: Call) -> str:
+def _has_value(generator: Generator, node: ast.Call) -> str:
     generator.charge(1)
     assert node.target is not None  # noqa: S101 - a method
     return f"({generator.atom(generator.optional(node.target))} is not ABSENT)"
 
 
-def _value(generator: Generator, node: Call) -> str:
+def _value(generator: Generator, node: ast.Call) -> str:
     generator.charge(1)
     assert node.target is not None  # noqa: S101 - a method
     name = generator.atom(generator.optional(node.target))
@@ -423,7 +417,7 @@ def _value(generator: Generator, node: Call) -> str:
     return name
 
 
-_SPECIAL: dict[str, Callable[[Generator, Call], str]] = {
+_SPECIAL: dict[str, Callable[[Generator, ast.Call], str]] = {
     "_&&_": Generator.logic,
     "_||_": Generator.logic,
     "_?_:_": Generator.choice,
@@ -467,7 +461,7 @@ def loaded(source: str, constants: Mapping[str, Value]) -> Any:
     return namespace.pop("evaluate")
 
 
-def generate(tree: Node) -> Generated | None:
+def generate(tree: ast.Node) -> Generated | None:
     """The function of a checked tree; None for a construct that only the exact evaluator supports."""
     generator = Generator(tree)
     try:

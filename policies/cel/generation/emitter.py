@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from keyword import iskeyword
 
-from policies.cel.evaluation.plan import CONVERSIONS, arguments
+from policies.cel.evaluation.plan import CONVERSIONS
 from policies.cel.kubernetes import VARIABLES
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from policies.cel.types import Kind, Type
@@ -51,7 +51,7 @@ def is_constant(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of n
         case Call(function="@in"):
             return isinstance(node.args[1], ListLiteral) and not node.args[1].elements
         case Call():
-            given = arguments(node)
+            given = node.arguments
             return node.function in CONVERSIONS and len(given) == 1 and is_constant(given[0])
         case _:
             return False
@@ -73,7 +73,7 @@ def chooses(node: Node) -> bool:
             case Select() if node.name is None and node.constant is None:
                 node = node.operand
             case Call() if node.function in INDEX:
-                node = arguments(node)[0]
+                node = node.arguments[0]
             case Call():
                 return node.function == "_?_:_"
             case _:

@@ -14,7 +14,7 @@ from math import ceil
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
 from policies.cel.errors import BudgetError, CelError
-from policies.cel.evaluation.plan import CallBinding, arguments, bind, literal_pattern, text_only
+from policies.cel.evaluation.binding import CallBinding, bind, literal_pattern, text_only
 from policies.cel.generation.emitter import NodeEmitter, UnsupportedError, trusted
 from policies.cel.generation.support import PASS
 from policies.cel.library.regex import matcher
@@ -43,7 +43,7 @@ def _plain(generator: NodeEmitter, node: Call) -> str:
         generator.charge(cost)
         return generator.bound(value)
     function = generator.bound(_implementation(node, binding))
-    given = [generator.value(argument) for argument in arguments(node)]
+    given = [generator.value(argument) for argument in node.arguments]
     if isinstance(binding.cost, int):
         generator.charge(binding.cost)
         return f"{function}({', '.join(given)})"
@@ -60,7 +60,7 @@ def _plain(generator: NodeEmitter, node: Call) -> str:
 
 def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
     """Value and cost of a call with literals, such as `quantity('64Gi')`, which need not run in each evaluation."""
-    given = arguments(node)
+    given = node.arguments
     if not given or not all(isinstance(argument, Literal) for argument in given):
         return None
     values = [argument.value for argument in given if isinstance(argument, Literal)]
@@ -78,7 +78,7 @@ def _implementation(node: Call, binding: CallBinding) -> Callable[..., object]:
         return text_only(binding.exact or binding.call)
     fitting = len(node.overloads) == 1 and all(
         _same(argument, parameter)
-        for argument, parameter in zip(arguments(node), node.overloads[0].parameters, strict=True)
+        for argument, parameter in zip(node.arguments, node.overloads[0].parameters, strict=True)
     )
     return binding.exact if fitting and binding.exact is not None else binding.call
 
@@ -179,7 +179,7 @@ def _opposite(generator: NodeEmitter, node: Call) -> str:
 
 def _size(generator: NodeEmitter, node: Call) -> str:
     generator.charge(1)
-    (argument,) = arguments(node)
+    (argument,) = node.arguments
     expression = generator.value(argument)
     if argument.type is not None and argument.type.kind in (Kind.STRING, Kind.LIST, Kind.MAP, Kind.BYTES):
         return f"len({expression})"
@@ -203,7 +203,7 @@ def _membership(generator: NodeEmitter, node: Call) -> str | None:
 
 def _text_method(written: str) -> Callable[[NodeEmitter, Call], str | None]:
     def inlined(generator: NodeEmitter, node: Call) -> str | None:
-        text, part = arguments(node)
+        text, part = node.arguments
         if not isinstance(part, Literal) or part.value.__class__ is not str:
             return None
         name = generator.atom(generator.value(text))
@@ -217,7 +217,7 @@ def _text_method(written: str) -> Callable[[NodeEmitter, Call], str | None]:
 
 
 def _contains(generator: NodeEmitter, node: Call) -> str | None:
-    text, part = arguments(node)
+    text, part = node.arguments
     if not isinstance(part, Literal) or part.value.__class__ is not str or len(part.value) >= len(PASS):
         return None
     name = generator.atom(generator.value(text))
@@ -227,7 +227,7 @@ def _contains(generator: NodeEmitter, node: Call) -> str | None:
 
 
 def _matches(generator: NodeEmitter, node: Call) -> str | None:
-    text, _ = arguments(node)
+    text, _ = node.arguments
     pattern = literal_pattern(node)
     if pattern is None:
         return None
@@ -407,7 +407,7 @@ def _certain(node: Node) -> Iterator[Comprehension]:
         case Call() if node.function in _WHOLE:
             below = node.args
         case Call():
-            below = arguments(node)[:1]
+            below = node.arguments[:1]
         case Select():
             below = (node.operand,)
         case ListLiteral():

@@ -70,6 +70,11 @@ class Call(Node):
     declared: Function | None = declare(default=None, init=False)
     overloads: tuple[Overload, ...] = declare(default=(), init=False)
 
+    @property
+    def arguments(self) -> list[Node]:
+        """The arguments, target first."""
+        return self.args if self.target is None else [self.target, *self.args]
+
 
 @dataclass(slots=True, eq=False)
 class ListLiteral(Node):

@@ -13,17 +13,7 @@ from itertools import chain
 from typing import Any, Final
 
 from policies.cel.recursion import deeply
-from policies.cel.syntax.ast import (
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.lexer import BYTES, DOUBLE, END, INT, STRING, UINT, Tokens, tokenize
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
@@ -107,7 +97,7 @@ def _spelling(tokens: Tokens) -> Spelling:
     return spelling
 
 
-def unparse(tree: Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
+def unparse(tree: ast.Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
     """The text of a tree with lines of at most `width` columns, as far as possible. Raises ExpandedError."""
     return deeply(lambda: laid_out(_Unparser(spelling or {}).group(tree), width))
 
@@ -148,11 +138,11 @@ def _octet(octet: int) -> str:
     return _escaped(chr(octet), "'") if octet in _ASCII else f"\\x{octet:02x}"
 
 
-def _level(node: Node, text: str) -> int:
+def _level(node: ast.Node, text: str) -> int:
     """How tightly a node binds."""
-    if isinstance(node, Literal):
+    if isinstance(node, ast.Literal):
         return UNARY if text.startswith("-") else _PRIMARY
-    if not isinstance(node, Call) or node.target is not None:
+    if not isinstance(node, ast.Call) or node.target is not None:
         return _PRIMARY
     if node.function == "_?_:_":
         return TERNARY
@@ -168,96 +158,98 @@ class _Unparser:
     def __init__(self, spelling: Spelling) -> None:
         self._spelling = spelling
 
-    def group(self, node: Node) -> Group:  # noqa: PLR0911 - a return for each kind of node
+    def group(self, node: ast.Node) -> Group:  # noqa: PLR0911 - a return for each kind of node
         """The text of a node."""
         match node:
-            case Literal():
+            case ast.Literal():
                 return Group(self._spelling.get(node.position) or literal(node.value))
-            case Ident():
+            case ast.Ident():
                 return Group(node.name)
-            case Select():
+            case ast.Select():
                 return self._select(node)
-            case Call():
+            case ast.Call():
                 return self._call(node)
-            case ListLiteral():
+            case ast.ListLiteral():
                 marks = ("?" if index in node.optional else "" for index in range(len(node.elements)))
-                constants = all(isinstance(element, Literal) for element in node.elements)
+                constants = all(isinstance(element, ast.Literal) for element in node.elements)
                 return _enclosed("[", zip(marks, map(self.group, node.elements), strict=True), "]", fills=constants)
-            case MapLiteral():
+            case ast.MapLiteral():
                 entries = ((_marked(e.optional), self.group(e.key), ": ", self.group(e.value)) for e in node.entries)
                 return _enclosed("{", entries, "}")
-            case StructLiteral():
+            case ast.StructLiteral():
                 fields = ((f"{_marked(f.optional)}{_field(f.name)}: ", self.group(f.value)) for f in node.fields)
                 return _enclosed(f"{node.type_name}{{", fields, "}")
-            case Comprehension():
+            case ast.Comprehension():
                 raise ExpandedError(node.macro)
             case _:
                 raise TypeError(node)
 
-    def _select(self, node: Select) -> Group:
+    def _select(self, node: ast.Select) -> Group:
         if node.test_only:
             raise ExpandedError("has")
         return Group(self._at_least(_PRIMARY, node.operand), f".{_field(node.field)}")
 
-    def _call(self, node: Call) -> Group:
+    def _call(self, node: ast.Call) -> Group:
         if node.target is not None:
             return Group(self._at_least(_PRIMARY, node.target), f".{node.function}", self._arguments(node))
         special = _SPECIAL.get(node.function)
         return special(self, node) if special else Group(node.function, self._arguments(node))
 
-    def _arguments(self, node: Call) -> Group:
+    def _arguments(self, node: ast.Call) -> Group:
         """The arguments; names that a macro declares stay with the parenthesis."""
         names = 0
-        while node.target is not None and names < len(node.args) - 1 and isinstance(node.args[names], Ident):
+        while node.target is not None and names < len(node.args) - 1 and isinstance(node.args[names], ast.Ident):
             names += 1
         declared = "".join(f"{self.group(argument).flat}, " for argument in node.args[:names])
         rest: list[tuple[Part, ...]] = [(self.group(argument),) for argument in node.args[names:]]
-        if len(rest) == 1 and isinstance(node.args[-1], (Literal, ListLiteral, MapLiteral, StructLiteral)):
+        if len(rest) == 1 and isinstance(
+            node.args[-1], (ast.Literal, ast.ListLiteral, ast.MapLiteral, ast.StructLiteral)
+        ):
             return Group(f"({declared}", *rest[0], ")")  # its own brackets or quotes are enough
         if not names:
             return _enclosed("(", rest, ")")
         return Group(f"({declared[:-1]}", Line(" "), *_separated(rest), Line(deeper=False), ")")
 
-    def _at_least(self, level: int, node: Node) -> Group:
+    def _at_least(self, level: int, node: ast.Node) -> Group:
         """The text of an operand, in parentheses if it binds less tightly."""
         group = self.group(node)
         if _level(node, group.flat) >= level:
             return group
         return Group("(", Line(), group, Line(deeper=False), ")")
 
-    def _index(self, node: Call) -> Group:
+    def _index(self, node: ast.Call) -> Group:
         mark = "?" if node.function == "_[?_]" else ""
         return Group(self._at_least(_PRIMARY, node.args[0]), f"[{mark}", self.group(node.args[1]), "]")
 
-    def _optional_field(self, node: Call) -> Group:
+    def _optional_field(self, node: ast.Call) -> Group:
         field = node.args[1]
-        assert isinstance(field, Literal)  # noqa: S101 # the parser makes no other
+        assert isinstance(field, ast.Literal)  # noqa: S101 # the parser makes no other
         return Group(self._at_least(_PRIMARY, node.args[0]), f".?{_field(field.value)}")
 
-    def _sign(self, node: Call) -> Group:
+    def _sign(self, node: ast.Call) -> Group:
         sign = _SIGNS[node.function]
         operand = self._at_least(_PRIMARY, node.args[0])
         if sign == "-" and operand.flat[:1].isdigit():  # else it would be the sign of the number
             operand = Group("(", operand, ")")
         return Group(sign, operand)
 
-    def _ternary(self, node: Call) -> Group:
+    def _ternary(self, node: ast.Call) -> Group:
         condition, then, otherwise = node.args
         parts = self._at_least(OR, condition), Line(" "), "? ", self._at_least(OR, then)
         return Group(*parts, Line(" "), ": ", self.group(otherwise), hangs=True)
 
-    def _binary(self, node: Call) -> Group:
+    def _binary(self, node: ast.Call) -> Group:
         level, sign = _OPERATORS[node.function]
         left, right = node.args
         if level != SUM:
             return Group(self._at_least(level, left), Line(" "), f"{sign} ", self._at_least(level + 1, right))
         parts: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
-        while isinstance(left, Call) and left.function in _SUMS:
+        while isinstance(left, ast.Call) and left.function in _SUMS:
             sign, (left, right) = _OPERATORS[left.function][1], left.args
             parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
         return Group(self._at_least(SUM, left), *parts, hangs=True)
 
-    def _logic(self, node: Call) -> Group:
+    def _logic(self, node: ast.Call) -> Group:
         level, sign = _LOGIC[node.function]
         first, *others = (self._at_least(level + 1, term) for term in _terms(node))
         more: list[Part] = [first]
@@ -266,7 +258,7 @@ class _Unparser:
         return Group(*more, hangs=True)
 
 
-_SPECIAL: Mapping[str, Callable[[_Unparser, Call], Group]] = {
+_SPECIAL: Mapping[str, Callable[[_Unparser, ast.Call], Group]] = {
     **dict.fromkeys(_OPERATORS, _Unparser._binary),  # noqa: SLF001 # the class's own table
     **dict.fromkeys(_LOGIC, _Unparser._logic),  # noqa: SLF001 # as above
     **dict.fromkeys(_SIGNS, _Unparser._sign),  # noqa: SLF001 # as above
@@ -299,24 +291,24 @@ def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str, *, 
     return Group(opening, Line(), *parts, Line(deeper=False), closing, fills=fills)
 
 
-def _terms(node: Call) -> list[Node]:
+def _terms(node: ast.Call) -> list[ast.Node]:
     """The terms of the chain of `&&` or of `||` that becomes this tree; only two if no longer chain does."""
     return _leaves(node, node.function) if _is_balanced(node, node.function) else list(node.args)
 
 
-def _is_link(node: Node, function: str) -> bool:
-    return isinstance(node, Call) and node.function == function and node.target is None
+def _is_link(node: ast.Node, function: str) -> bool:
+    return isinstance(node, ast.Call) and node.function == function and node.target is None
 
 
-def _leaves(node: Node, function: str) -> list[Node]:
-    if not (isinstance(node, Call) and _is_link(node, function)):
+def _leaves(node: ast.Node, function: str) -> list[ast.Node]:
+    if not (isinstance(node, ast.Call) and _is_link(node, function)):
         return [node]
     return [leaf for part in node.args for leaf in _leaves(part, function)]
 
 
-def _is_balanced(node: Node, function: str) -> bool:
+def _is_balanced(node: ast.Node, function: str) -> bool:
     """Whether the tree has the form that the parser gives to a chain of as many terms (`chain` in parser.py)."""
-    if not (isinstance(node, Call) and _is_link(node, function)):
+    if not (isinstance(node, ast.Call) and _is_link(node, function)):
         return True
     left, right = (len(_leaves(part, function)) - 1 for part in node.args)
     return left == (left + right + 1) // 2 and all(_is_balanced(part, function) for part in node.args)
@@ -417,14 +409,14 @@ def _pieces(part: Part) -> Iterator[str | Line]:
         yield part
 
 
-def same(left: Node, right: Node) -> bool:
+def same(left: ast.Node, right: ast.Node) -> bool:
     """Whether two trees are the same. Numbers of different types are different, and so are 0.0 and -0.0."""
     return deeply(lambda: bool(_content(left) == _content(right)))
 
 
 def _content(value: Any) -> Any:
     """What a node says, without places and types."""
-    if isinstance(value, Node):
+    if isinstance(value, ast.Node):
         given = (field.name for field in fields(value) if field.init and field.name not in _PLACES)
         return type(value), [_content(getattr(value, name)) for name in given]
     return list(map(_content, value)) if isinstance(value, list | tuple) else (type(value), repr(value))

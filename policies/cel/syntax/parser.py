@@ -10,18 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policies.cel.recursion import deeply
-from policies.cel.syntax.ast import (
-    Call,
-    Entry,
-    FieldValue,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
+from policies.cel.syntax import ast
 from policies.cel.syntax.lexer import (
     BYTES,
     DOUBLE,
@@ -61,7 +50,7 @@ class _LimitError(Exception):
     """The expression is nested deeper than the reference allows."""
 
 
-def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> Node:
+def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> ast.Node:
     """The tree of an expression. Raises CompileError with all issues.
 
     expand: whether macros are expanded. Without, they are calls as they were written, and their rules are not checked.
@@ -74,7 +63,7 @@ def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> Node:
     return deeply(lambda: _parsed(source, expand=expand, quoted=quoted))
 
 
-def _parsed(source: Source, *, expand: bool, quoted: bool) -> Node:
+def _parsed(source: Source, *, expand: bool, quoted: bool) -> ast.Node:
     parser = _Parser(tokenize(source.text), expands=expand, quoted=quoted)
     try:
         node = parser.whole()
@@ -108,12 +97,12 @@ class _Parser:
         self.issues: list[Issue] = []
         self.expressions = self.relations = self.sums = 1
         # So few tokens cannot reach a limit, so depths need not be counted.
-        self._depths: dict[Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
+        self._depths: dict[ast.Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
         self._too_deep = False
         self._messages = "{" in self.kinds
         self._copies = Copies()
 
-    def whole(self) -> Node:
+    def whole(self) -> ast.Node:
         """The tree of all tokens. Raises _UnexpectedTokenError at the first one that does not fit, and _LimitError."""
         node = self.expression()
         if self.kinds[self.at] != END:
@@ -139,12 +128,12 @@ class _Parser:
         *others, last = ["an operator", *(f"`{kind}`" for kind in follow if kind != END)]
         return _missing(f"{', '.join(others)} or {last}" if others else last)
 
-    def failed(self, issue: Issue) -> Node:
+    def failed(self, issue: Issue) -> ast.Node:
         """Note an issue. Returns a node that stands for the missing one."""
         self.issues.append(issue)
-        return Literal(None, position=issue.position, start=issue.position, end=issue.position)
+        return ast.Literal(None, position=issue.position, start=issue.position, end=issue.position)
 
-    def reserved(self, name: str, position: int) -> Node:
+    def reserved(self, name: str, position: int) -> ast.Node:
         """Note an issue for a name that CEL reserves."""
         return self.failed(Issue(position, f"reserved identifier: {name.removeprefix('.')}"))
 
@@ -155,7 +144,7 @@ class _Parser:
             self.issues.append(Issue(position, "unsupported syntax: '`'", hint))
         return name[1:-1]
 
-    def measured(self, node: Node, *parts: Node, deeper: int = 0) -> Node:
+    def measured(self, node: ast.Node, *parts: ast.Node, deeper: int = 0) -> ast.Node:
         """The same node, made of these parts. deeper: 1 if the reference counts it as a level of depth."""
         if self._depths is not None:
             depth = deeper + max((self._depths.get(part, 0) for part in parts), default=0)
@@ -167,7 +156,7 @@ class _Parser:
 
     # Operators, from the weakest to the strongest
 
-    def inner(self) -> Node:
+    def inner(self) -> ast.Node:
         """An expression between brackets."""
         self.expressions += 1
         self.relations += 1
@@ -180,7 +169,7 @@ class _Parser:
         self.sums -= 1
         return node
 
-    def expression(self) -> Node:
+    def expression(self) -> ast.Node:
         """`condition ? then : else`, or what binds tighter."""
         condition = self.disjunction()
         if self.kinds[self.at] != "?":
@@ -197,20 +186,22 @@ class _Parser:
             raise _LimitError
         other = self.expression()
         self.expressions -= 1
-        node = Call("_?_:_", None, [condition, then, other], position=position, start=condition.start, end=other.end)
+        node = ast.Call(
+            "_?_:_", None, [condition, then, other], position=position, start=condition.start, end=other.end
+        )
         return self.measured(node, condition, then, other, deeper=1)
 
-    def disjunction(self) -> Node:
+    def disjunction(self) -> ast.Node:
         """`a || b || c`."""
         first = self.conjunction()
         return self.chain(first, "||", "_||_", self.conjunction) if self.kinds[self.at] == "||" else first
 
-    def conjunction(self) -> Node:
+    def conjunction(self) -> ast.Node:
         """`a && b && c`."""
         first = self.binary(_RELATION)
         return self.chain(first, "&&", "_&&_", lambda: self.binary(_RELATION)) if self.kinds[self.at] == "&&" else first
 
-    def chain(self, first: Node, operator: str, function: str, term: Callable[[], Node]) -> Node:
+    def chain(self, first: ast.Node, operator: str, function: str, term: Callable[[], ast.Node]) -> ast.Node:
         """The tree of equal operators, halved at each level as in the reference."""
         terms, positions = [first], list[int]()
         while self.kinds[self.at] == operator:
@@ -218,15 +209,15 @@ class _Parser:
             self.at += 1
             terms.append(term())
 
-        def balanced(low: int, high: int) -> Node:
+        def balanced(low: int, high: int) -> ast.Node:
             middle = (low + high + 1) // 2
             left = terms[middle] if middle == low else balanced(low, middle - 1)
             right = terms[middle + 1] if middle == high else balanced(middle + 1, high)
-            return Call(function, None, [left, right], position=positions[middle], start=left.start, end=right.end)
+            return ast.Call(function, None, [left, right], position=positions[middle], start=left.start, end=right.end)
 
         return self.measured(balanced(0, len(positions) - 1), *terms)
 
-    def binary(self, least: int) -> Node:
+    def binary(self, least: int) -> ast.Node:
         """Relations, sums and products that bind at least so tightly."""
         left = self.unary()
         while (operator := _BINARY.get(self.kinds[self.at])) is not None and operator[0] >= least:
@@ -241,11 +232,11 @@ class _Parser:
             right = self.binary(level + 1)
             self.relations -= is_relation
             self.sums -= not is_relation
-            node = Call(function, None, [left, right], position=position, start=left.start, end=right.end)
+            node = ast.Call(function, None, [left, right], position=position, start=left.start, end=right.end)
             left = self.measured(node, left, right, deeper=1)
         return left
 
-    def unary(self) -> Node:
+    def unary(self) -> ast.Node:
         """`!` or `-`, which may be repeated; two cancel each other out. The other unary operator must not follow."""
         first, sign = self.at, self.kinds[self.at]
         if sign not in {"!", "-"} or self._is_number(first):
@@ -262,13 +253,15 @@ class _Parser:
         operand, start = self.member(), self.starts[first]
         if not is_odd:
             return operand
-        return self.measured(Call(f"{sign}_", None, [operand], position=start, start=start, end=operand.end), operand)
+        return self.measured(
+            ast.Call(f"{sign}_", None, [operand], position=start, start=start, end=operand.end), operand
+        )
 
     def _is_number(self, at: int) -> bool:
         """Whether the sign of a number stands here."""
         return self.kinds[at] == "-" and self.kinds[at + 1] in {INT, DOUBLE}
 
-    def member(self) -> Node:
+    def member(self) -> ast.Node:
         """An operand with the fields, indices and calls behind it."""
         kind = self.kinds[self.at]
         read = _OPERANDS.get(kind)
@@ -284,7 +277,7 @@ class _Parser:
             else:
                 return node
 
-    def point(self, operand: Node) -> Node:
+    def point(self, operand: ast.Node) -> ast.Node:
         """`.name`, `.?name` or `.name(`."""
         position = self.starts[self.at]
         self.at += 1
@@ -300,20 +293,20 @@ class _Parser:
         if not optional and kind == IDENTIFIER and self.skip("("):
             return self.call(text, operand, operand.start)
         if optional:
-            field = Literal(text, position=start, start=start, end=end)
-            node: Node = Call("_?._", None, [operand, field], position=position, start=operand.start, end=end)
+            field = ast.Literal(text, position=start, start=start, end=end)
+            node: ast.Node = ast.Call("_?._", None, [operand, field], position=position, start=operand.start, end=end)
         else:
-            node = Select(operand, text, position=position, start=operand.start, end=end)
+            node = ast.Select(operand, text, position=position, start=operand.start, end=end)
         return self.measured(node, operand, deeper=1)
 
-    def index(self, operand: Node) -> Node:
+    def index(self, operand: ast.Node) -> ast.Node:
         """`[index]` and `[?index]`."""
         position = self.starts[self.at]
         self.at += 1
         function = "_[?_]" if self.skip("?") else "_[_]"
         index = self.inner()
         end = self.closed("]")
-        node = Call(function, None, [operand, index], position=position, start=operand.start, end=end)
+        node = ast.Call(function, None, [operand, index], position=position, start=operand.start, end=end)
         return self.measured(node, operand, index, deeper=1)
 
     def closed(self, closer: str, *separators: str) -> int:
@@ -324,7 +317,7 @@ class _Parser:
 
     # Operands
 
-    def literal(self) -> Node:
+    def literal(self) -> ast.Node:
         """A constant, perhaps with a sign."""
         first, sign = self.at, "-" if self.skip("-") else ""
         at = self.at
@@ -334,9 +327,9 @@ class _Parser:
             value = read(text, sign) if sign else read(text)
         except LiteralValueError as error:
             return self.failed(Issue(start, str(error)))
-        return Literal(value, position=start, start=start, end=self.starts[at] + len(text))
+        return ast.Literal(value, position=start, start=start, end=self.starts[at] + len(text))
 
-    def name(self) -> Node:
+    def name(self) -> ast.Node:
         """A name, a function or a message, perhaps with a point before it."""
         start, dot = self.starts[self.at], "." if self.skip(".") else ""
         at = self.at
@@ -357,7 +350,7 @@ class _Parser:
         if text in RESERVED:
             return self.reserved(text, start)
         position = self.starts[at]
-        return Ident(dot + text, position=position, start=start, end=position + len(text))
+        return ast.Ident(dot + text, position=position, start=start, end=position + len(text))
 
     def _brace(self, at: int) -> int:
         """The index of the brace that follows the names from here on, which then name a message; else 0."""
@@ -367,7 +360,7 @@ class _Parser:
             at += 2
         return at if kinds[at] == "{" else 0
 
-    def parentheses(self) -> Node:
+    def parentheses(self) -> ast.Node:
         """`(expression)`, which only widens the span of the expression."""
         start = self.starts[self.at]
         self.at += 1
@@ -375,9 +368,9 @@ class _Parser:
         node.start, node.end = start, self.closed(")")
         return node
 
-    def call(self, function: str, target: Node | None, start: int) -> Node:
+    def call(self, function: str, target: ast.Node | None, start: int) -> ast.Node:
         """The arguments of `function(` or `target.function(`, and the call or the expansion of the macro."""
-        position, args = self.starts[self.at - 1], list[Node]()
+        position, args = self.starts[self.at - 1], list[ast.Node]()
         if not self.skip(")"):
             args.append(self.inner())
             while self.skip(","):
@@ -391,7 +384,7 @@ class _Parser:
             except MacroError as error:
                 node = self.failed(error.issue)
         if node is None:
-            node = Call(function, target, args, position=position, start=start, end=end)
+            node = ast.Call(function, target, args, position=position, start=start, end=end)
         return self.measured(node, *args) if target is None else self.measured(node, target, *args, deeper=1)
 
     def items(self, closer: str, item: Callable[[], None]) -> int:
@@ -406,11 +399,11 @@ class _Parser:
             self.closed(closer, ",")
         return self.starts[self.at - 1] + 1
 
-    def elements(self) -> Node:
+    def elements(self) -> ast.Node:
         """`[element, ?element]`."""
         start = self.starts[self.at]
         self.at += 1
-        elements, optional = list[Node](), set[int]()
+        elements, optional = list[ast.Node](), set[int]()
 
         def element() -> None:
             if self.skip("?"):
@@ -418,14 +411,14 @@ class _Parser:
             elements.append(self.inner())
 
         end = self.items("]", element)
-        node = ListLiteral(elements, frozenset(optional), position=start, start=start, end=end)
+        node = ast.ListLiteral(elements, frozenset(optional), position=start, start=start, end=end)
         return self.measured(node, *elements)
 
-    def entries(self) -> Node:
+    def entries(self) -> ast.Node:
         """`{key: value, ?key: value}`."""
         start = self.starts[self.at]
         self.at += 1
-        entries, parts = list[Entry](), list[Node]()
+        entries, parts = list[ast.Entry](), list[ast.Node]()
 
         def entry() -> None:
             optional = self.skip("?")
@@ -437,15 +430,15 @@ class _Parser:
             value = self.inner()
             if self.kinds[self.at] == ":":
                 raise _missing("`,` or `}`")
-            entries.append(Entry(key, value, optional, position=at, start=key.start, end=value.end))
+            entries.append(ast.Entry(key, value, optional, position=at, start=key.start, end=value.end))
             parts.extend((key, value))
 
         end = self.items("}", entry)
-        return self.measured(MapLiteral(entries, position=start, start=start, end=end), *parts)
+        return self.measured(ast.MapLiteral(entries, position=start, start=start, end=end), *parts)
 
-    def message(self, type_name: str, start: int) -> Node:
+    def message(self, type_name: str, start: int) -> ast.Node:
         """`Name{field: value, ?field: value}`, from behind the brace on."""
-        position, fields = self.starts[self.at - 1], list[FieldValue]()
+        position, fields = self.starts[self.at - 1], list[ast.FieldValue]()
         first = self.starts[self.at]
 
         def field() -> None:
@@ -459,10 +452,10 @@ class _Parser:
             if not self.skip(":"):
                 raise _missing("`:`")
             value = self.inner()
-            fields.append(FieldValue(name, value, optional, position=at, start=begin, end=value.end))
+            fields.append(ast.FieldValue(name, value, optional, position=at, start=begin, end=value.end))
 
         end = self.items("}", field)
-        node = StructLiteral(type_name, fields, position=position, start=start, end=end)
+        node = ast.StructLiteral(type_name, fields, position=position, start=start, end=end)
         return self.measured(node, *(field.value for field in fields))
 
 
@@ -490,7 +483,7 @@ _BINARY = {
     "/": (_PRODUCT, "_/_"),
     "%": (_PRODUCT, "_%_"),
 }
-_OPERANDS: dict[str, Callable[[_Parser], Node]] = {
+_OPERANDS: dict[str, Callable[[_Parser], ast.Node]] = {
     **dict.fromkeys((*_LITERALS, "-"), _Parser.literal),
     **dict.fromkeys((IDENTIFIER, "."), _Parser.name),
     "(": _Parser.parentheses,

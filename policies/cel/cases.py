@@ -230,14 +230,9 @@ def _native(value: Value) -> Any:
     return str(value) if encoder is None else encoder(value)
 
 
-def _whole(value: float) -> int:
-    """A whole number as Go's JSON writes it: the fewest digits that identify the double, then zeros."""
-    return int(Decimal(repr(value)))
-
-
 _NATIVE: Mapping[type, Callable[[Any], Any]] = {
     **dict.fromkeys((type(None), bool, int, str), _same),
-    float: lambda value: _whole(value) if value.is_integer() and abs(value) < 1e21 else value,
+    float: lambda value: int(Decimal(repr(value))) if value.is_integer() and abs(value) < 1e21 else value,
     ObjectValue: lambda value: {name: _native(item) for name, item in value.fields.items()},
     dict: lambda value: {_key(key): _native(item) for key, item in value.items()},
     list: lambda value: list(map(_native, value)),
@@ -274,7 +269,7 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
 
 
 _OWN_WORDS = re.compile(
-    r"(Syntax error: |error parsing regexp: |invalid qualifier type: |unsupported conversion to ref.Val: |"
+    r"(Syntax error: |error parsing regexp: |ParseAddr\(|invalid qualifier type: |unsupported conversion to ref.Val: |"
     r"unsupported comprehension range type: |got (?='.*', expected iterable type)).*",
     re.DOTALL,
 )

@@ -174,17 +174,16 @@ class Unifier:
     def instance(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
         """A signature with its type variables renamed to new ones."""
         names: dict[Type, Type] = {}
+        return tuple(self._renamed(type_, names) for type_ in signature)
 
-        def renamed(type_: Type) -> Type:
-            if type_.kind is Kind.PARAMETER:
-                if type_ not in names:
-                    names[type_] = self.fresh()
-                return names[type_]
-            if not type_.parameters:
-                return type_
-            return Type(type_.kind, type_.name, tuple(map(renamed, type_.parameters)))
-
-        return tuple(map(renamed, signature))
+    def _renamed(self, type_: Type, names: dict[Type, Type]) -> Type:
+        if type_.kind is Kind.PARAMETER:
+            if type_ not in names:
+                names[type_] = self.fresh()
+            return names[type_]
+        if not type_.parameters:
+            return type_
+        return Type(type_.kind, type_.name, tuple(self._renamed(parameter, names) for parameter in type_.parameters))
 
 
 def _less_specific(left: Type, right: Type) -> bool:

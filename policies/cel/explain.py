@@ -135,7 +135,7 @@ class Places:
         """The place that a node reads; None for a computed value."""
         match node:
             case ast.Ident():
-                return self._of_name(node.name, scope)
+                return scope.places.get(node.name) if node.name in scope.values else (node.name,)
             case ast.Select(operand=ast.Ident(name="variables")) if "variables" not in scope.values:
                 made_of = self._variables.get(node.field)
                 return None if made_of is None else self.of(made_of, NOTHING)
@@ -151,11 +151,6 @@ class Places:
                 return self.of(self._chosen(node, scope), scope)
             case _:
                 return None
-
-    def _of_name(self, name: str, scope: Scope) -> Place | None:
-        if name in scope.values:
-            return scope.places.get(name)
-        return (name,)
 
     def _below(self, operand: ast.Node, key: str | int, scope: Scope) -> Place | None:
         above = self.of(operand, scope)
@@ -371,7 +366,9 @@ class _Explainer:
             case ast.Call(function="!_"):
                 yield from self.reasons(node.args[0], scope)
             case ast.Call(function="_?_:_"):
-                yield from self._of_choice(node, scope)
+                condition = self.evaluate(node.args[0], scope)
+                decisive = 0 if failed(condition) else 1 if condition is True else 2
+                yield from self.reasons(node.args[decisive], scope)
             case ast.Comprehension() if node.macro in _QUANTIFIERS:
                 yield from self._of_quantifier(node, outcome, scope)
             case _ if failed(outcome):
@@ -379,7 +376,9 @@ class _Explainer:
             case ast.Select(operand=ast.Ident(name="variables")) if (
                 isinstance(outcome, bool) and node.field in self._variables
             ):
-                yield from self._of_variable(node)
+                outside, self._text = self._text, self._texts[node.field]
+                yield from self.reasons(self._variables[node.field], NOTHING)
+                self._text = outside
             case ast.Call() if node.function in _COUNTING:
                 yield from self._of_count(node, outcome, scope)
             case _:
@@ -399,21 +398,11 @@ class _Explainer:
             if failed(value) is failed(outcome):
                 yield from self.reasons(side, scope, value)
 
-    def _of_choice(self, node: ast.Call, scope: Scope) -> Iterator[Reason]:
-        condition = self.evaluate(node.args[0], scope)
-        decisive = 0 if failed(condition) else 1 if condition is True else 2
-        yield from self.reasons(node.args[decisive], scope)
-
-    def _of_variable(self, node: ast.Select) -> Iterator[Reason]:
-        """The reasons for a variable that is true or false, from its own expression."""
-        outside, self._text = self._text, self._texts[node.field]
-        yield from self.reasons(self._variables[node.field], NOTHING)
-        self._text = outside
-
     def _of_count(self, node: ast.Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons for `bad.size() == 0` if `bad` filters a list: why elements were kept."""
-        counted = next((items for argument in node.arguments if (items := _counted(argument)) is not None), None)
-        source = None if counted is None else self._filtering(counted, scope)
+        sizes = (part for part in node.arguments if isinstance(part, ast.Call) and part.function == "size")
+        size = next(sizes, None)
+        source = None if size is None else self._filtering(size.arguments[0], scope)
         if source is None:
             yield self._reason(node, outcome, scope)
             return
@@ -533,11 +522,6 @@ class _Explainer:
         if reads_secrets(node, self._variables, is_secret=self._is_secret):
             return MASK
         return show(value, self._places.of(node, scope), is_secret=self._is_secret)
-
-
-def _counted(node: ast.Node) -> ast.Node | None:
-    """The list of which a node computes the size, or None."""
-    return node.arguments[0] if isinstance(node, ast.Call) and node.function == "size" else None
 
 
 def _is_expression(node: ast.Node) -> bool:

@@ -137,23 +137,17 @@ class Program:
             return Evaluation(None, raised.cost, raised)
         if mark is not None:
             variables.forget(mark)
-        return self._again(Run(names, limit, expired, self.dialect), raised)
-
-    def _again(self, run: Run, raised: Exception) -> Evaluation:
-        """The result of the exact evaluator after the function has raised an exception."""
+        run = Run(names, limit, expired, self.dialect)
         evaluation = self._exactly(run)
         if evaluation.error is None and not run.absorbed and not _handed_over(raised):
-            self._note_fault(raised)
+            self.faults += 1
+            if self.on_fault is not None:
+                self.on_fault(self, raised)
         return evaluation
 
     def _blame(self, error: TimeLimitError) -> None:
         """Name the expression, unless an inner one is named."""
         error.place = error.place or f"{self.source.name}:{self.source.line}"
-
-    def _note_fault(self, raised: Exception) -> None:
-        self.faults += 1
-        if self.on_fault is not None:
-            self.on_fault(self, raised)
 
     def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
         """Value and cost from the generated function; None if only `evaluate` can compute them. Raises Missing."""
@@ -283,19 +277,15 @@ def _planned(text: str, environment: Environment) -> Step:
 def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
     tree, actual = checked(source, environment)
     if result is not None and actual != result:
-        message = f"must evaluate to {result.declared} but got {actual.declared}"
-        raise ResultError(source, (Issue(tree.start, message, _result_hint(result, actual)),))
+        message, hint = f"must evaluate to {result.declared} but got {actual.declared}", ""
+        if actual == types.DYN and result == types.BOOL:
+            hint = "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
+        raise ResultError(source, (Issue(tree.start, message, hint),))
     try:
         steps = _planned(source.text, environment)
     except PlanError as error:
         raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
     return Program(source, actual, steps, tree, environment.dialect)
-
-
-def _result_hint(result: Type, actual: Type) -> str:
-    if actual == types.DYN and result == types.BOOL:
-        return "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
-    return ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,8 +48,7 @@ _BITS = {"int32": 32, "int64": 64, "integer": 64}
 _NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}
 _INT32 = Atom(Scalar("numeric", "int32"))
 _BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-_DIGITS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
-_BREAKS, _PADDING = frozenset(b"\r\n"), ord("=")
+_FOREIGN = re.compile("[^A-Za-z0-9+/=\r\n]")
 _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
@@ -290,37 +289,11 @@ def _time(text: str, point: str) -> str:
 
 
 def no_base64(text: str) -> int | None:
-    """The offset in bytes at which Go's base64 decoder fails; None if it does not (encoding/base64, decodeQuantum).
+    """The offset of the first character that base64 does not have, else of the end; None for a text in base64.
 
-    Line breaks may stand anywhere. Padding ends the text; at the end of the text an incomplete group is wrong where it
-    begins, though line breaks count as characters of it.
+    Line breaks may stand anywhere.
     """
     if _BASE64.fullmatch(text.replace("\n", "").replace("\r", "")):
         return None
-    data = text.encode()
-    at = count = 0  # count: the characters of the group so far
-    while at < len(data):
-        if data[at] in _DIGITS:
-            count = (count + 1) % 4
-        elif data[at] in _BREAKS:
-            pass
-        elif data[at] != _PADDING or count < 2:
-            return at
-        else:
-            end = _unbroken(data, at + 1)
-            if count == 2:
-                if end == len(data):
-                    return end
-                if data[end] != _PADDING:
-                    return end - 1
-                end = _unbroken(data, end + 1)
-            return end if end < len(data) else None
-        at += 1
-    return len(data) - count
-
-
-def _unbroken(data: bytes, at: int) -> int:
-    """The next place from one on that is no line break."""
-    while at < len(data) and data[at] in _BREAKS:
-        at += 1
-    return at
+    foreign = _FOREIGN.search(text)
+    return len(text) if foreign is None else foreign.start()

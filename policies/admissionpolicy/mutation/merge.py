@@ -8,14 +8,14 @@ with them what the configuration does not change.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
 from typing import Any
 
-from policies.admissionpolicy.mutation.conversion import Foreign, go_type, shown, syntax
-from policies.admissionpolicy.schema import Atom, ListType, MapType, Scalar, SchemaNode
+from policies.admissionpolicy.mutation.conversion import Foreign, shown
+from policies.admissionpolicy.schema import Atom, ListType, MapType, SchemaNode
 from policies.cel.values import ABSENT
 from policies.golang.strconv import general, quote
 
@@ -257,7 +257,7 @@ def _problems(value: Any, node: SchemaNode) -> Iterator[Mismatch]:
         return
     if atom.map is not None:
         if not isinstance(value, dict):
-            yield Mismatch("", f"expected map, got &{{{shown(value)}}}")
+            yield Mismatch("", f"expected map, got {shown(value)}")
             return
         for key, item in value.items():
             child = atom.map.fields.get(key, atom.map.element)
@@ -266,14 +266,16 @@ def _problems(value: Any, node: SchemaNode) -> Iterator[Mismatch]:
                 return
             yield from (problem.below(f".{key}") for problem in _problems(item, child))
     elif atom.scalar is not None:
-        yield from _problems_of_scalar(value, atom.scalar)
+        name, belongs = _SCALARS[atom.scalar.type]
+        if not belongs(value):
+            yield Mismatch("", f"expected {name}, got {shown(value)}")
     elif atom.list is not None:
         yield from _problems_in_list(value, atom.list)
 
 
 def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
     if not isinstance(value, list):
-        yield Mismatch("", f"expected list, got &{{{shown(value)}}}")
+        yield Mismatch("", f"expected list, got {shown(value)}")
         return
     keys: set[Key] = set()
     for index, item in enumerate(value):
@@ -291,13 +293,10 @@ def _problems_in_list(value: Any, kind: ListType) -> Iterator[Mismatch]:
         yield from (problem.below(place) for problem in _problems(item, kind.element))
 
 
-def _problems_of_scalar(value: Any, kind: Scalar) -> Iterator[Mismatch]:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind.type == "numeric" and not number:
-        yield Mismatch("", f"expected numeric (int or float), got {go_type(value)}")
-    elif kind.type == "string" and not isinstance(value, str):
-        yield Mismatch("", f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}")
-    elif kind.type == "boolean" and not isinstance(value, bool):
-        yield Mismatch("", f"expected boolean, got &{{{shown(value)}}}")
-    elif kind.type == "untyped" and isinstance(value, Foreign | list | dict):
-        yield Mismatch("", f"expected any scalar, got &{{{shown(value)}}}")
+_SCALARS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "numeric": ("numeric (int or float)", lambda value: isinstance(value, int | float) and not isinstance(value, bool)),
+    "string": ("string", lambda value: isinstance(value, str)),
+    "boolean": ("boolean", lambda value: isinstance(value, bool)),
+    "untyped": ("any scalar", lambda value: not isinstance(value, Foreign | list | dict)),
+}
+"""The types of scalars, as messages call them, and what belongs to them."""

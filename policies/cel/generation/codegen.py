@@ -63,15 +63,22 @@ class Generator(NodeEmitter):
             case ast.Ident() | ast.Select() if node.constant is not None:
                 return self.constant(node.constant[0])
             case ast.Ident() | ast.Select():
-                return self._read(node)
+                presence = isinstance(node, ast.Select) and node.test_only
+                self.charge((0 if chooses(node) else 1) - (1 if presence else 0))
+                return self.attribute(node)
             case ast.Call():
                 return self._call(node)
             case ast.ListLiteral():
                 return self._list(node)
+            case ast.MapLiteral() if is_constant(node):
+                return self._constant_of(node)
             case ast.MapLiteral():
-                return self._map(node)
+                self.charge(MAP_CREATION)
+                return self._entries([(self.value(e.key), e.value, e.optional) for e in node.entries])
             case ast.StructLiteral():
-                return self._struct(node)
+                self.charge(STRUCT_CREATION)
+                entries = [(repr(field.name), field.value, field.optional) for field in node.fields]
+                return f"construct({node.type_name!r}, {self._entries(entries)})"
             case ast.Comprehension():
                 return generate_loop(self, node)
             case _:
@@ -88,11 +95,6 @@ class Generator(NodeEmitter):
 
     # Attributes
 
-    def _read(self, node: ast.Node) -> str:
-        presence = isinstance(node, ast.Select) and node.test_only
-        self.charge((0 if chooses(node) else 1) - (1 if presence else 0))
-        return self.attribute(node)
-
     def attribute(self, node: ast.Node) -> str:  # noqa: PLR0911 - one return per kind of node
         """A chain of selections without the cost of the whole. Branches of `?:` and computed indices do not pay it."""
         match node:
@@ -103,13 +105,20 @@ class Generator(NodeEmitter):
             case ast.Select() if node.constant is None and node.test_only:
                 return self.presence(node)[0]
             case ast.Select() if node.constant is None and is_optional(node.operand):
-                return self.wrapped(self._behind_optional(node.operand, node.field))
+                return f"wrap({self._behind_optional(node.operand, node.field)})"
             case ast.Select() if node.constant is None:
-                return self._select(node)
+                self.charge(1)
+                path, operand = self.path(node), node.operand
+                if path is None or path not in self.known:
+                    return f"{self._operand(operand)}[{node.field!r}]"
+                while isinstance(operand, ast.Select) and operand.name is None:
+                    self.charge(1)
+                    operand = operand.operand
+                return self.known[path]
             case ast.Call(function="_[_]") if not is_optional(node.arguments[0]):
                 return self._index(node)
             case ast.Call(function="_[_]" | "_?._" | "_[?_]"):
-                return self.wrapped(self.optional_attribute(node))
+                return f"wrap({self.optional_attribute(node)})"
             case ast.Call(function="_?_:_"):
                 return self.choice(node)
             case _:
@@ -126,27 +135,9 @@ class Generator(NodeEmitter):
         while isinstance(node, ast.Select) and node.name is None and node.constant is None and not node.test_only:
             fields.append(node.field)
             node = node.operand
-        root = self._root(node)
-        return None if root is None else (root, *reversed(fields))
-
-    def _root(self, node: ast.Node) -> str | None:
-        """The generated name of a variable with which a chain may begin; None for other nodes."""
         if not isinstance(node, ast.Ident | ast.Select) or node.constant is not None or node.name is None:
             return None
-        return self.name(node.name)
-
-    def _select(self, node: ast.Select) -> str:
-        self.charge(1)
-        path = self.path(node)
-        if path is not None and path in self.known:
-            self._charge_chain(node.operand)
-            return self.known[path]
-        return f"{self._operand(node.operand)}[{node.field!r}]"
-
-    def _charge_chain(self, node: ast.Node) -> None:
-        while isinstance(node, ast.Select) and node.name is None:
-            self.charge(1)
-            node = node.operand
+        return (self.name(node.name), *reversed(fields))
 
     def presence(self, node: ast.Select) -> tuple[str, Facts]:
         """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
@@ -180,10 +171,6 @@ class Generator(NodeEmitter):
         return self.value(node)
 
     # Optionals
-
-    def wrapped(self, raw: str) -> str:
-        """An optional value from one that may be ABSENT."""
-        return f"wrap({raw})"
 
     def optional(self, node: ast.Node) -> str:
         """A name for the content of an optional, or ABSENT. This avoids making an Optional."""
@@ -241,12 +228,42 @@ class Generator(NodeEmitter):
 
     # Calls
 
-    def _call(self, node: ast.Call) -> str:
-        special = _SPECIAL.get(node.function)
-        if special is not None:
-            return special(self, node)
-        folded = self._folded(node)
-        return folded if folded is not None else inline.generate(self, node)
+    def _call(self, node: ast.Call) -> str:  # noqa: PLR0911 - one return per kind of call
+        match node.function:
+            case "_&&_" | "_||_":
+                return self._logic(node)[0]
+            case "_?_:_":
+                return self.choice(node)
+            case "_[_]" | "_[?_]" | "_?._":
+                self.charge(0 if chooses(node) else 1)
+                return self.attribute(node)
+            case "@not_strictly_false":
+                raise UnsupportedError  # it occurs only in macros, which handle it themselves
+            case "or" | "orValue":
+                return self._alternative(node)
+            case "hasValue":
+                self.charge(1)
+                return f"({self.atom(self.optional(node.arguments[0]))} is not ABSENT)"
+            case "value":
+                self.charge(1)
+                name = self.atom(self.optional(node.arguments[0]))
+                self.line(f"if {name} is ABSENT: fail()")
+                return name
+            case _:
+                folded = self._folded(node)
+                return folded if folded is not None else inline.generate(self, node)
+
+    def _alternative(self, node: ast.Call) -> str:
+        """`a.orValue(b)` and `a.or(b)`, which evaluate b only if a has no value."""
+        left, right = node.arguments
+        unwraps = node.function == "orValue"
+        if not is_optional(left) or not (unwraps or is_optional(right)):
+            raise UnsupportedError
+        name = self.temporary()
+        self.line(f"{name} = {self.optional(left)}")
+        with self.block(f"if {name} is ABSENT:"):
+            self.line(f"{name} = {self.value(right) if unwraps else self.optional(right)}")
+        return name if unwraps else f"wrap({name})"
 
     def _folded(self, node: ast.Call) -> str | None:
         """A constant or look-up for a conversion of literals or a search in literals, as in `plan.py`."""
@@ -283,10 +300,10 @@ class Generator(NodeEmitter):
             expression, holds, holds_not = self.condition(node.args[0])
             return f"not ({expression})", holds_not, holds
         if isinstance(node, ast.Call) and node.function in ("_&&_", "_||_"):
-            return self._logic_condition(node)
+            return self._logic(node)
         return self.truth(node), {}, {}
 
-    def _logic_condition(self, node: ast.Call) -> tuple[str, Facts, Facts]:
+    def _logic(self, node: ast.Call) -> tuple[str, Facts, Facts]:
         """If `a && b` holds, both sides do. If `a || b` does not hold, neither side does."""
         conjunction = node.function == "_&&_"
         result = self.temporary()
@@ -298,10 +315,6 @@ class Generator(NodeEmitter):
             self.line(f"{result} = {right}")
         facts = facts | (holds if conjunction else holds_not)
         return (result, facts, {}) if conjunction else (result, {}, facts)
-
-    def logic(self, node: ast.Call) -> str:
-        """`&&` and `||` as a value."""
-        return self._logic_condition(node)[0]
 
     def choice(self, node: ast.Call) -> str:
         """`a ? b : c`. Branches that are attributes do not cost 1 as usual."""
@@ -336,17 +349,6 @@ class Generator(NodeEmitter):
     def _content(self, node: ast.Node) -> str:
         return self.optional(node) if is_optional(node) else f"unwrap({self.value(node)})"
 
-    def _map(self, node: ast.MapLiteral) -> str:
-        if is_constant(node):
-            return self._constant_of(node)
-        self.charge(MAP_CREATION)
-        return self._entries([(self.value(e.key), e.value, e.optional) for e in node.entries])
-
-    def _struct(self, node: ast.StructLiteral) -> str:
-        self.charge(STRUCT_CREATION)
-        entries = [(repr(field.name), field.value, field.optional) for field in node.fields]
-        return f"construct({node.type_name!r}, {self._entries(entries)})"
-
     def _entries(self, entries: list[tuple[str, ast.Node, bool]]) -> str:
         if not any(optional for _, _, optional in entries):
             return "{" + ", ".join(f"{key}: {self.value(value)}" for key, value, _ in entries) + "}"
@@ -368,68 +370,6 @@ class Generator(NodeEmitter):
         if not isinstance(step, Constant) or failed(step.value):
             raise UnsupportedError
         return self.bound(step.value)
-
-
-def _read_attribute(generator: Generator, node: ast.Call) -> str:
-    generator.charge(0 if chooses(node) else 1)
-    return generator.attribute(node)
-
-
-def _lenient(_generator: Generator, _node: ast.Call) -> str:
-    raise UnsupportedError  # it occurs only in macros, which handle it themselves
-
-
-def _or_value(generator: Generator, node: ast.Call) -> str:
-    """`a.orValue(b)`, which evaluates b only if a has no value."""
-    assert node.target is not None  # noqa: S101 - a method
-    if not is_optional(node.target):
-        raise UnsupportedError
-    result = generator.atom(generator.optional(node.target))
-    name = generator.temporary()
-    generator.line(f"{name} = {result}")
-    with generator.block(f"if {name} is ABSENT:"):
-        generator.line(f"{name} = {generator.value(node.args[0])}")
-    return name
-
-
-def _or(generator: Generator, node: ast.Call) -> str:
-    assert node.target is not None  # noqa: S101 - a method
-    if not is_optional(node.target) or not is_optional(node.args[0]):
-        raise UnsupportedError
-    result = generator.temporary()
-    generator.line(f"{result} = {generator.optional(node.target)}")
-    with generator.block(f"if {result} is ABSENT:"):
-        generator.line(f"{result} = {generator.optional(node.args[0])}")
-    return generator.wrapped(result)
-
-
-def _has_value(generator: Generator, node: ast.Call) -> str:
-    generator.charge(1)
-    assert node.target is not None  # noqa: S101 - a method
-    return f"({generator.atom(generator.optional(node.target))} is not ABSENT)"
-
-
-def _value(generator: Generator, node: ast.Call) -> str:
-    generator.charge(1)
-    assert node.target is not None  # noqa: S101 - a method
-    name = generator.atom(generator.optional(node.target))
-    generator.line(f"if {name} is ABSENT: fail()")
-    return name
-
-
-_SPECIAL: dict[str, Callable[[Generator, ast.Call], str]] = {
-    "_&&_": Generator.logic,
-    "_||_": Generator.logic,
-    "_?_:_": Generator.choice,
-    "_[_]": _read_attribute,
-    "_[?_]": _read_attribute,
-    "_?._": _read_attribute,
-    "@not_strictly_false": _lenient,
-    "or": _or,
-    "orValue": _or_value,
-    "hasValue": _has_value,
-    "value": _value,
-}
 
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]

@@ -8,8 +8,9 @@ from keyword import iskeyword
 
 from policies.cel.evaluation.plan import CONVERSIONS
 from policies.cel.kubernetes import VARIABLES
+from policies.cel.patchtypes import is_patch_type
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
-from policies.cel.types import Kind, Type
+from policies.cel.types import Kind
 from policies.cel.values import Value
 
 INDEX = ("_[_]", "_[?_]", "_?._")
@@ -30,11 +31,7 @@ def is_variables(node: Node) -> bool:
 
 def is_patch(node: Node) -> bool:
     """Whether a node is a part of `Object{}` or a JSONPatch."""
-    return (
-        node.type is not None
-        and node.type.kind is Kind.STRUCT
-        and node.type.name.split(".")[0] in ("Object", "JSONPatch")
-    )
+    return node.type is not None and node.type.kind is Kind.STRUCT and is_patch_type(node.type.name)
 
 
 def is_constant(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
@@ -92,25 +89,17 @@ def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
         case Select(test_only=True):
             return True
         case Select():
-            return _of_request(node)
+            path = written_path(node)
+            return path is not None and path[0] == "request"
         case Call(function="_?_:_"):
             return trusted(node.args[1]) and trusted(node.args[2])
         case Call():
-            return node.function not in _PASSED_ON and all(_definite(overload.result) for overload in node.overloads)
+            results = {overload.result.kind for overload in node.overloads}
+            return node.function not in _PASSED_ON and results.isdisjoint((Kind.DYN, Kind.PARAMETER))
         case Comprehension():
             return node.macro in _BUILDING or node.macro.startswith(("all", "exists"))
         case _:
             return False
-
-
-def _of_request(node: Node) -> bool:
-    while isinstance(node, Select):
-        node = node.operand
-    return isinstance(node, Ident) and node.name == "request"
-
-
-def _definite(result: Type) -> bool:
-    return result.kind not in (Kind.DYN, Kind.PARAMETER)
 
 
 Path = tuple[str, ...]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -112,7 +112,8 @@ class _Fusion(Generator):
         self._part: Part
         self._here: set[str] = set()  # names that the current policy reads
         self._own: list[str] = []  # variables that only the current policy has
-        self._lasting: frozenset[int] = frozenset()  # ids of nodes of the current policy
+        # Ids of the current policy's nodes whose values depend on parameters alone, and take longer than a look-up.
+        self._lasting: frozenset[int] = frozenset()
         self._left: float = LONGEST  # characters, for all other policies together
         self.room = inf
         self._common = {text: self.temporary() for text in _repeated(parts)}
@@ -222,7 +223,10 @@ class _Fusion(Generator):
 
     def _write_part(self, position: int, part: Part, validate: Callable[[Part], None]) -> None:
         self._part, self._here, self._own = part, set(), []
-        self._lasting = _lasting(part)
+        lasting: set[int] = set()
+        for expression in (*part.conditions, *part.validations, *part.variables.values()):
+            _inputs(expression.tree, lasting)
+        self._lasting = frozenset(lasting)
         if part.is_repeated:
             with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
                 self._judge_here(part, validate)
@@ -232,18 +236,19 @@ class _Fusion(Generator):
     def _judge_here(self, part: Part, validate: Callable[[Part], None]) -> None:
         """Write the policy, and before it what it reads, and that its variables are not evaluated yet."""
         start, indent = len(self.lines), " " * self._depth
-        self._judge(part, validate)
+        conditions = []
+        for condition in part.conditions:  # one with the same text in several policies is evaluated once
+            memory = self._common.get(condition.text or "")
+            if memory is None:
+                memory = self.atom(self.condition(condition.tree)[0])
+            else:
+                self._remembered(memory, condition, lambda tree: self.condition(tree)[0])
+            conditions.append(memory)
+        with self.block(f"if {' and '.join(conditions)}:") if conditions else nullcontext():
+            validate(part)
         read = sorted(self._here.difference(_ONCE, (_PARAMS,)))
         lines = [f"{indent}{self.roots[name]} = names[{name!r}]" for name in read]
         self.lines[start:start] = [*lines, *(f"{indent}{variable} = ABSENT" for variable in self._own)]
-
-    def _judge(self, part: Part, validate: Callable[[Part], None]) -> None:
-        conditions = [self._truth_of(condition) for condition in part.conditions]
-        if not conditions:
-            validate(part)
-            return
-        with self.block(f"if {' and '.join(conditions)}:"):
-            validate(part)
 
     def _validate(self, part: Part) -> None:
         for validation in part.validations:
@@ -258,15 +263,7 @@ class _Fusion(Generator):
 
     def _evaluated(self, part: Part) -> list[str]:
         """The variables that certainly have been evaluated here."""
-        return [name for name in part.variables if _place(name) in self.known]
-
-    def _truth_of(self, condition: Expression) -> str:
-        """A name for whether a condition holds. One with the same text in several policies is evaluated once."""
-        memory = self._common.get(condition.text or "")
-        if memory is None:
-            return self.atom(self.condition(condition.tree)[0])
-        self._remembered(memory, condition, lambda tree: self.condition(tree)[0])
-        return memory
+        return [name for name in part.variables if ("variables", name) in self.known]
 
     # Variables
 
@@ -279,7 +276,7 @@ class _Fusion(Generator):
 
     def _variable(self, name: str) -> str:
         """The name of the value of a variable, which is evaluated when it is first read."""
-        place = _place(name)
+        place = "variables", name
         if place in self.known:
             return self.known[place]
         expression = self._part.variables.get(name)
@@ -309,14 +306,6 @@ class _Fusion(Generator):
             self.line(f"else: cost += {cost}")
 
 
-def _lasting(part: Part) -> frozenset[int]:
-    """The ids of the nodes whose values depend on parameters alone, and take longer to compute than to look up."""
-    lasting: set[int] = set()
-    for expression in _expressions(part):
-        _inputs(expression.tree, lasting)
-    return frozenset(lasting)
-
-
 def _inputs(node: Node, lasting: set[int]) -> tuple[frozenset[str], bool]:
     """The variables that a node reads, and whether it takes long. Adds the ids of the lasting nodes from it on down."""
     below = [_inputs(child, lasting) for child in children(node)]
@@ -325,24 +314,11 @@ def _inputs(node: Node, lasting: set[int]) -> tuple[frozenset[str], bool]:
         names = frozenset() if node.constant is not None else frozenset({node.name})
     elif isinstance(node, Comprehension):
         names -= {node.variable, node.variable2, node.accumulator}
-    takes_long = any(long for _, long in below) or isinstance(node, Comprehension) or _is_library_call(node)
+    is_library_call = isinstance(node, Call) and "_" not in node.function and node.function not in _READING
+    takes_long = any(long for _, long in below) or isinstance(node, Comprehension) or is_library_call
     if takes_long and names == {_PARAMS}:
         lasting.add(id(node))
     return names, takes_long
-
-
-def _is_library_call(node: Node) -> bool:
-    """Whether a node calls a function, not an operator or what reads a field."""
-    return isinstance(node, Call) and "_" not in node.function and node.function not in _READING
-
-
-def _place(name: str) -> Path:
-    """The place of a variable among the known values."""
-    return "variables", name
-
-
-def _expressions(part: Part) -> tuple[Expression, ...]:
-    return (*part.conditions, *part.validations, *part.variables.values())
 
 
 def _repeated(parts: Iterable[Part | None]) -> list[str]:

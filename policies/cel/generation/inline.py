@@ -20,7 +20,7 @@ from policies.cel.generation.support import PASS
 from policies.cel.library.regex import matcher
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
 from policies.cel.syntax.macros import ACCUMULATOR
-from policies.cel.types import STRING, Kind, Type
+from policies.cel.types import STRING, Kind
 from policies.cel.values import Value
 
 _SCALAR = {Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.NULL, Kind.DURATION, Kind.TIMESTAMP, Kind.TYPE}
@@ -30,12 +30,9 @@ _SHORT = 10  # characters that one unit of cost passes over
 def generate(generator: NodeEmitter, node: Call) -> str:
     """An expression for the value of a call. Charges the cost or writes code for it."""
     inlined = _INLINED.get(node.function)
-    result = None if inlined is None else inlined(generator, node)
-    return _plain(generator, node) if result is None else result
-
-
-def _plain(generator: NodeEmitter, node: Call) -> str:
-    """A call of the implementation. A cost that depends on sizes is computed from the arguments and the result."""
+    written = None if inlined is None else inlined(generator, node)
+    if written is not None:
+        return written
     binding = bind(node)
     known = _of_literals(node, binding)
     if known is not None:
@@ -51,11 +48,15 @@ def _plain(generator: NodeEmitter, node: Call) -> str:
     result = generator.temporary()
     generator.line(f"{result} = {function}({', '.join(names)})")
     if binding.cost is of_first:
-        generator.line(f"cost += PASS[len({names[0]})]")
-        return result
-    arguments_ = f"({', '.join(names)},)"
-    generator.line(f"cost += {generator.bound(binding.cost)}({arguments_}, {result})")
+        _charge_pass(generator, f"len({names[0]})")
+    else:  # it depends on sizes
+        generator.line(f"cost += {generator.bound(binding.cost)}(({', '.join(names)},), {result})")
     return result
+
+
+def _charge_pass(generator: NodeEmitter, size: str, factor: int = 1) -> None:
+    """Write the cost of a pass over a text of some size, perhaps several times."""
+    generator.line(f"cost += PASS[{size}]" + (f" * {factor}" if factor != 1 else ""))
 
 
 def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
@@ -77,15 +78,10 @@ def _implementation(node: Call, binding: CallBinding) -> Callable[..., object]:
     if literal_pattern(node) is not None:
         return text_only(binding.exact or binding.call)
     fitting = len(node.overloads) == 1 and all(
-        _same(argument, parameter)
+        argument.type == parameter and not parameter.parameters and trusted(argument)
         for argument, parameter in zip(node.arguments, node.overloads[0].parameters, strict=True)
     )
     return binding.exact if fitting and binding.exact is not None else binding.call
-
-
-def _same(argument: Node, expected: Type) -> bool:
-    """Whether the class of an argument need not be checked."""
-    return argument.type == expected and not expected.parameters and trusted(argument)
 
 
 def _is_text(node: Node) -> bool:
@@ -149,8 +145,7 @@ def _charge_against_text(generator: NodeEmitter, node: Node, name: str, length: 
         else:
             _charge_unless_empty(generator, name)
     elif length < len(PASS):
-        count = f"len({name})" if _is_text(node) else f"size({name})"
-        generator.line(f"cost += PASS[min({count}, {length})]")
+        _charge_pass(generator, f"min({'len' if _is_text(node) else 'size'}({name}), {length})")
     else:
         generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
 
@@ -164,7 +159,7 @@ def _charge_smaller(generator: NodeEmitter, node: Call, names: list[str]) -> Non
     if isinstance(binding.cost, int):
         generator.charge(binding.cost)
     elif all(map(_is_text, node.args)):
-        generator.line(f"cost += PASS[min(len({names[0]}), len({names[1]}))]")
+        _charge_pass(generator, f"min(len({names[0]}), len({names[1]}))")
     else:
         generator.line(f"cost += {generator.bound(binding.cost)}(({names[0]}, {names[1]}), None)")
 
@@ -201,29 +196,20 @@ def _membership(generator: NodeEmitter, node: Call) -> str | None:
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
 
 
-def _text_method(written: str) -> Callable[[NodeEmitter, Call], str | None]:
-    def inlined(generator: NodeEmitter, node: Call) -> str | None:
-        text, part = node.arguments
-        if not isinstance(part, Literal) or part.value.__class__ is not str:
-            return None
-        name = generator.atom(generator.value(text))
-        if bind(node).cost is of_first:
-            generator.line(f"cost += PASS[len({name})]")
-        else:
-            generator.charge(traversal(part.value))
-        return f"({name}.{written.format(repr(part.value))})"
-
-    return inlined
-
-
-def _contains(generator: NodeEmitter, node: Call) -> str | None:
+def _text_search(generator: NodeEmitter, node: Call) -> str | None:
+    """`startsWith`, `endsWith` and `contains` of a literal."""
     text, part = node.arguments
     if not isinstance(part, Literal) or part.value.__class__ is not str or len(part.value) >= len(PASS):
         return None
     name = generator.atom(generator.value(text))
-    factor = PASS[len(part.value)]
-    generator.line(f"cost += PASS[len({name})]" + (f" * {factor}" if factor != 1 else ""))
-    return f"({name}.find({part.value!r}) >= 0)"
+    if node.function == "contains":
+        _charge_pass(generator, f"len({name})", PASS[len(part.value)])
+        return f"({name}.find({part.value!r}) >= 0)"
+    if bind(node).cost is of_first:
+        _charge_pass(generator, f"len({name})")
+    else:
+        generator.charge(traversal(part.value))
+    return f"({name}.{node.function.lower()}({part.value!r}))"
 
 
 def _matches(generator: NodeEmitter, node: Call) -> str | None:
@@ -239,8 +225,7 @@ def _matches(generator: NodeEmitter, node: Call) -> str | None:
     if isinstance(price, int):
         generator.charge(price)
     else:
-        factor = ceil(len(pattern) * REGEX_LENGTH)
-        generator.line(f"cost += PASS[len({name}) + 1]" + (f" * {factor}" if factor != 1 else ""))
+        _charge_pass(generator, f"len({name}) + 1", ceil(len(pattern) * REGEX_LENGTH))
     return search
 
 
@@ -250,9 +235,7 @@ _INLINED: dict[str, Callable[[NodeEmitter, Call], str | None]] = {
     "!_": _opposite,
     "size": _size,
     "@in": _membership,
-    "startsWith": _text_method("startswith({})"),
-    "endsWith": _text_method("endswith({})"),
-    "contains": _contains,
+    **dict.fromkeys(("startsWith", "endsWith", "contains"), _text_search),
     "matches": _matches,
 }
 
@@ -270,7 +253,12 @@ def generate_loop(generator: NodeEmitter, node: Comprehension) -> str:
 @contextmanager
 def _loop(generator: NodeEmitter, node: Comprehension) -> Iterator[str]:
     """The `for` statement; yields the name of the iterator."""
-    iterator = generator.atom(f"iter({_range(generator, node)})")
+    over, kind = generator.value(node.range), _kind(node.range)
+    if node.variable2 is not None:
+        over = f"pairs({over})"
+    elif kind not in (Kind.LIST, Kind.MAP) or not trusted(node.range):
+        over = f"elements({over})"
+    iterator = generator.atom(f"iter({over})")
     first, second = generator.temporary(), generator.temporary()
     target = first if node.variable2 is None else f"{first}, {second}"
     names = {node.variable: first} if node.variable2 is None else {node.variable: first, node.variable2: second}
@@ -286,17 +274,6 @@ def _loop(generator: NodeEmitter, node: Comprehension) -> Iterator[str]:
             looks = f"certain_guard(cost, limit, expired, {generator.charged})"
         generator.line(f"if cost > mark: mark = {looks}")
         generator.scopes.pop()
-
-
-def _range(generator: NodeEmitter, node: Comprehension) -> str:
-    expression = generator.value(node.range)
-    if node.variable2 is None:
-        return (
-            expression
-            if _kind(node.range) in (Kind.LIST, Kind.MAP) and trusted(node.range)
-            else f"elements({expression})"
-        )
-    return f"pairs({expression})"
 
 
 def _quantifier(generator: NodeEmitter, node: Comprehension) -> str:
@@ -329,7 +306,13 @@ def _building(generator: NodeEmitter, node: Comprehension) -> str:
     """`map`, `filter` and similar macros. The tree shows what the step appends and what it costs."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
-        _conditionally(generator, node.step, lambda step: _append(generator, step, result))
+        step = node.step
+        if isinstance(step, Call) and step.function == "_?_:_":
+            condition, facts, _ = generator.condition(step.args[0])
+            with generator.block(f"if {condition}:", facts):
+                _append(generator, step.args[1], result)
+        else:
+            _append(generator, step, result)
     generator.charge(1)
     return result
 
@@ -338,20 +321,9 @@ def _kind(node: Node) -> Kind:
     return node.type.kind if node.type is not None else Kind.DYN
 
 
-def _conditionally(generator: NodeEmitter, step: Node, append: Callable[[Call], None]) -> None:
-    assert isinstance(step, Call)  # noqa: S101 - macros are made so
-    if step.function != "_?_:_":
-        append(step)
-        return
-    condition, facts, _ = generator.condition(step.args[0])
-    with generator.block(f"if {condition}:", facts):
-        chosen = step.args[1]
-        assert isinstance(chosen, Call)  # noqa: S101 - macros are made so
-        append(chosen)
-
-
-def _append(generator: NodeEmitter, step: Call, result: str) -> None:
+def _append(generator: NodeEmitter, step: Node, result: str) -> None:
     """`@result + [x]` or `cel.@mapInsert(@result, ...)`: costs 1 to read the result and 1 for the call."""
+    assert isinstance(step, Call)  # noqa: S101 - macros are made so
     generator.charge(2)
     if step.function == "_+_":
         generator.line(f"{result} += {generator.value(step.args[1])}")

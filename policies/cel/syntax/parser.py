@@ -74,7 +74,7 @@ def _parsed(source: Source, *, expand: bool, quoted: bool) -> ast.Node:
     except _LimitError:
         raise CompileError(source, [Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")]) from None
     if parser.issues:
-        raise CompileError(source, [_hinted(issue, source.text) for issue in parser.issues])
+        raise CompileError(source, [replace(issue, hint=_hint(issue, source.text)) for issue in parser.issues])
     return node
 
 
@@ -539,24 +539,17 @@ def _unexpected(tokens: Tokens, at: int, reason: str) -> Issue:
     if kind == ERROR and text in "\"'":
         message = "the string is not closed, or has an escape that CEL does not know; a backslash is written \\\\"
     else:
-        message = f"unexpected {'end of the expression' if kind == END else _shown(text)}: {reason}"
+        cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        shown = f"`{''.join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)}`"
+        message = f"unexpected {'end of the expression' if kind == END else shown}: {reason}"
     return Issue(tokens.starts[at], f"{_PREFIX}: {message}")
 
 
-def _shown(text: str) -> str:
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return f"`{''.join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)}`"
-
-
-def _hinted(issue: Issue, text: str) -> Issue:
-    """The issue with a hint, if the text at its place is a known habit."""
-    if issue.hint or issue.position < 0:
-        return issue
-    return replace(issue, hint=_hint(issue, text))
-
-
 def _hint(issue: Issue, text: str) -> str:
+    """The issue's hint, or one for a known habit at its place."""
     at = issue.position
+    if issue.hint or at < 0:
+        return issue.hint
     if issue.message.startswith("reserved identifier"):
         return _habit(text, at) or "CEL keeps this word for itself; a field of that name is read as object['name']"
     if not issue.message.startswith(_PREFIX):

@@ -145,12 +145,12 @@ _OBJECT_WITH = _object(".spec.securityContext", x=None)
         (_patch("add", "/x", _ADD), f"{_NO_JSON}: cannot convert to native type: *structpb.Value"),
         (_patch("add", "/x", {1: "a"}), f"{_NO_JSON}: unsupported type conversion from 'int' to string"),
         (_patch("add", "/x", {Uint(1): "a"}), f"{_NO_JSON}: unsupported type conversion from 'uint' to string"),
-        (_patch("add", "/x", {True: "a"}), f"{_NO_JSON}: type conversion error from bool to 'string'"),
+        (_patch("add", "/x", {True: "a"}), f"{_NO_JSON}: unsupported type conversion from 'bool' to string"),
         (
             _patch("add", "/x", float("nan")),
             f"{_NO_JSON}: json: error calling MarshalJSON for type *structpb.Value: proto: invalid number",
         ),
-        (_patch("add", "/x", _OBJECT_WITH), f"{_NO_JSON}: proto: invalid type: structpb.NullValue"),
+        (_patch("add", "/x", _OBJECT_WITH), f"{_NO_JSON}: proto: invalid type: null_type"),
         (
             _patch("add", "/x", _object(".a", b=_object(".c"))),
             "type mismatch: " + _MISNAMED.format("Object.c", "Object.a.b"),
@@ -168,7 +168,7 @@ def test_refused_patches(patch: JSONPatch, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("data", "place"),
-    [("YWI=", None), ("YQ==", None), ("", None), ("YW\nI=", None), ("!", 0), ("YW!=", 2), ("YWIx=", 4), ("YWI", 0)],
+    [("YWI=", None), ("YQ==", None), ("", None), ("YW\nI=", None), ("!", 0), ("YW!=", 2), ("YWI", 3)],
 )
 def test_bytes_are_base64(data: str, place: int | None) -> None:
     """Binary data that is no base64 is refused, with the place where it is not."""

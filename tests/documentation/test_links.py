@@ -59,11 +59,22 @@ def test_links_lead_to_headings() -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    """Each file and folder to which the page of the architecture sends people exists."""
+    """Each file and folder to which the page of the architecture sends people exists, and each module of the pages below it."""
     named = re.findall(r"`((?:\w+/)+[\w.]*)`", _text("docs/architecture.md"))
+    modules = {
+        f"/{path.relative_to(_ROOT)}"
+        for top in ("policies", "webhook", "certs", "tests")
+        for path in (_ROOT / top).rglob("*.py")
+    }
+    inside = [
+        (page, module)
+        for page in _pages() if page.startswith("docs/internals/")
+        for module in re.findall(r"`((?:\w+/)*\w+\.py)`", _text(page))
+    ]  # fmt: skip
 
     assert len(named) > 20
     assert [path for path in named if not (_ROOT / path).exists()] == []
+    assert [one for one in inside if not any(path.endswith(f"/{one[1]}") for path in modules)] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -59,7 +59,7 @@ def test_links_lead_to_headings() -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    """Each file and folder to which the page of the architecture sends people exists, and each module of the pages below it."""
+    """Each file that the page of the architecture names exists, and so does each module of the pages about it."""
     named = re.findall(r"`((?:\w+/)+[\w.]*)`", _text("docs/architecture.md"))
     modules = {
         f"/{path.relative_to(_ROOT)}"
